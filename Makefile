@@ -1,0 +1,47 @@
+# Everything below works on a fresh machine with Python 3.11+, make and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 4
+PIP := --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/build.txt
+	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/runtime.txt
+	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.done: requirements/dev.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP) --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install $(PIP) --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/runtime.done
+
+demo: $(VENV)/runtime.done ## run the demonstration: everything embedded, nothing to configure
+	$(BIN)/levelog demo
+
+test: $(VENV)/dev.done ## run all tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/dev.done ## run the linters and the type checkers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy .
+	$(BIN)/pyright
+
+bench: $(VENV)/dev.done ## measure, print tables
+	PYTHONPATH=tests $(BIN)/python -m bench
+
+lock: ## compile the locked requirements again (needs uv)
+	requirements/compile
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
