@@ -1,0 +1,39 @@
+"""levelog: level-triggered Kubernetes operators on a durable log."""
+
+from levelog.errors import LevelogError, OperatorError
+from levelog.indices import Index
+from levelog.intents import Intent, apply, create, delete, patch, patch_status
+from levelog.levels import Drift, Level
+from levelog.operator import Operator
+from levelog.resources import (
+    AnnotatedResource,
+    LabelledResource,
+    Manifest,
+    OwnerReference,
+    Resource,
+    Struct,
+)
+from levelog.selectors import ABSENT, PRESENT
+
+__all__ = [
+    "ABSENT",
+    "PRESENT",
+    "AnnotatedResource",
+    "Drift",
+    "Index",
+    "Intent",
+    "LabelledResource",
+    "Level",
+    "LevelogError",
+    "Manifest",
+    "Operator",
+    "OperatorError",
+    "OwnerReference",
+    "Resource",
+    "Struct",
+    "apply",
+    "create",
+    "delete",
+    "patch",
+    "patch_status",
+]

@@ -1,0 +1,26 @@
+"""One encoding for everything that is compared, hashed or stored as JSON."""
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def canonical(value: Any) -> bytes:
+    """Encode to JSON with sorted keys and no white space; equal values give equal bytes.
+
+    Raises TypeError for a value that has no JSON form.
+    """
+    return _encoder.encode(value)
+
+
+def digest(*parts: bytes | str) -> str:
+    """Hex SHA-256 over the parts and their borders, cut to 128 bits: an identity, not a signature."""
+    state = sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        state.update(len(data).to_bytes(8, "big"))
+        state.update(data)
+    return state.hexdigest()[:32]

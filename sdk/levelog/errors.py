@@ -1,0 +1,45 @@
+"""The errors of levelog, one tree.
+
+    LevelogError
+    ├── ConfigurationError       fix the command, the file or the environment; exit status 2
+    │   ├── OperatorError        fix the operator file: a handler, a type, a name
+    │   └── MigrationRequired    run `levelog migrate`
+    ├── Unavailable              a server does not answer; retried with backoff
+    ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
+    ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
+    └── RecordError              one record cannot be read; it is logged and skipped for its key alone
+
+Every message names the object and the step that failed, and is raised from its cause.
+"""
+
+
+class LevelogError(Exception):
+    """Something that levelog understands went wrong."""
+
+
+class ConfigurationError(LevelogError):
+    """The command, a file or the environment has to be changed; retrying does not help."""
+
+
+class OperatorError(ConfigurationError):
+    """The operator's file does not say something that can be run."""
+
+
+class MigrationRequired(ConfigurationError):
+    """The database is at another revision than this code."""
+
+
+class Unavailable(LevelogError):
+    """A server does not answer now; the same call may succeed later."""
+
+
+class IdentityMismatch(LevelogError):
+    """A stream, a database or a cluster is another one than the state was built from."""
+
+
+class LeaseLost(LevelogError):
+    """Another processor owns the partition now, so the transaction was rolled back."""
+
+
+class RecordError(LevelogError):
+    """One record of the log cannot be read."""

@@ -1,0 +1,290 @@
+"""Registered functions, inspected when the file is loaded, so that a wrong one is refused before anything runs."""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from levelog.canonical import canonical, digest
+from levelog.errors import OperatorError
+from levelog.fingerprints import fingerprint
+from levelog.indices import Index
+from levelog.levels import Level
+from levelog.resources import ResourceBase, ResourceType
+from levelog.selectors import Selector
+
+
+class Given(StrEnum):
+    """What levelog passes to a parameter, besides the object and indices; chosen by its type."""
+
+    LEVEL = "level"
+    NOW = "now"
+    LOGGER = "logger"
+
+
+class _Peek(Struct):
+    """The part of an object that filters look at."""
+
+    class Metadata(Struct):
+        labels: dict[str, str] | None = None
+        annotations: dict[str, str] | None = None
+
+    metadata: Metadata
+
+
+_peek = msgspec.json.Decoder(_Peek)
+
+
+class ObjectReader:
+    """Decodes objects of one resource to the fields that a handler names."""
+
+    def __init__(self, cls: type[ResourceBase], selector: Selector) -> None:
+        self.resource: ResourceType = cls.resource_type
+        self.selector = selector
+        self._decoder = msgspec.json.Decoder(cls)
+
+    def selects(self, body: bytes) -> bool:
+        """Tell whether the handler's filters let the object through."""
+        if not self.selector:
+            return True
+        metadata = _peek.decode(body).metadata
+        return self.selector.matches(metadata.labels or {}, metadata.annotations or {})
+
+    def read(self, body: bytes) -> ResourceBase:
+        """Decode an object.
+
+        Raises msgspec.ValidationError, naming the path, if a field has another type than the handler's struct says.
+        """
+        return self._decoder.decode(body)
+
+
+def inputs_digest(parent: ResourceBase) -> str:
+    """Identity of what a handler sees of an object: equal digests mean that nothing it reads has changed."""
+    return digest(canonical(parent))
+
+
+class IndexHandler:
+    """An index function: which objects it takes and what its entries look like."""
+
+    def __init__(self, function: Callable[..., Any], reader: ObjectReader, returns: Any) -> None:
+        self.name = function.__name__
+        self.function = function
+        self.reader = reader
+        self.resource = reader.resource
+        self.returns = returns
+        """The return annotation."""
+        self.fingerprint = fingerprint(function)
+
+    @classmethod
+    def inspect(cls, function: Callable[..., Any], selector: Selector) -> "IndexHandler":
+        """Check the signature of an index function.
+
+        Raises OperatorError naming the function and the parameter.
+        """
+        hints = _hints(function)
+        names = list(inspect.signature(function).parameters)
+        if len(names) != 1:
+            raise OperatorError(f"index {function.__name__}: takes one object, not {len(names)} parameters")
+        _refuse_coroutine(function, "index")
+        reader = ObjectReader(_object_type(function, "index", names[0], hints), selector)
+        return cls(function, reader, hints.get("return"))
+
+    def entries(self, body: bytes) -> list[tuple[Any, Any]]:
+        """Keys and values that the function gives for an object; none if the filters leave it out.
+
+        Raises whatever the function raises, and TypeError for a result that is not pairs.
+        """
+        if not self.reader.selects(body):
+            return []
+        result = self.function(self.reader.read(body))
+        if result is None:
+            return []
+        pairs: Iterable[Any] = result.items() if isinstance(result, Mapping) else result
+        entries: list[tuple[Any, Any]] = []
+        for pair in pairs:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise TypeError(f"index {self.name} gave {pair!r}, which is not a pair of key and value")
+            entries.append(pair)
+        return entries
+
+
+class IndexParameter(Struct, frozen=True):
+    """A parameter through which a view reads an index."""
+
+    name: str
+    index: IndexHandler
+    key_type: Any
+    value_type: Any
+
+
+class ViewHandler:
+    """A view function: its parent, the indices that it reads, and what else it is given."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        reader: ObjectReader,
+        parent_parameter: str,
+        indices: tuple[IndexParameter, ...],
+        given: Mapping[str, Given],
+        returns: Any,
+        *,
+        deleting: bool,
+    ) -> None:
+        self.name = function.__name__
+        self.function = function
+        self.reader = reader
+        self.resource = reader.resource
+        self.parent_parameter = parent_parameter
+        self.indices = indices
+        self.given = dict(given)
+        self.returns = returns
+        """The return annotation, `Level[T]`."""
+        self.deleting = deleting
+        self.fingerprint = digest(fingerprint(function), *(p.index.fingerprint for p in indices))
+
+    @classmethod
+    def inspect(
+        cls,
+        function: Callable[..., Any],
+        known: Mapping[str, IndexHandler],
+        selector: Selector,
+        *,
+        deleting: bool,
+    ) -> "ViewHandler":
+        """Check the signature of a view function.
+
+        Raises OperatorError naming the function and the parameter.
+        """
+        _refuse_coroutine(function, "view")
+        hints = _hints(function)
+        first, *rest = _parameters(function, "view")
+        parent = _object_type(function, "view", first, hints)
+        indices: list[IndexParameter] = []
+        given: dict[str, Given] = {}
+        for name in rest:
+            hint = hints.get(name)
+            if get_origin(hint) is Index:
+                if name not in known:
+                    raise OperatorError(
+                        f"view {function.__name__}: parameter {name!r} asks for an index that is not defined above it; "
+                        f"known are: {', '.join(sorted(known)) or 'none'}"
+                    )
+                key_type, value_type = get_args(hint)
+                indices.append(IndexParameter(name, known[name], key_type, value_type))
+            elif hint is datetime and name == "now":
+                given[name] = Given.NOW
+            else:
+                raise OperatorError(
+                    f"view {function.__name__}: parameter {name!r} is {_shown(hint)}; a view may take its parent, "
+                    "indices (Index[K, V], by the index's name) and now: datetime"
+                )
+        returned = hints.get("return")
+        if returned is not Level and get_origin(returned) is not Level:
+            raise OperatorError(
+                f"view {function.__name__}: has to be annotated to return a Level, not {_shown(returned)}"
+            )
+        return cls(function, ObjectReader(parent, selector), first, tuple(indices), given, returned, deleting=deleting)
+
+
+class ReconcileHandler:
+    """A reconcile function of one view."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        view: ViewHandler,
+        reader: ObjectReader,
+        parameters: Mapping[str, Given],
+        writes: tuple[ResourceType, ...],
+    ) -> None:
+        self.name = function.__name__
+        self.function = function
+        self.view = view
+        self.reader = reader
+        self.parent_parameter = next(iter(inspect.signature(function).parameters))
+        self.given = dict(parameters)
+        self.writes = writes
+        self.fingerprint = fingerprint(function)
+
+    @classmethod
+    def inspect(
+        cls, function: Callable[..., Any], view: ViewHandler, writes: tuple[type[ResourceBase], ...]
+    ) -> "ReconcileHandler":
+        """Check the signature of a reconcile function.
+
+        Raises OperatorError naming the function and the parameter.
+        """
+        hints = _hints(function)
+        first, *rest = _parameters(function, "reconcile function")
+        parent = _object_type(function, "reconcile function", first, hints)
+        if parent.resource_type != view.resource:
+            raise OperatorError(
+                f"reconcile function {function.__name__}: parameter {first!r} is {parent.resource_type.plural}, "
+                f"but the view {view.name!r} is of {view.resource.plural}"
+            )
+        given: dict[str, Given] = {}
+        for name in rest:
+            hint = hints.get(name)
+            if hint is Level or get_origin(hint) is Level:
+                given[name] = Given.LEVEL
+            elif hint is datetime and name == "now":
+                given[name] = Given.NOW
+            elif hint is logging.Logger:
+                given[name] = Given.LOGGER
+            else:
+                raise OperatorError(
+                    f"reconcile function {function.__name__}: parameter {name!r} is {_shown(hint)}; it may take the "
+                    "parent, level: Level[...], now: datetime and logger: logging.Logger"
+                )
+        reader = ObjectReader(parent, view.reader.selector)
+        return cls(function, view, reader, given, tuple(cls_.resource_type for cls_ in writes))
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except NameError as error:
+        raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
+
+
+def _parameters(function: Callable[..., Any], kind: str) -> list[str]:
+    names = list(inspect.signature(function).parameters)
+    if not names:
+        raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its parent")
+    return names
+
+
+def _object_type(
+    function: Callable[..., Any], kind: str, parameter: str, hints: Mapping[str, Any]
+) -> type[ResourceBase]:
+    hint = hints.get(parameter)
+    if isinstance(hint, type) and issubclass(hint, ResourceBase):
+        if not hasattr(hint, "resource_type"):
+            raise OperatorError(
+                f"{kind} {function.__name__}: {hint.__name__} does not say which resource it is: "
+                f'class {hint.__name__}(Resource, group="…", version="…", plural="…")'
+            )
+        return hint
+    raise OperatorError(
+        f"{kind} {function.__name__}: parameter {parameter!r} is {_shown(hint)}; it has to be a class "
+        "derived from Resource"
+    )
+
+
+def _refuse_coroutine(function: Callable[..., Any], kind: str) -> None:
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise OperatorError(
+            f"{kind} {function.__name__}: is async; it computes from what it is given and waits for nothing"
+        )
+
+
+def _shown(hint: object) -> str:
+    if hint is None:
+        return "not annotated"
+    return hint.__name__ if isinstance(hint, type) else str(hint)

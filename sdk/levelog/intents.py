@@ -1,0 +1,135 @@
+"""Intents: what a reconcile function asks to be written. Nothing is sent while the function runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from levelog.resources import Manifest, Resource, ResourceBase
+
+Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete"]
+PatchType: TypeAlias = Literal["merge", "json"]
+Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+
+class IntentOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How an intent is to be sent; part of its identity."""
+
+    force: bool = False
+    """apply: take over fields that another field manager owns."""
+    patch_type: PatchType = "merge"
+    propagation: Propagation = "Background"
+    """delete: what happens to the dependants."""
+    if_unchanged: bool = False
+    """Refuse if the target's resourceVersion is not the one that the decision was made on."""
+    owned: bool = True
+    """apply, create: make the parent the controlling owner, unless the manifest names owners itself."""
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """One write that a reconcile function asks for.
+
+    The target is given as its Resource class, or left to the manifest's apiVersion and kind. An empty namespace
+    means the parent's.
+    """
+
+    verb: Verb
+    resource: type[ResourceBase] | None = None
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str
+    body: Any = None
+    options: IntentOptions = IntentOptions()
+
+
+def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptions) -> Intent:
+    metadata = manifest.get("metadata") or {}
+    missing = [
+        path
+        for path, value in (
+            ("apiVersion", manifest.get("apiVersion")),
+            ("kind", manifest.get("kind")),
+            ("metadata.name", metadata.get("name")),
+        )
+        if not value
+    ]
+    if missing:
+        raise ValueError(f"{verb}: the manifest has no {', '.join(missing)}; names are given, never generated")
+    return Intent(
+        verb=verb,
+        api_version=manifest["apiVersion"],
+        kind=manifest["kind"],
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        body=dict(manifest),
+        options=options,
+    )
+
+
+def apply(manifest: Manifest, *, force: bool = False, owned: bool = True, if_unchanged: bool = False) -> Intent:
+    """Server-side apply of a manifest, by the operator's one field manager.
+
+    Fields that were applied before and are left out now are removed by the server. The parent becomes the controlling
+    owner unless the manifest has ownerReferences or `owned` is False.
+    """
+    return _from_manifest("apply", manifest, IntentOptions(force=force, owned=owned, if_unchanged=if_unchanged))
+
+
+def create(manifest: Manifest, *, owned: bool = True) -> Intent:
+    """Create an object that is left alone afterwards; one that exists already with the same owner is accepted."""
+    return _from_manifest("create", manifest, IntentOptions(owned=owned))
+
+
+def patch(
+    resource: type[ResourceBase],
+    name: str,
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    namespace: str = "",
+    if_unchanged: bool = False,
+) -> Intent:
+    """Merge patch (a mapping) or JSON patch (a sequence of operations) of an object that exists."""
+    kind: PatchType = "merge" if isinstance(body, Mapping) else "json"
+    content = dict(body) if isinstance(body, Mapping) else [dict(operation) for operation in body]
+    options = IntentOptions(patch_type=kind, if_unchanged=if_unchanged)
+    return Intent(verb="patch", resource=resource, name=name, namespace=namespace, body=content, options=options)
+
+
+def patch_status(target: ResourceBase, status: Mapping[str, Any], *, if_unchanged: bool = False) -> Intent:
+    """Merge patch of an object's status subresource."""
+    metadata = _metadata(target)
+    return Intent(
+        verb="patch_status",
+        resource=type(target),
+        name=metadata.name,
+        namespace=metadata.namespace,
+        body={"status": dict(status)},
+        options=IntentOptions(if_unchanged=if_unchanged),
+    )
+
+
+def delete(
+    target: type[ResourceBase] | ResourceBase,
+    name: str = "",
+    *,
+    namespace: str = "",
+    propagation: Propagation = "Background",
+    if_unchanged: bool = False,
+) -> Intent:
+    """Delete an object, given itself or as class and name; only the incarnation that the decision saw is deleted."""
+    options = IntentOptions(propagation=propagation, if_unchanged=if_unchanged)
+    if isinstance(target, ResourceBase):
+        metadata = _metadata(target)
+        return Intent(
+            verb="delete", resource=type(target), name=metadata.name, namespace=metadata.namespace, options=options
+        )
+    if not name:
+        raise ValueError(f"delete: which {target.resource_type.plural}? give a name")
+    return Intent(verb="delete", resource=target, name=name, namespace=namespace, options=options)
+
+
+def _metadata(target: ResourceBase) -> Any:
+    if not hasattr(target, "metadata"):
+        raise TypeError(f"{type(target).__name__} has no metadata: derive it from {Resource.__name__}")
+    return getattr(target, "metadata")  # noqa: B009 - ResourceBase itself declares no metadata

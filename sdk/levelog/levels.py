@@ -1,0 +1,87 @@
+"""A level: what should be against what is, and how they differ."""
+
+from collections.abc import Hashable, Mapping, Set
+from datetime import datetime
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+T = TypeVar("T")
+
+WHOLE: Final = "."
+"""The one key under which two values differ that have no parts: scalars and lists."""
+
+
+class Drift(Struct, frozen=True):
+    """How actual differs from desired, by the keys of a mapping, the fields of a struct or the members of a set.
+
+    Values without parts (scalars, lists) differ under the key `"."`; None counts as nothing there.
+    """
+
+    missing: frozenset[Any] = frozenset()
+    """Desired, not there."""
+    extra: frozenset[Any] = frozenset()
+    """There, not desired."""
+    changed: frozenset[Any] = frozenset()
+    """On both sides, not equal."""
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.changed)
+
+    def __str__(self) -> str:
+        parts = ((f"{name} {', '.join(sorted(map(str, keys)))}") for name, keys in self.parts() if keys)
+        return "; ".join(parts) or "none"
+
+    def parts(self) -> tuple[tuple[str, frozenset[Any]], ...]:
+        """Names and keys of the three parts."""
+        return (("missing", self.missing), ("extra", self.extra), ("changed", self.changed))
+
+
+class Level(Generic[T]):
+    """What a view says of one parent: the desired and the actual value, of one type; equal means in sync.
+
+    `recheck_at` asks for another evaluation at that time even if nothing that was read changes.
+    """
+
+    __slots__ = ("_drift", "actual", "desired", "recheck_at")
+
+    def __init__(self, desired: T, actual: T, *, recheck_at: datetime | None = None) -> None:
+        self.desired = desired
+        self.actual = actual
+        self.recheck_at = recheck_at
+        self._drift: Drift | None = None
+
+    @property
+    def drift(self) -> Drift:
+        """The structural difference, computed once; empty means in sync."""
+        if self._drift is None:
+            self._drift = drift_between(self.desired, self.actual)
+        return self._drift
+
+    def __repr__(self) -> str:
+        return f"Level(desired={self.desired!r}, actual={self.actual!r})"
+
+
+def drift_between(desired: object, actual: object) -> Drift:
+    """Compare two values of one type by their parts."""
+    if isinstance(desired, Struct) and type(desired) is type(actual):
+        return _mapping_drift(msgspec.structs.asdict(desired), msgspec.structs.asdict(actual))  # type: ignore[arg-type]
+    if isinstance(desired, Mapping) and isinstance(actual, Mapping):
+        return _mapping_drift(desired, actual)
+    if isinstance(desired, Set) and isinstance(actual, Set):
+        return Drift(missing=frozenset(desired - actual), extra=frozenset(actual - desired))
+    if desired == actual:
+        return Drift()
+    whole = frozenset({WHOLE})
+    if actual is None:
+        return Drift(missing=whole)
+    return Drift(extra=whole) if desired is None else Drift(changed=whole)
+
+
+def _mapping_drift(desired: Mapping[Hashable, object], actual: Mapping[Hashable, object]) -> Drift:
+    return Drift(
+        missing=frozenset(desired.keys() - actual.keys()),
+        extra=frozenset(actual.keys() - desired.keys()),
+        changed=frozenset(key for key in desired.keys() & actual.keys() if desired[key] != actual[key]),
+    )

@@ -1,0 +1,86 @@
+"""Names of resources and objects, as every part of levelog writes them."""
+
+from typing import NewType
+from urllib.parse import quote, unquote
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+
+Cluster = NewType("Cluster", str)
+"""uid of the namespace kube-system."""
+
+Application = NewType("Application", str)
+"""Name of the operators that are loaded together."""
+
+Uid = NewType("Uid", str)
+"""metadata.uid: one incarnation of an object."""
+
+Sequence = NewType("Sequence", int)
+"""Position of a record in the log, from 1."""
+
+Partition = NewType("Partition", int)
+
+Version = NewType("Version", int)
+"""metadata.resourceVersion as a number; comparable within one resource of one cluster (KEP-5504)."""
+
+CLUSTER_SCOPE = "_"
+"""Stands for the namespace of objects that have none."""
+
+
+class GroupResource(Struct, frozen=True, order=True):
+    """A resource in a group; prints as kubectl does: `pods`, `webs.example.com`."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    @classmethod
+    def parse(cls, text: str) -> "GroupResource":
+        """Read `pods` or `webs.example.com`."""
+        resource, _, group = text.partition(".")
+        return cls(group=group, resource=resource)
+
+
+class ObjectKey(Struct, frozen=True, order=True):
+    """Names one object of a cluster, over all its incarnations; prints as `webs.example.com/default/shop`."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.group_resource}/{self.namespace or CLUSTER_SCOPE}/{self.name}"
+
+    @property
+    def group_resource(self) -> GroupResource:
+        """The resource that the object belongs to."""
+        return GroupResource(group=self.group, resource=self.resource)
+
+    @classmethod
+    def parse(cls, text: str) -> "ObjectKey":
+        """Read what `str` wrote.
+
+        Raises ConfigurationError if the text has not the form RESOURCE[.GROUP]/NAMESPACE/NAME.
+        """
+        parts = text.split("/")
+        if len(parts) != 3 or not all(parts):
+            raise ConfigurationError(
+                f"{text!r} does not name an object: write RESOURCE[.GROUP]/NAMESPACE/NAME, with _ for no namespace"
+            )
+        kind = GroupResource.parse(parts[0])
+        namespace = "" if parts[1] == CLUSTER_SCOPE else parts[1]
+        return cls(group=kind.group, resource=kind.resource, namespace=namespace, name=parts[2])
+
+
+def encode_token(text: str) -> str:
+    """Percent-encode a name so that it is one token of a NATS subject (no dot, space, * or >)."""
+    return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
+
+
+def decode_token(token: str) -> str:
+    """Undo `encode_token`."""
+    return unquote(token)

@@ -1,0 +1,143 @@
+"""The Operator: where a user's functions are registered. Decorators return the function unchanged."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
+
+from levelog.errors import OperatorError
+from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
+from levelog.resources import ResourceBase, ResourceType
+from levelog.selectors import Selector, Value
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Operator:
+    """A named set of indices, views and reconcile functions.
+
+    Names are unique in an operator, and indices and views share one name space with the SQL views made of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.indices: dict[str, IndexHandler] = {}
+        self.views: dict[str, ViewHandler] = {}
+        self.reconcilers: dict[str, ReconcileHandler] = {}
+        """By the name of the view."""
+        self._views_by_function: dict[Callable[..., Any], str] = {}
+
+    @overload
+    def index(self, function: F) -> F: ...
+
+    @overload
+    def index(
+        self,
+        *,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def index(
+        self,
+        function: F | None = None,
+        *,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+    ) -> F | Callable[[F], F]:
+        """Register `(object) -> yields (key, value)`, or one that returns a mapping.
+
+        Keys are JSON scalars or tuples of them. Objects that the filters leave out have no entries.
+        """
+
+        def register(function: F) -> F:
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
+            handler = IndexHandler.inspect(function, selector)
+            self._claim(handler.name, function)
+            self.indices[handler.name] = handler
+            return function
+
+        return register if function is None else register(function)
+
+    @overload
+    def view(self, function: F) -> F: ...
+
+    @overload
+    def view(
+        self,
+        *,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        deleting: bool = False,
+    ) -> Callable[[F], F]: ...
+
+    def view(
+        self,
+        function: F | None = None,
+        *,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        deleting: bool = False,
+    ) -> F | Callable[[F], F]:
+        """Register a pure function of one parent and of the indices it names; it returns a Level.
+
+        `deleting=True` also evaluates parents that have a deletionTimestamp. Indices are defined before the views
+        that read them.
+        """
+
+        def register(function: F) -> F:
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
+            handler = ViewHandler.inspect(function, self.indices, selector, deleting=deleting)
+            self._claim(handler.name, function)
+            self.views[handler.name] = handler
+            self._views_by_function[function] = handler.name
+            return function
+
+        return register if function is None else register(function)
+
+    def reconcile(self, view: Callable[..., Any], *, writes: Iterable[type[ResourceBase]] = ()) -> Callable[[F], F]:
+        """Register the function that yields intents for a view; called once per round while the level drifts.
+
+        `writes` names Resource classes of manifests whose kind no other handler of the operator reads.
+        """
+        name = self._views_by_function.get(view)
+        if name is None:
+            raise OperatorError(
+                f"{view.__name__} is not a view of the operator {self.name!r}: decorate it with @op.view first"
+            )
+
+        def register(function: F) -> F:
+            if name in self.reconcilers:
+                raise OperatorError(
+                    f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
+                )
+            self.reconcilers[name] = ReconcileHandler.inspect(function, self.views[name], tuple(writes))
+            return function
+
+        return register
+
+    def resources(self) -> dict[tuple[str, str], ResourceType]:
+        """All resources that the operator reads or writes, by (apiVersion, kind).
+
+        Raises OperatorError if one resource is declared in two versions.
+        """
+        found: dict[tuple[str, str], ResourceType] = {}
+        versions: dict[str, ResourceType] = {}
+        for resource in (*self.reads(), *(r for handler in self.reconcilers.values() for r in handler.writes)):
+            found[resource.api_version, resource.kind] = resource
+            other = versions.setdefault(str(resource.group_resource), resource)
+            if other.version != resource.version:
+                raise OperatorError(
+                    f"operator {self.name!r} declares {resource.group_resource} in versions "
+                    f"{other.version} and {resource.version}; one version is recorded: choose one"
+                )
+        return found
+
+    def reads(self) -> list[ResourceType]:
+        """Resources that have to be watched: sources of indices and parents of views, each once, sorted."""
+        reads = {h.resource for h in self.indices.values()} | {h.resource for h in self.views.values()}
+        return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
+
+    def _claim(self, name: str, function: Callable[..., Any]) -> None:
+        if name in self.indices or name in self.views:
+            raise OperatorError(
+                f"{function.__qualname__}: operator {self.name!r} has an index or view {name!r} already"
+            )

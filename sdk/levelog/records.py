@@ -1,0 +1,199 @@
+"""Records of the log: an envelope in the headers (CloudEvents, NATS binary mode), the object's JSON as payload.
+
+A record is what one message says. Object records are in the past tense of what the API reported; control records
+tell about the reading itself.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from levelog.errors import RecordError
+from levelog.objects import GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+
+ENVELOPE_VERSION: Final = "1"
+Origin: TypeAlias = Literal["list", "watch"]
+
+
+class Written(Struct, frozen=True, kw_only=True):
+    """Who wrote an object last, from the newest entry of its managedFields; empty where the API did not say."""
+
+    manager: str = ""
+    at: str = ""
+
+
+class _ObjectRecord(Struct, frozen=True, kw_only=True):
+    key: ObjectKey
+    uid: Uid
+    version: Version
+    origin: Origin
+    time: datetime
+    written: Written = Written()
+    body: bytes
+
+
+class ObjectSeen(_ObjectRecord, frozen=True, kw_only=True):
+    """An object existed in this version: listed, added or modified."""
+
+
+class ObjectDeleted(_ObjectRecord, frozen=True, kw_only=True):
+    """An object was deleted; the body is its last one, the version that of the deletion."""
+
+
+class SyncStarted(Struct, frozen=True, kw_only=True):
+    """A list of a resource began; written to every partition."""
+
+    resource: GroupResource
+    sync_id: str
+    namespace: str = ""
+    """The only namespace that is listed; empty for all."""
+    time: datetime
+
+
+class SyncFinished(Struct, frozen=True, kw_only=True):
+    """A list of a resource is complete as of `version`; written to every partition."""
+
+    resource: GroupResource
+    sync_id: str
+    namespace: str = ""
+    version: Version
+    time: datetime
+
+
+class GapNoted(Struct, frozen=True, kw_only=True):
+    """History of a resource between two versions was never seen."""
+
+    resource: GroupResource
+    reason: str
+    since: Version
+    time: datetime
+
+
+class BookmarkNoted(Struct, frozen=True, kw_only=True):
+    """The watch of a resource has seen everything up to `version`."""
+
+    resource: GroupResource
+    version: Version
+    time: datetime
+
+
+class ReceiptNoted(Struct, frozen=True, kw_only=True):
+    """What became of an intent, told to the partition of its parent."""
+
+    application: str
+    key: str
+    """Idempotency key of the intent."""
+    view: str
+    """Operator and view, `webs/pods`."""
+    parent: ObjectKey
+    parent_uid: Uid
+    round: int
+    verb: str
+    target: ObjectKey
+    outcome: Literal["written", "unchanged", "gone", "conflict", "failed"]
+    """`conflict`: refused because the target had changed, the next round decides anew; `failed`: refused for good."""
+    target_uid: str = ""
+    target_version: int = 0
+    """resourceVersion that the API answered; 0 where it answered none."""
+    error: str = ""
+    attempts: int = 1
+    time: datetime
+
+
+class Unreadable(Struct, frozen=True, kw_only=True):
+    """A record that cannot be decoded; it blocks nothing but is shown."""
+
+    error: str
+    time: datetime
+
+
+Record: TypeAlias = (
+    ObjectSeen | ObjectDeleted | SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ReceiptNoted | Unreadable
+)
+ControlRecord: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ReceiptNoted
+
+
+class LoggedRecord(Struct, frozen=True, kw_only=True):
+    """A record with its place in the log."""
+
+    sequence: Sequence
+    partition: Partition
+    record_id: str
+    record: Record
+
+
+_CONTROL: Final[dict[str, type[ControlRecord]]] = {
+    "levelog.sync.started": SyncStarted,
+    "levelog.sync.finished": SyncFinished,
+    "levelog.gap.noted": GapNoted,
+    "levelog.bookmark.noted": BookmarkNoted,
+    "levelog.receipt.noted": ReceiptNoted,
+}
+_CONTROL_TYPE: Final = {cls: name for name, cls in _CONTROL.items()}
+_SEEN: Final = "levelog.object.seen"
+_DELETED: Final = "levelog.object.deleted"
+_DECODERS: Final = {name: msgspec.json.Decoder(cls) for name, cls in _CONTROL.items()}
+
+
+def encode(
+    record: ObjectSeen | ObjectDeleted | ControlRecord, *, record_id: str, source: str
+) -> tuple[dict[str, str], bytes]:
+    """Headers and payload of a record.
+
+    `record_id` is unique in the log; `source` names the writer (`ingest`, `actuator`) as a URI reference.
+    """
+    headers = {
+        "ce-specversion": "1.0",
+        "ce-id": record_id,
+        "ce-source": source,
+        "ce-time": record.time.isoformat(),
+        "levelog-envelope": ENVELOPE_VERSION,
+    }
+    match record:
+        case ObjectSeen() | ObjectDeleted():
+            headers["ce-type"] = _SEEN if isinstance(record, ObjectSeen) else _DELETED
+            headers["ce-subject"] = str(record.key)
+            headers["levelog-uid"] = record.uid
+            headers["levelog-version"] = str(record.version)
+            headers["levelog-origin"] = record.origin
+            if record.written.manager:
+                headers["levelog-manager"] = record.written.manager
+                headers["levelog-written-at"] = record.written.at
+            return headers, record.body
+        case _:
+            headers["ce-type"] = _CONTROL_TYPE[type(record)]
+            return headers, msgspec.json.encode(record)
+
+
+def decode(headers: Mapping[str, str], payload: bytes) -> Record:
+    """The record that a message holds.
+
+    Raises RecordError, naming the header or field, if the envelope is not one that this version reads.
+    """
+    try:
+        envelope = headers["levelog-envelope"]
+        if envelope != ENVELOPE_VERSION:
+            raise RecordError(f"envelope version {envelope!r} is not known; this version reads {ENVELOPE_VERSION!r}")
+        kind = headers["ce-type"]
+        if kind not in (_SEEN, _DELETED):
+            decoder = _DECODERS.get(kind)
+            if decoder is None:
+                raise RecordError(f"record type {kind!r} is not known")
+            return decoder.decode(payload)
+        origin = headers["levelog-origin"]
+        return (ObjectSeen if kind == _SEEN else ObjectDeleted)(
+            key=ObjectKey.parse(headers["ce-subject"]),
+            uid=Uid(headers["levelog-uid"]),
+            version=Version(int(headers["levelog-version"])),
+            origin="list" if origin == "list" else "watch",
+            time=datetime.fromisoformat(headers["ce-time"]),
+            written=Written(manager=headers.get("levelog-manager", ""), at=headers.get("levelog-written-at", "")),
+            body=payload,
+        )
+    except KeyError as error:
+        raise RecordError(f"record without header {error}") from error
+    except (ValueError, msgspec.DecodeError) as error:
+        raise RecordError(f"record cannot be read: {error}") from error

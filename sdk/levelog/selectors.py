@@ -1,0 +1,51 @@
+"""Filters on labels and annotations, as users of Kopf know them."""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+
+class Presence(Enum):
+    """Tells of a label only whether it is there."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+
+
+PRESENT: Final = Presence.PRESENT
+ABSENT: Final = Presence.ABSENT
+
+Value: TypeAlias = str | Presence | Callable[[str | None], bool]
+"""A literal, PRESENT, ABSENT, or a function of the value (None where there is none)."""
+
+
+class Selector(Struct, frozen=True, kw_only=True):
+    """All conditions have to hold; no condition selects everything."""
+
+    labels: dict[str, Value] = {}
+    annotations: dict[str, Value] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.annotations)
+
+    def matches(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+        """Tell whether an object with these labels and annotations is selected."""
+        return _all_hold(self.labels, labels) and _all_hold(self.annotations, annotations)
+
+
+def _all_hold(conditions: Mapping[str, Value], actual: Mapping[str, str]) -> bool:
+    return all(_holds(wanted, actual.get(name)) for name, wanted in conditions.items())
+
+
+def _holds(wanted: Value, actual: str | None) -> bool:
+    match wanted:
+        case Presence.PRESENT:
+            return actual is not None
+        case Presence.ABSENT:
+            return actual is None
+        case str():
+            return actual == wanted
+        case _:
+            return bool(wanted(actual))

@@ -1,0 +1,89 @@
+"""Subjects of the log: `levelog.<cluster>.<partition>.<group>.<resource>.<namespace>.<name>`.
+
+Control records stand in the same partition as what they speak of, so that one reader sees them in order:
+`levelog.<cluster>.<partition>._sync.<group>.<resource>`, likewise `_gap` and `_bookmark`, and
+`levelog.<cluster>.<partition>._receipt.<application>`.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, encode_token
+
+DEFAULT_PARTITIONS: Final = 16
+_CORE: Final = "core"
+_FNV_OFFSET: Final = 0x811C9DC5  # FNV-1a, 32 bit: http://www.isthe.com/chongo/tech/comp/fnv/
+_FNV_PRIME: Final = 0x01000193
+
+
+class Control(StrEnum):
+    """Kinds of control records."""
+
+    SYNC = "_sync"
+    GAP = "_gap"
+    BOOKMARK = "_bookmark"
+    RECEIPT = "_receipt"
+
+
+def fnv1a_32(data: bytes) -> int:
+    """FNV-1a hash, 32 bits."""
+    value = _FNV_OFFSET
+    for byte in data:
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return value
+
+
+def partition_of(key: ObjectKey, partitions: int = DEFAULT_PARTITIONS) -> Partition:
+    """Partition that holds every record of the object."""
+    text = f"{key.group}/{key.resource}/{key.namespace}/{key.name}"
+    return Partition(fnv1a_32(text.encode()) % partitions)
+
+
+def _resource_tokens(resource: GroupResource) -> str:
+    return f"{encode_token(resource.group) or _CORE}.{encode_token(resource.resource)}"
+
+
+def object_subject(cluster: Cluster, key: ObjectKey, partition: Partition) -> str:
+    """Subject of the object's records."""
+    namespace = encode_token(key.namespace) or CLUSTER_SCOPE
+    return f"levelog.{cluster}.{partition}.{_resource_tokens(key.group_resource)}.{namespace}.{encode_token(key.name)}"
+
+
+def resource_subjects(cluster: Cluster, resource: GroupResource) -> str:
+    """Wildcard over the records of all objects of a resource, in all partitions."""
+    return f"levelog.{cluster}.*.{_resource_tokens(resource)}.*.*"
+
+
+def control_subject(cluster: Cluster, partition: Partition, control: Control, resource: GroupResource) -> str:
+    """Subject of a control record about a resource."""
+    return f"levelog.{cluster}.{partition}.{control}.{_resource_tokens(resource)}"
+
+
+def control_subjects(cluster: Cluster, control: Control, resource: GroupResource) -> str:
+    """Wildcard over the control records of a kind about a resource, in all partitions."""
+    return f"levelog.{cluster}.*.{control}.{_resource_tokens(resource)}"
+
+
+def receipt_subject(cluster: Cluster, partition: Partition, application: Application) -> str:
+    """Subject of the receipts of an application's intents, in the partition of the intents' parent."""
+    return f"levelog.{cluster}.{partition}.{Control.RECEIPT}.{encode_token(application)}"
+
+
+def partition_subjects(cluster: Cluster, partition: Partition) -> str:
+    """Wildcard over everything in one partition."""
+    return f"levelog.{cluster}.{partition}.>"
+
+
+def stream_subjects(cluster: Cluster) -> str:
+    """Wildcard over the whole log of a cluster."""
+    return f"levelog.{cluster}.>"
+
+
+def stream_name(cluster: Cluster) -> str:
+    """Name of the cluster's stream."""
+    return f"levelog-{cluster}"
+
+
+def hint_subject(cluster: Cluster, application: Application, topic: str) -> str:
+    """Core NATS subject, in no stream, on which a process tells others that there is work (`wake`, `intent`)."""
+    return f"levelog-hint.{cluster}.{encode_token(application)}.{topic}"
