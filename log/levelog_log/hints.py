@@ -1,0 +1,86 @@
+"""Hints on core NATS: another process is told that there is work, so that nobody has to poll for it."""
+
+import asyncio
+from datetime import timedelta
+from typing import Self
+
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from levelog.errors import Unavailable
+from levelog.objects import Application, Cluster
+from levelog.subjects import hint_subject
+from levelog_log.connection import Connection
+from levelog_log.wire import Message
+
+
+class Hints:
+    """Hints among the processes of one application; used as `async with Hints(...)`.
+
+    A hint may be lost, as while NATS is away, and several may arrive as one: whoever waits needs a slow sweep too.
+    """
+
+    def __init__(self, connection: Connection, cluster: Cluster, application: Application) -> None:
+        self._connection = connection
+        self._cluster = cluster
+        self._application = application
+        self._listeners: dict[str, set[Hint]] = {}
+        self._subscription: Subscription | None = None
+
+    async def __aenter__(self) -> Self:
+        everything = hint_subject(self._cluster, self._application, "*")
+        self._subscription = await self._connection.client.subscribe(everything, cb=self._receive)
+        await self._connection.client.flush()
+        self._stop_following = self._connection.on_change(self._wake_all)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop_following()
+        if self._subscription is not None and not self._connection.client.is_closed:
+            await self._subscription.unsubscribe()
+
+    async def publish(self, topic: str) -> None:
+        """Tell all who listen to the topic, in this process too; while NATS is away, nobody is told."""
+        try:
+            await self._connection.publish_all(
+                (Message(hint_subject(self._cluster, self._application, topic), b"", b""),), f"hint {topic}"
+            )
+        except Unavailable:
+            return
+
+    def listen(self, topic: str) -> "Hint":
+        """An event of one's own for the hints on a topic."""
+        hint = Hint()
+        self._listeners.setdefault(topic, set()).add(hint)
+        return hint
+
+    async def _receive(self, message: Msg) -> None:
+        for hint in self._listeners.get(message.subject.rpartition(".")[2], ()):
+            hint.set()
+
+    def _wake_all(self) -> None:
+        # Hints were lost while the connection was down: everybody looks once.
+        for hints in self._listeners.values():
+            for hint in hints:
+                hint.set()
+
+
+class Hint:
+    """Set by hints that arrived since the last `wait`."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        """Wake whoever waits, or the next one who does."""
+        self._event.set()
+
+    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
+        """Wait for a hint, at most for the time-out; tells whether one came."""
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True

@@ -1,0 +1,111 @@
+"""Durable writes: atomic batches, acknowledged once they are on disk."""
+
+import secrets
+from collections.abc import Sequence as Many
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
+from levelog.objects import Sequence
+from levelog_log.api import PublishAnswer, refusal
+from levelog_log.connection import NoResponders
+from levelog_log.stream import LogStream
+from levelog_log.wire import Message, parse_header_lines
+
+MAX_MESSAGES: Final = 1000  # of one atomic batch: nats-server's limit
+ACK_TIMEOUT: Final = timedelta(seconds=15)
+FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
+
+
+class BatchPublisher:
+    """Publishes messages so that all of them are in the log, one after another, or none.
+
+    Callers take turns: one batch at a time. After a reconnect, the first publish verifies that the stream is the same
+    and still holds what was acknowledged.
+    """
+
+    def __init__(self, stream: LogStream, *, timeout: timedelta = ACK_TIMEOUT) -> None:
+        self.stream = stream
+        self._timeout = timeout
+        self._acknowledged = Sequence(0)
+        self._verified_at = stream.connection.reconnects
+
+    async def publish(self, messages: Many[Message]) -> Sequence:
+        """Publish at most 1,000 messages atomically; returns the sequence of the last, once all are durable.
+
+        Raises Unavailable when no acknowledgement came: the messages may or may not be in the log, and publishing them
+        again is harmless, as the fold drops duplicates. Raises IdentityMismatch if the stream was lost, made anew or
+        rolled back; RecordError if a message is larger than the server takes or has a header that cannot be written.
+        """
+        if not 0 < len(messages) <= MAX_MESSAGES:
+            raise ValueError(f"a batch holds 1 to {MAX_MESSAGES} messages, not {len(messages)}")
+        for message in messages:
+            self.check(message)
+        connection = self.stream.connection
+        step = f"publishing {len(messages)} records, the first to {messages[0].subject}"
+        await self.verify()
+        if len(messages) == 1:
+            (last,) = messages
+        else:
+            batch = secrets.token_hex(11).encode()
+            framed = [
+                message._replace(
+                    headers=b"%bNats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (message.headers, batch, number)
+                )
+                for number, message in enumerate(messages, 1)
+            ]
+            last = framed.pop()
+            last = last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
+            await connection.publish_all(framed, step)
+        try:
+            answer = await connection.request(
+                last.subject, last.payload, headers=parse_header_lines(last.headers), step=step, timeout=self._timeout
+            )
+        except NoResponders as error:
+            await self.stream.state()  # says so if it is the stream that is missing
+            raise Unavailable(f"{step}: JetStream does not answer") from error
+        return self._accept(step, answer.data, len(messages))
+
+    def _accept(self, step: str, data: bytes, count: int) -> Sequence:
+        try:
+            answer = msgspec.json.decode(data, type=PublishAnswer)
+        except msgspec.DecodeError as error:
+            raise LevelogError(f"{step}: the acknowledgement cannot be read: {data[:200]!r}") from error
+        if answer.error is not None:
+            raise refusal(step, answer.error)
+        if answer.stream != self.stream.name:
+            raise IdentityMismatch(f"{step}: stored in stream {answer.stream} instead of {self.stream.name}")
+        if answer.seq < self._acknowledged + count:
+            raise IdentityMismatch(
+                f"{step}: acknowledged at {answer.seq}, but {self._acknowledged} was acknowledged before: "
+                f"stream {self.stream.name} was rolled back"
+            )
+        self._acknowledged = Sequence(answer.seq)
+        return self._acknowledged
+
+    async def verify(self) -> None:
+        """See that the stream is the same, and still holds what was acknowledged, if the connection was lost meanwhile.
+
+        Raises IdentityMismatch, Unavailable.
+        """
+        reconnects = self.stream.connection.reconnects
+        if reconnects == self._verified_at:
+            return
+        last = await self.stream.last_sequence()
+        if last < self._acknowledged:
+            raise IdentityMismatch(
+                f"stream {self.stream.name} ends at {last}, but {self._acknowledged} was acknowledged: "
+                "it was rolled back"
+            )
+        self._verified_at = reconnects
+
+    def check(self, message: Message) -> None:
+        """Raises RecordError if the message is larger than the server takes."""
+        limit = self.stream.connection.max_payload_bytes
+        size = len(message.payload) + len(message.headers) + FRAME_BYTES
+        if size > limit:
+            raise RecordError(
+                f"record for {message.subject} has {size} bytes; NATS takes {limit} (its setting max_payload)"
+            )

@@ -1,0 +1,219 @@
+"""The stream that is the log of one cluster: its settings, its identity, and records looked up in it."""
+
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
+from levelog.objects import Cluster, Sequence
+from levelog.records import ENVELOPE_VERSION, LoggedRecord
+from levelog.subjects import DEFAULT_PARTITIONS, stream_name, stream_subjects
+from levelog_log.api import (
+    NO_MESSAGE,
+    NO_STREAM,
+    MessageAnswer,
+    MessageRequest,
+    State,
+    StreamAnswer,
+    StreamConfig,
+    StreamListRequest,
+    StreamNames,
+    ask,
+    refusal,
+)
+from levelog_log.connection import Connection, NoResponders
+from levelog_log.messages import logged_record, timestamp_nanoseconds
+from levelog_log.wire import parse_header_lines
+
+DEFAULT_MAX_AGE: Final = timedelta(days=7)
+_CLUSTER: Final = "levelog-cluster"
+_PARTITIONS: Final = "levelog-partitions"
+_ENVELOPE: Final = "levelog-envelope"
+
+
+class StreamIdentity(Struct, frozen=True, kw_only=True):
+    """Tells a stream from one of the same name that was made later: positions in the two do not compare."""
+
+    name: str
+    created: str
+    """Time of creation as the server wrote it, to the nanosecond."""
+
+
+class LogStream:
+    """The log of a cluster on a connection; made by `ensure_stream` or `open_stream`."""
+
+    def __init__(self, connection: Connection, cluster: Cluster, answer: StreamAnswer) -> None:
+        self.connection = connection
+        self.cluster = cluster
+        self.name = stream_name(cluster)
+        self.identity = StreamIdentity(name=self.name, created=answer.created)
+        self.partitions = int(answer.config.metadata[_PARTITIONS])
+        max_age = answer.config.max_age
+        self.max_age = timedelta(microseconds=max_age // 1000 if isinstance(max_age, int) else 0)
+        """How long a record is kept; zero for ever."""
+
+    async def state(self) -> State:
+        """First and last sequence and sizes, as of now.
+
+        Raises IdentityMismatch if the stream is gone or another one than this was opened on; Unavailable.
+        """
+        answer = await _info(self.connection, self.name)
+        if answer is None:
+            raise IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
+        if answer.created != self.identity.created:
+            raise IdentityMismatch(
+                f"stream {self.name} on NATS at {self.connection.url} was made anew at {answer.created}; "
+                f"the one in use was made at {self.identity.created}"
+            )
+        return answer.state
+
+    async def last_sequence(self) -> Sequence:
+        """Sequence of the last record, 0 in an empty stream; raises as `state` does."""
+        return Sequence((await self.state()).last_seq)
+
+    async def last_record(self, subject: str) -> LoggedRecord | None:
+        """The last record of a subject, which may hold wildcards; None if there is none. Raises Unavailable."""
+        return await self._fetch(MessageRequest(last_by_subj=subject))
+
+    async def record_at(self, sequence: Sequence) -> LoggedRecord | None:
+        """The record at a position; None if it has expired or was never written. Raises Unavailable."""
+        return await self._fetch(MessageRequest(seq=sequence)) if sequence > 0 else None
+
+    async def _fetch(self, request: MessageRequest) -> LoggedRecord | None:
+        subject = f"STREAM.MSG.GET.{self.name}"
+        answer = await ask(self.connection, subject, request, MessageAnswer)
+        if answer.error is not None and answer.error.err_code == NO_MESSAGE:
+            return None
+        if answer.error is not None and answer.error.err_code == NO_STREAM:
+            raise IdentityMismatch(f"stream {self.name} is gone from NATS at {self.connection.url}")
+        if answer.error is not None or answer.message is None:
+            raise (
+                refusal(f"JetStream {subject}", answer.error) if answer.error else Unavailable(f"{subject}: no message")
+            )
+        message = answer.message
+        return logged_record(
+            message.subject,
+            Sequence(message.seq),
+            timestamp_nanoseconds(message.time),
+            parse_header_lines(message.hdrs),
+            message.data,
+        )
+
+
+async def ensure_stream(
+    connection: Connection,
+    cluster: Cluster,
+    *,
+    partitions: int | None = None,
+    max_age: timedelta | None = None,
+    replicas: int | None = None,
+) -> LogStream:
+    """Create the stream of a cluster, or verify the one that exists.
+
+    What is None is taken as it is found, or as the default: 16 partitions, 7 days, 1 replica. Raises
+    ConfigurationError, naming the setting, if the existing stream differs; Unavailable.
+    """
+    found = await _info(connection, stream_name(cluster))
+    if found is None:
+        wanted = StreamConfig(
+            name=stream_name(cluster),
+            description="levelog: what happened in a Kubernetes cluster",
+            subjects=(stream_subjects(cluster),),
+            retention="limits",
+            storage="file",
+            discard="old",
+            num_replicas=1 if replicas is None else replicas,
+            max_age=_nanoseconds(DEFAULT_MAX_AGE if max_age is None else max_age),
+            allow_atomic=True,
+            allow_direct=True,
+            deny_delete=True,
+            deny_purge=True,
+            metadata={
+                _CLUSTER: cluster,
+                _PARTITIONS: str(DEFAULT_PARTITIONS if partitions is None else partitions),
+                _ENVELOPE: ENVELOPE_VERSION,
+            },
+        )
+        found = await ask(connection, f"STREAM.CREATE.{wanted.name}", wanted, StreamAnswer)
+        if found.error is not None:
+            raise refusal(f"creating stream {wanted.name}", found.error)
+    differences = _differences(found.config, cluster)
+    if partitions is not None and found.config.metadata.get(_PARTITIONS) != str(partitions):
+        differences.append(f"{found.config.metadata.get(_PARTITIONS)} partitions instead of {partitions}")
+    if max_age is not None and found.config.max_age != _nanoseconds(max_age):
+        differences.append(f"max_age of {found.config.max_age} ns instead of {_nanoseconds(max_age)}")
+    if replicas is not None and found.config.num_replicas != replicas:
+        differences.append(f"{found.config.num_replicas} replicas instead of {replicas}")
+    return _verified(connection, cluster, found, differences)
+
+
+async def open_stream(connection: Connection, cluster: Cluster) -> LogStream:
+    """The stream of a cluster, verified. Raises Unavailable if ingest has not made it yet, ConfigurationError."""
+    found = await _info(connection, stream_name(cluster))
+    if found is None:
+        raise Unavailable(
+            f"NATS at {connection.url} has no log of cluster {cluster} yet (stream {stream_name(cluster)}); "
+            "`levelog ingest` makes it"
+        )
+    return _verified(connection, cluster, found, _differences(found.config, cluster))
+
+
+async def clusters(connection: Connection) -> list[Cluster]:
+    """The clusters that have a log on this NATS, sorted. Raises Unavailable."""
+    found: list[Cluster] = []
+    prefix = stream_name(Cluster(""))
+    total, offset = 1, 0
+    while offset < total:
+        answer = await ask(connection, "STREAM.NAMES", StreamListRequest(offset=offset), StreamNames)
+        if answer.error is not None:
+            raise refusal("listing streams", answer.error)
+        names = answer.streams or []
+        found += [Cluster(name.removeprefix(prefix)) for name in names if name.startswith(prefix)]
+        total, offset = (answer.total, offset + len(names)) if names else (0, 0)
+    return sorted(found)
+
+
+def _differences(config: StreamConfig, cluster: Cluster) -> list[str]:
+    differences: list[str] = []
+    if config.metadata.get(_CLUSTER) != cluster:
+        differences.append(f"metadata {_CLUSTER} is {config.metadata.get(_CLUSTER)!r}")
+    if config.metadata.get(_ENVELOPE) != ENVELOPE_VERSION:
+        differences.append(f"envelope version {config.metadata.get(_ENVELOPE)!r} instead of {ENVELOPE_VERSION!r}")
+    if not config.metadata.get(_PARTITIONS, "").isdigit():
+        differences.append(f"metadata {_PARTITIONS} is {config.metadata.get(_PARTITIONS)!r}")
+    if config.subjects != (stream_subjects(cluster),):
+        differences.append(f"subjects {list(config.subjects)}")
+    if (config.storage, config.retention) != ("file", "limits"):
+        differences.append(f"storage {config.storage} and retention {config.retention} instead of file and limits")
+    if not config.allow_atomic:
+        differences.append("no atomic batches (allow_atomic)")
+    limits = (config.max_msgs, config.max_msgs_per_subject)
+    if any(limit > 0 for limit in limits):
+        differences.append("a limit of messages, which removes history out of turn")
+    return differences
+
+
+def _verified(connection: Connection, cluster: Cluster, found: StreamAnswer, differences: list[str]) -> LogStream:
+    if differences:
+        raise ConfigurationError(
+            f"stream {stream_name(cluster)} on NATS at {connection.url} is not as levelog needs it: "
+            f"{'; '.join(differences)}. Mend it with `nats stream edit`, or remove it to begin a new log"
+        )
+    return LogStream(connection, cluster, found)
+
+
+async def _info(connection: Connection, name: str) -> StreamAnswer | None:
+    try:
+        answer = await ask(connection, f"STREAM.INFO.{name}", None, StreamAnswer)
+    except NoResponders as error:
+        raise Unavailable(f"stream {name}: JetStream does not answer on NATS at {connection.url}") from error
+    if answer.error is None:
+        return answer
+    if answer.error.err_code == NO_STREAM:
+        return None
+    raise refusal(f"asking for stream {name}", answer.error)
+
+
+def _nanoseconds(duration: timedelta) -> int:
+    return int(duration / timedelta(microseconds=1)) * 1000
