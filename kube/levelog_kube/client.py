@@ -1,0 +1,296 @@
+"""A connection to one API server: raw requests and raw streams of lines, with errors that say what was asked."""
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Self, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+from msgspec import Struct
+from yarl import URL
+
+from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_kube.configuration import load_configuration
+from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_kube.lines import LineSplitter
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT: Final = timedelta(seconds=30)
+CONNECT_TIMEOUT: Final = timedelta(seconds=10)
+READ_BUFFER_BYTES: Final = 2 * 1024 * 1024  # lines of a watch hold objects of up to etcd's 1.5 MiB
+SILENCE: Final = timedelta(seconds=90)  # a watch with bookmarks hears one about every minute
+_CREDENTIALS_AGE_SECONDS: Final = 10.0  # credentials that were refused when this young are not read again
+
+
+class Answer(Struct, frozen=True):
+    """A successful answer; the names of headers do not depend on case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def decode(self, kind: type[T]) -> T:
+        """The body as JSON of that type. Raises LevelogError if it is not."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise LevelogError(f"the API server answered JSON that cannot be read: {error}") from error
+
+
+class KubeClient:
+    """One API server, as one user; made by `connect`, closed with `close` or `async with`.
+
+    Credentials are read again, and the request repeated, when the server answers 401: tokens expire, and files and exec
+    plugins give new ones.
+    """
+
+    def __init__(self, kubeconfig: Path | None, context: str | None, configuration: Configuration) -> None:
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._configuration = configuration
+        self._session = _session(configuration)
+        self._retired: list[aiohttp.ClientSession] = []
+        self._identity = _identity(configuration)
+        self._read_at = time.monotonic()
+        self._renewing = asyncio.Lock()
+        self._user_agent = f"levelog/{version('levelog')}"
+        self._environment_proxy = _environment_proxy(str(configuration.host))
+
+    @property
+    def server(self) -> str:
+        """URL of the API server, without credentials."""
+        return re.sub(r"//[^/@]*@", "//", str(self._configuration.host))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
+    ) -> Answer:
+        """Send a request and read the whole answer. `path` begins with a slash and is percent-encoded.
+
+        Raises ApiError for a status of 400 or more; Unreachable if nothing was sent; NoAnswer if the request may have
+        taken effect.
+        """
+        limits = aiohttp.ClientTimeout(total=timeout.total_seconds(), sock_connect=CONNECT_TIMEOUT.total_seconds())
+        headers = {"Content-Type": content_type} if body is not None else {}
+        with self._explaining(method, path):
+            async with await self._open(method, path, query, limits, headers=headers, body=body) as response:
+                return Answer(response.status, response.headers, await response.read())
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None, silence: timedelta = SILENCE
+    ) -> AsyncGenerator[AsyncIterator[list[bytes]]]:
+        """GET a body of lines; yields an iterator over the lines that have arrived, some at a time.
+
+        Raises as `request`, and Unavailable if nothing arrives for the time of `silence`, the connection breaks, or the
+        body ends within a line. An end between lines ends the iterator.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT.total_seconds(), sock_read=silence.total_seconds()
+        )
+        with self._explaining("GET", path):
+            response = await self._open("GET", path, query, limits)
+        try:
+            yield self._lines(response, path)
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for session in (self._session, *self._retired):
+            await session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        limits: aiohttp.ClientTimeout,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> aiohttp.ClientResponse:
+        """The response to a request, its status checked and its body unread."""
+        used = self._configuration
+        response = await self._attempt(method, path, query, limits, headers, body)
+        if response.status == 401 and await self._renew_credentials(used):
+            response.release()
+            response = await self._attempt(method, path, query, limits, headers, body)
+        if response.status >= 400:
+            async with response:
+                answered = await response.read()
+            raise ApiError.from_answer(method, path, response.status, answered, response.headers)
+        return response
+
+    async def _attempt(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        limits: aiohttp.ClientTimeout,
+        headers: Mapping[str, str] | None,
+        body: bytes | None,
+    ) -> aiohttp.ClientResponse:
+        configuration = self._configuration
+        token: str | None = await configuration.get_api_key_with_prefix("BearerToken")
+        return await self._session.request(
+            method,
+            URL(f"{configuration.host}{path}", encoded=True).update_query(query or {}),
+            data=body,
+            headers={
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",  # compressing costs the server more than it saves near by
+                "User-Agent": self._user_agent,
+                **({"Authorization": token} if token else {}),
+                **(headers or {}),
+            },
+            timeout=limits,
+            proxy=configuration.proxy or self._environment_proxy,
+            proxy_headers=configuration.proxy_headers,
+            server_hostname=configuration.tls_server_name,
+            middlewares=() if method == "GET" else (_send_once,),
+        )
+
+    async def _lines(self, response: aiohttp.ClientResponse, path: str) -> AsyncIterator[list[bytes]]:
+        splitter = LineSplitter()
+        pieces = response.content.iter_any()
+        while True:
+            with self._explaining("GET", path):
+                piece = await anext(pieces, b"")
+            if not piece:
+                break
+            if lines := splitter.feed(piece):
+                yield lines
+        if splitter.is_within_line:
+            raise NoAnswer(f"GET {path}: {self.server} ended its answer within a line")
+
+    @contextmanager
+    def _explaining(self, method: str, path: str) -> Generator[None]:
+        """Tell what goes wrong on the way to the server and back in levelog's errors."""
+        try:
+            yield
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise Unreachable(
+                f"{method} {path}: the certificate of {self.server} is not trusted: {error.certificate_error}"
+            ) from error
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
+            raise Unreachable(f"{method} {path}: {self.server} cannot be reached: {_why(error)}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise NoAnswer(f"{method} {path}: no answer from {self.server}: {_why(error)}") from error
+
+    async def _renew_credentials(self, refused: Configuration) -> bool:
+        """Read the credentials again unless that was just done; tells whether there are others to try."""
+        async with self._renewing:
+            if self._configuration is not refused:
+                return True
+            if time.monotonic() - self._read_at < _CREDENTIALS_AGE_SECONDS:
+                return False
+            try:
+                configuration = await load_configuration(self._kubeconfig, self._context)
+            except ConfigurationError as error:
+                raise Unreachable(
+                    f"{self.server} refused the credentials, and others cannot be had: {error}"
+                ) from error
+            log.info("credentials read again", extra={"server": self.server})
+            if _identity(configuration) != self._identity:
+                self._retired.append(self._session)  # requests under way still use it
+                self._session = _session(configuration)
+                self._identity = _identity(configuration)
+            self._configuration = configuration
+            self._read_at = time.monotonic()
+            return True
+
+
+async def connect(
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    *,
+    timeout: timedelta = CONNECT_TIMEOUT,  # noqa: ASYNC109
+) -> KubeClient:
+    """Connect to the cluster that the configuration names, and see that it answers.
+
+    Raises ConfigurationError if no cluster is configured, the configuration cannot be read, or the credentials are
+    refused; Unavailable, naming the server, if it does not answer.
+    """
+    client = KubeClient(kubeconfig, context, await load_configuration(kubeconfig, context))
+    try:
+        await client.request("GET", "/version", timeout=timeout)
+    except ApiError as error:
+        await client.close()
+        if error.status == 401:
+            raise ConfigurationError(f"the API server at {client.server} refused the credentials: {error}") from error
+        raise Unavailable(f"the API server at {client.server} does not serve: {error}") from error
+    except Unavailable:
+        await client.close()
+        raise
+    return client
+
+
+def _session(configuration: Configuration) -> aiohttp.ClientSession:
+    """A session with the connections of the official client, which asks the environment once and not for each request.
+
+    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it.
+    """
+    official = RESTClientObject(configuration).pool_manager
+    connector = official.connector
+    official.detach()
+    return aiohttp.ClientSession(connector=connector, read_bufsize=READ_BUFFER_BYTES)
+
+
+def _environment_proxy(host: str) -> str | None:
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say of the server."""
+    url = urlsplit(host)
+    return None if not url.hostname or proxy_bypass(url.hostname) else getproxies().get(url.scheme)
+
+
+async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Where aiohttp would send a PUT or DELETE a second time, as its connection broke, leave that to the caller."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise NoAnswer(f"{request.method} {request.url.raw_path}: the connection broke: {_why(error)}") from error
+
+
+def _identity(configuration: Configuration) -> tuple[object, ...]:
+    """What a TLS connection is made with; files count by name and time of change."""
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    changed = tuple(Path(file).stat().st_mtime_ns if file else 0 for file in files)
+    return (*files, *changed, configuration.verify_ssl, configuration.tls_server_name, configuration.host)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        return os.strerror(number) if number and number > 0 else str(error.os_error)
+    if isinstance(error, TimeoutError):
+        return "nothing arrived in time"
+    return str(error) or type(error).__name__

@@ -1,0 +1,108 @@
+"""What a request to an API server can end in, beside an answer.
+
+LevelogError
+├── ApiError          the server answered with a status of 400 or more, and did nothing (409, 422, …)
+└── Unavailable
+    ├── Unreachable   the request was never sent
+    └── NoAnswer      the request may or may not have taken effect
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from levelog.errors import LevelogError, Unavailable
+
+
+class Cause(msgspec.Struct, frozen=True, rename="camel"):
+    """One reason among several, as for each field of an invalid object."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    causes: list[Cause] = []
+    retry_after_seconds: float = 0
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: _Details | None = None
+
+
+class ApiError(LevelogError):
+    """The API server refused a request; it names method, path, HTTP status and the server's reason and message."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        status: int,
+        *,
+        reason: str = "",
+        message: str = "",
+        causes: tuple[Cause, ...] = (),
+        retry_after: timedelta | None = None,
+    ) -> None:
+        super().__init__(f"{method} {path}: {status} {reason or 'without a reason'}: {message}")
+        self.method = method
+        self.path = path
+        self.status = status
+        self.reason = reason
+        """The machine-readable word of the Status object (`AlreadyExists`), empty where the answer is none."""
+        self.message = message
+        self.causes = causes
+        self.retry_after = retry_after
+        """How long the server asks to wait; None where it does not say."""
+
+    @property
+    def is_transient(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.status in (408, 429) or self.status >= 500
+
+    @classmethod
+    def from_answer(
+        cls, method: str, path: str, status: int, body: bytes, headers: Mapping[str, str] | None = None
+    ) -> "ApiError":
+        """The error that an answer, or the Status object of a watch's ERROR event, tells of."""
+        try:
+            told = msgspec.json.decode(body, type=_Status)
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            told = _Status(message=body[:500].decode("utf-8", "replace").strip())
+        details = told.details or _Details()
+        wait = _retry_after((headers or {}).get("Retry-After", "")) or (
+            timedelta(seconds=details.retry_after_seconds) if details.retry_after_seconds else None
+        )
+        return cls(
+            method,
+            path,
+            status or told.code,
+            reason=told.reason,
+            message=told.message,
+            causes=tuple(details.causes),
+            retry_after=wait,
+        )
+
+
+class Unreachable(Unavailable):
+    """No connection to the API server could be made; nothing was sent."""
+
+
+class NoAnswer(Unavailable):
+    """The request was sent, but its answer did not arrive: whether it took effect is not known."""
+
+
+def _retry_after(text: str) -> timedelta | None:
+    """Seconds or a date, RFC 9110 section 10.2.3."""
+    if text.isdigit():
+        return timedelta(seconds=int(text))
+    try:
+        return max(parsedate_to_datetime(text) - datetime.now(UTC), timedelta(0))
+    except (ValueError, TypeError):
+        return None
