@@ -1,0 +1,9 @@
+"""Alembic's environment: runs the revisions on the connection that `schema` gives it, in its transaction."""
+
+from alembic import context
+
+from levelog_store.tables import metadata
+
+context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,284 @@
+"""All tables of the first version."""
+
+from typing import Final
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy.dialects import postgresql
+
+revision: Final = "0001"
+down_revision: Final = None
+
+JSON: Final = sa.Text().with_variant(postgresql.JSON(), "postgresql")
+TEXT: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+TIME: Final = sa.DateTime(timezone=True)
+
+
+def upgrade() -> None:
+    """Make them."""
+    op.create_table(
+        "scopes",
+        sa.Column("scope", sa.Integer, autoincrement=True, nullable=False),
+        sa.Column("cluster", TEXT, nullable=False),
+        sa.Column("application", TEXT, nullable=False),
+        sa.Column("partitions", sa.SmallInteger, nullable=False),
+        sa.Column("fingerprint", TEXT, nullable=False, comment="code that may commit"),
+        sa.Column(
+            "stream_created", TEXT, nullable=False, comment="identity of the stream that the tables were folded from"
+        ),
+        sa.Column("resets", sa.Integer, nullable=False, comment="how often all that was folded was deleted"),
+        sa.PrimaryKeyConstraint("scope", name="scopes_pkey"),
+    )
+    op.create_index("scopes_cluster_application", "scopes", ["cluster", "application"], unique=True)
+    op.create_table(
+        "checkpoints",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False, comment="last record folded"),
+        sa.Column("record_id", TEXT, nullable=False, comment="id of the last record folded of this partition"),
+        sa.Column("record_sequence", sa.BigInteger, nullable=False, comment="its sequence"),
+        sa.PrimaryKeyConstraint("scope", "partition", name="checkpoints_pkey"),
+    )
+    op.create_table(
+        "leases",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
+        sa.Column("epoch", sa.BigInteger, nullable=False, comment="raised by each change of owner or code"),
+        sa.Column("owner", TEXT, nullable=False, comment="processor; empty: free"),
+        sa.Column("expires_at", TIME),
+        sa.PrimaryKeyConstraint("scope", "partition", name="leases_pkey"),
+    )
+    op.create_table(
+        "processors",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("owner", TEXT, autoincrement=False, nullable=False),
+        sa.Column("joined_at", TIME, nullable=False),
+        sa.Column("expires_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "owner", name="processors_pkey"),
+    )
+    op.create_table(
+        "syncs",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
+        sa.Column("resource", TEXT, autoincrement=False, nullable=False),
+        sa.Column("sync_id", TEXT, nullable=False, comment="of the list begun last"),
+        sa.Column("started_sequence", sa.BigInteger, nullable=False),
+        sa.Column("finished_sequence", sa.BigInteger, nullable=False, comment="0: no list was ever complete"),
+        sa.Column("namespace", TEXT, nullable=False, comment="that is listed and watched; empty: all"),
+        sa.Column("version", sa.BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
+        sa.PrimaryKeyConstraint("scope", "partition", "resource", name="syncs_pkey"),
+    )
+    op.create_table(
+        "objects",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("object", TEXT, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, nullable=False),
+        sa.Column("resource", TEXT, nullable=False),
+        sa.Column("namespace", TEXT, nullable=False),
+        sa.Column("name", TEXT, nullable=False),
+        sa.Column("uid", TEXT, nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False),
+        sa.Column("is_deleting", sa.Boolean, nullable=False, comment="has a deletionTimestamp"),
+        sa.Column("body", JSON, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "object", name="objects_pkey"),
+    )
+    op.create_index("objects_resource", "objects", ["scope", "resource", "partition", "sequence"])
+    op.create_table(
+        "tombstones",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("object", TEXT, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, nullable=False),
+        sa.Column("uid", TEXT, nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False, comment="records up to this version are late"),
+        sa.Column("sequence", sa.BigInteger, nullable=False),
+        sa.Column("deleted_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "object", name="tombstones_pkey"),
+    )
+    op.create_table(
+        "index_entries",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("index", TEXT, autoincrement=False, nullable=False),
+        sa.Column("key", TEXT, autoincrement=False, nullable=False),
+        sa.Column("object", TEXT, autoincrement=False, nullable=False),
+        sa.Column("ordinal", sa.SmallInteger, autoincrement=False, nullable=False),
+        sa.Column("value", JSON, nullable=False),
+        sa.Column("error", TEXT, nullable=False, comment="why the entry is stale; empty: it is not"),
+        sa.PrimaryKeyConstraint("scope", "index", "key", "object", "ordinal", name="index_entries_pkey"),
+    )
+    op.create_index("index_entries_object", "index_entries", ["scope", "object", "index"])
+    op.create_table(
+        "key_versions",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("index", TEXT, autoincrement=False, nullable=False),
+        sa.Column("key", TEXT, autoincrement=False, nullable=False),
+        sa.Column(
+            "version",
+            sa.BigInteger,
+            nullable=False,
+            comment="sequence of the record that changed the key last; 0: none yet",
+        ),
+        sa.PrimaryKeyConstraint("scope", "index", "key", name="key_versions_pkey"),
+    )
+    op.create_table(
+        "levels",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("view", TEXT, autoincrement=False, nullable=False),
+        sa.Column("parent", TEXT, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, nullable=False),
+        sa.Column("parent_uid", TEXT, nullable=False),
+        sa.Column("status", TEXT, nullable=False),
+        sa.Column("reason", TEXT, nullable=False),
+        sa.Column("desired", JSON),
+        sa.Column("actual", JSON),
+        sa.Column("drift", JSON),
+        sa.Column("round", sa.Integer, nullable=False, comment="reconcile calls, ever"),
+        sa.Column("attempts", sa.Integer, nullable=False, comment="rounds since inputs changed last"),
+        sa.Column("evaluations", sa.Integer, nullable=False),
+        sa.Column("inputs", TEXT, nullable=False, comment="digest of what the view saw of its parent"),
+        sa.Column("reads", TEXT, nullable=False, comment="digest of what the keys read held"),
+        sa.Column("decided_inputs", TEXT, nullable=False, comment="digest of parent and keys at the last round"),
+        sa.Column(
+            "cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"
+        ),
+        sa.Column("recheck_at", TIME),
+        sa.Column("evaluated_at", TIME),
+        sa.PrimaryKeyConstraint("scope", "view", "parent", name="levels_pkey"),
+    )
+    op.create_index("levels_parent", "levels", ["scope", "parent"])
+    op.create_index("levels_status", "levels", ["scope", "status"])
+    op.create_table(
+        "dependencies",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("view", TEXT, autoincrement=False, nullable=False),
+        sa.Column("parent", TEXT, autoincrement=False, nullable=False),
+        sa.Column("index", TEXT, autoincrement=False, nullable=False),
+        sa.Column("key", TEXT, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, nullable=False, comment="of the parent"),
+        sa.PrimaryKeyConstraint("scope", "view", "parent", "index", "key", name="dependencies_pkey"),
+    )
+    op.create_index("dependencies_key", "dependencies", ["scope", "index", "key"])
+    op.create_table(
+        "wakeups",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("view", TEXT, autoincrement=False, nullable=False),
+        sa.Column("parent", TEXT, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, nullable=False, comment="of the parent"),
+        sa.Column("cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that asks for it"),
+        sa.Column(
+            "generation",
+            sa.BigInteger,
+            nullable=False,
+            comment="raised by each request; a decision consumes the one it saw",
+        ),
+        sa.Column("due_at", TIME),
+        sa.PrimaryKeyConstraint("scope", "view", "parent", name="wakeups_pkey"),
+    )
+    op.create_index("wakeups_partition", "wakeups", ["scope", "partition", "due_at"])
+    op.create_table(
+        "intents",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("key", TEXT, autoincrement=False, nullable=False),
+        sa.Column("view", TEXT, nullable=False),
+        sa.Column("parent", TEXT, nullable=False),
+        sa.Column("parent_uid", TEXT, nullable=False),
+        sa.Column("partition", sa.SmallInteger, nullable=False, comment="of the parent"),
+        sa.Column("round", sa.Integer, nullable=False),
+        sa.Column("ordinal", sa.Integer, nullable=False, comment="order within the round"),
+        sa.Column("verb", TEXT, nullable=False),
+        sa.Column("target", TEXT, nullable=False),
+        sa.Column("api_version", TEXT, nullable=False),
+        sa.Column("kind", TEXT, nullable=False),
+        sa.Column("target_uid", TEXT, nullable=False, comment="incarnation that the decision saw; empty: none"),
+        sa.Column(
+            "target_version", sa.BigInteger, nullable=False, comment="resourceVersion that the decision saw; 0: none"
+        ),
+        sa.Column("is_watched", sa.Boolean, nullable=False, comment="the target's resource is read by the operator"),
+        sa.Column("body", JSON, nullable=False),
+        sa.Column("options", JSON, nullable=False),
+        sa.Column(
+            "state", TEXT, nullable=False, comment="pending, claimed, written, settled, satisfied, failed, superseded"
+        ),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("due_at", TIME),
+        sa.Column("owner", TEXT, nullable=False, comment="actuator that claimed it"),
+        sa.Column("expires_at", TIME),
+        sa.Column("error", TEXT, nullable=False),
+        sa.Column("cause", sa.BigInteger, nullable=False),
+        sa.Column("decided_at", TIME, nullable=False),
+        sa.Column("receipt", JSON, comment="ReceiptNoted, once there is one"),
+        sa.Column("is_relayed", sa.Boolean, nullable=False, comment="the receipt is in the log"),
+        sa.Column("is_folded", sa.Boolean, nullable=False, comment="the receipt came back from the log"),
+        sa.Column("result_uid", TEXT, nullable=False),
+        sa.Column("result_version", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "key", name="intents_pkey"),
+    )
+    op.create_index(
+        "intents_applied",
+        "intents",
+        ["scope", "target"],
+        postgresql_where=sa.text("verb = 'apply'"),
+        sqlite_where=sa.text("verb = 'apply'"),
+    )
+    op.create_index(
+        "intents_open",
+        "intents",
+        ["scope", "due_at"],
+        postgresql_where=sa.text("state IN ('pending', 'claimed')"),
+        sqlite_where=sa.text("state IN ('pending', 'claimed')"),
+    )
+    op.create_index("intents_parent", "intents", ["scope", "view", "parent", "round"])
+    op.create_index(
+        "intents_unrelayed",
+        "intents",
+        ["scope"],
+        postgresql_where=sa.text("receipt IS NOT NULL AND NOT is_relayed"),
+        sqlite_where=sa.text("receipt IS NOT NULL AND NOT is_relayed"),
+    )
+    op.create_index(
+        "intents_unsettled",
+        "intents",
+        ["scope", "target"],
+        postgresql_where=sa.text("state IN ('pending', 'claimed', 'written')"),
+        sqlite_where=sa.text("state IN ('pending', 'claimed', 'written')"),
+    )
+    op.create_table(
+        "decisions",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("view", TEXT, autoincrement=False, nullable=False),
+        sa.Column("parent", TEXT, autoincrement=False, nullable=False),
+        sa.Column("ordinal", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("parent_uid", TEXT, nullable=False),
+        sa.Column("parent_sequence", sa.BigInteger, nullable=False),
+        sa.Column("cause", sa.BigInteger, nullable=False),
+        sa.Column("reads", JSON, nullable=False, comment="[[index, key, sequence that changed it last], …]"),
+        sa.Column("outcome", TEXT, nullable=False, comment="the level's status after it"),
+        sa.Column("round", sa.Integer, nullable=False),
+        sa.Column("desired", JSON),
+        sa.Column("actual", JSON),
+        sa.Column("intents", JSON, nullable=False, comment="idempotency keys"),
+        sa.Column("fingerprint", TEXT, nullable=False),
+        sa.Column("decided_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "view", "parent", "ordinal", name="decisions_pkey"),
+    )
+
+
+def downgrade() -> None:
+    """Drop them."""
+    for table in (
+        "decisions",
+        "intents",
+        "wakeups",
+        "dependencies",
+        "levels",
+        "key_versions",
+        "index_entries",
+        "tombstones",
+        "objects",
+        "syncs",
+        "processors",
+        "leases",
+        "checkpoints",
+        "scopes",
+    ):
+        op.drop_table(table)

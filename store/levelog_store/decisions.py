@@ -1,0 +1,215 @@
+"""Reading what decisions need and writing them, in one transaction with the wakeups that they consume."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.canonical import canonical
+from levelog_store.clauses import insert_for, one_of, pairs
+from levelog_store.database import upsert
+from levelog_store.folds import supersede
+from levelog_store.rows import (
+    Decided,
+    IndexKey,
+    IntentRow,
+    LevelRow,
+    PendingWake,
+)
+from levelog_store.tables import (
+    decisions,
+    dependencies,
+    intents,
+    key_versions,
+    levels,
+    wakeups,
+)
+
+
+async def write_decisions(
+    connection: AsyncConnection, scope: int, batch: Sequence[Decided], fingerprint: str
+) -> list[Decided]:
+    """Write the decisions whose reads still hold, and return them; the wakeups of the others stay.
+
+    The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
+    """
+    await _add_dependencies(connection, scope, batch)
+    current = await _lock_keys(connection, scope, batch)
+    held = [d for d in batch if all(current[place] == max(version, 0) for place, version in d.versions.items())]
+    await _remove_dependencies(connection, scope, held)
+    await _write_levels(connection, scope, held)
+    await _write_intents(connection, scope, held)
+    await _write_history(connection, scope, held, fingerprint)
+    await _consume_wakes(connection, scope, held)
+    return held
+
+
+async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    rows = [
+        {
+            "scope": scope,
+            "view": d.wake.view,
+            "parent": d.wake.parent,
+            "index": index,
+            "key": key,
+            "partition": d.wake.partition,
+        }
+        for d in batch
+        for index, key in sorted(d.dependencies_added)
+    ]
+    if rows:
+        await connection.execute(insert_for(connection.dialect, dependencies).on_conflict_do_nothing(), rows)
+
+
+async def _lock_keys(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
+    """Versions of all keys read, locked in key order so that no fold can change one before this commits."""
+    keys = sorted({place for d in batch for place in d.versions})
+    if not keys:
+        return {}
+    absent = sorted({place for d in batch for place, version in d.versions.items() if version < 0})
+    if absent:
+        rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
+        await connection.execute(insert_for(connection.dialect, key_versions).on_conflict_do_nothing(), rows)
+    wanted = pairs(connection.dialect, keys)
+    table = key_versions.c
+    statement = (
+        select(table.index, table.key, table.version)
+        .join(wanted, (table.index == wanted.c.first) & (table.key == wanted.c.second))
+        .where(table.scope == scope)
+        .order_by(table.index, table.key)
+    )
+    if connection.dialect.name == "postgresql":
+        statement = statement.with_for_update(read=True, of=key_versions)
+    return {(index, key): version for index, key, version in await connection.execute(statement)}
+
+
+async def _remove_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    table = dependencies.c
+    rows = [
+        {"of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
+        for d in batch
+        for index, key in sorted(d.dependencies_removed)
+    ]
+    if rows:
+        await connection.execute(
+            delete(dependencies).where(
+                table.scope == scope,
+                table.view == bindparam("of_view"),
+                table.parent == bindparam("of_parent"),
+                table.index == bindparam("of_index"),
+                table.key == bindparam("of_key"),
+            ),
+            rows,
+        )
+
+
+async def _write_levels(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    if batch:
+        fields = LevelRow.__struct_fields__
+        await upsert(
+            connection,
+            levels,
+            [{"scope": scope, **{name: getattr(d.level, name) for name in fields}} for d in batch],
+        )
+
+
+async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    if withdrawn := {(d.wake.view, d.wake.parent) for d in batch if d.withdraws}:
+        await supersede(connection, scope, withdrawn)
+    if settled := sorted(key for d in batch for key in d.settled):
+        await connection.execute(
+            update(intents)
+            .where(intents.c.scope == scope, one_of(connection.dialect, intents.c.key, settled))
+            .values(state="settled")
+        )
+    rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
+    if rows:
+        await connection.execute(insert_for(connection.dialect, intents).on_conflict_do_nothing(), rows)
+
+
+def _intent_values(scope: int, decided: Decided, intent: IntentRow) -> dict[str, Any]:
+    return {
+        "scope": scope,
+        **{name: getattr(intent, name) for name in IntentRow.__struct_fields__},
+        "view": decided.wake.view,
+        "parent": decided.wake.parent,
+        "parent_uid": decided.level.parent_uid,
+        "partition": decided.wake.partition,
+        "attempts": 0,
+        "due_at": None,
+        "owner": "",
+        "expires_at": None,
+        "error": "",
+        "cause": decided.wake.cause,
+        "decided_at": decided.level.evaluated_at,
+        "receipt": None,
+        "is_relayed": False,
+        "is_folded": False,
+        "result_uid": "",
+        "result_version": 0,
+    }
+
+
+async def _write_history(connection: AsyncConnection, scope: int, batch: Sequence[Decided], fingerprint: str) -> None:
+    rows = [
+        {
+            "scope": scope,
+            "view": d.level.view,
+            "parent": d.level.parent,
+            "ordinal": d.level.evaluations,
+            "parent_uid": d.level.parent_uid,
+            "parent_sequence": d.parent_sequence,
+            "cause": d.level.cause,
+            "reads": canonical([[index, key, version] for (index, key), version in sorted(d.versions.items())]),
+            "outcome": d.level.status,
+            "round": d.level.round,
+            "desired": d.level.desired,
+            "actual": d.level.actual,
+            "intents": canonical([intent.key for intent in d.intents]),
+            "fingerprint": fingerprint,
+            "decided_at": d.level.evaluated_at,
+        }
+        for d in batch
+        if d.is_evaluated
+    ]
+    if rows:
+        await upsert(connection, decisions, rows)
+
+
+async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    """Delete the wakeups, or put them off until their time; one that was asked for again meanwhile stays due."""
+    table = wakeups.c
+    same = (
+        table.scope == scope,
+        table.view == bindparam("of_view"),
+        table.parent == bindparam("of_parent"),
+        table.generation == bindparam("seen"),
+    )
+    ordered = sorted(batch, key=lambda d: (d.wake.view, d.wake.parent))
+    done = [_seen(d) for d in ordered if d.due_at is None]
+    later = [_seen(d) | {"at": d.due_at} for d in ordered if d.due_at is not None]
+    if done:
+        await connection.execute(delete(wakeups).where(*same), done)
+    if later:
+        await connection.execute(
+            update(wakeups).where(*same).values(due_at=bindparam("at", type_=table.due_at.type)), later
+        )
+
+
+def _seen(decided: Decided) -> dict[str, Any]:
+    return {"of_view": decided.wake.view, "of_parent": decided.wake.parent, "seen": decided.wake.generation}
+
+
+async def drop_wakes(connection: AsyncConnection, scope: int, wakes: Sequence[PendingWake]) -> None:
+    """Forget wakeups of parents that do not exist."""
+    table = wakeups.c
+    await connection.execute(
+        delete(wakeups).where(
+            table.scope == scope,
+            table.view == bindparam("of_view"),
+            table.parent == bindparam("of_parent"),
+            table.generation == bindparam("seen"),
+        ),
+        [{"of_view": w.view, "of_parent": w.parent, "seen": w.generation} for w in wakes],
+    )

@@ -1,0 +1,97 @@
+"""Engines for the two dialects, with the settings that the guarantees rest on."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 15
+"""A writing transaction left idle for so long is ended by the server: a process that was stopped there holds locks.
+
+User code never runs inside one, so that nothing but a stopped process or a broken network takes so long.
+"""
+
+POOL_SIZE = 5
+POOL_OVERFLOW = 5
+STATEMENTS = 500
+"""Prepared statements kept by a connection; all of levelog's are fewer."""
+
+READERS = 8
+BUSY_SECONDS = 10.0
+"""How long SQLite waits for a reader that recovers or checkpoints the file; writers never meet, see `database`."""
+
+
+def postgresql_writers(url: URL, *, statement_time: timedelta | None) -> AsyncEngine:
+    """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out."""
+    settings = {
+        "idle_in_transaction_session_timeout": str(IDLE_SECONDS * 1000),
+        # most commits may be lost in a crash; those that may not say so, one statement more in the rarer case
+        "synchronous_commit": "off",
+    }
+    return _postgresql_engine(url, statement_time, settings)
+
+
+def postgresql_readers(url: URL, *, statement_time: timedelta | None) -> AsyncEngine:
+    """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it."""
+    settings = {"default_transaction_read_only": "on", "default_transaction_isolation": "repeatable read"}
+    return _postgresql_engine(url, statement_time, settings)
+
+
+def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dict[str, str]) -> AsyncEngine:
+    # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as search_path;
+    # SQLAlchemy's documentation has `ssl` for sslmode.
+    query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
+    options = {"dsn": f"postgresql://?{urlencode(query, doseq=True)}"} if query else {}
+    return create_async_engine(
+        url.set(query={}),
+        json_deserializer=str,  # the tables' own type keeps JSON as the text that it is
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_OVERFLOW,
+        connect_args={
+            **options,
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": statement_time.total_seconds() if statement_time else None,
+            "prepared_statement_cache_size": STATEMENTS,
+            "server_settings": {
+                "application_name": "levelog",
+                "jit": "off",  # compiling a plan costs more than any of our statements gains by it
+                **settings,
+            },
+        },
+    )
+
+
+def sqlite_writer(path: Path) -> AsyncEngine:
+    """The one connection that writes; each of its transactions takes the file's write lock as it begins."""
+    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY")
+    return _sqlite_engine(path, "rwc", 1, "BEGIN IMMEDIATE", pragmas)
+
+
+def sqlite_readers(path: Path) -> AsyncEngine:
+    """Connections that only read, each transaction in a snapshot of its own, beside the writer."""
+    return _sqlite_engine(path, "ro", READERS, "BEGIN", ("query_only=ON",))
+
+
+def _sqlite_engine(path: Path, mode: str, size: int, begin: str, pragmas: tuple[str, ...]) -> AsyncEngine:
+    # as a URI for `mode`; as_uri() quotes what has a meaning there
+    url = URL.create("sqlite+aiosqlite", database=path.as_uri(), query={"mode": mode, "uri": "true"})
+    engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": BUSY_SECONDS})
+
+    def connected(connection: Any, record: object) -> None:  # noqa: ARG001
+        connection.isolation_level = None  # transactions begin where `began` says, not where the driver guesses
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    def began(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine.sync_engine, "connect", connected)
+    event.listen(engine.sync_engine, "begin", began)
+    return engine

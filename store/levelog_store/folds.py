@@ -1,0 +1,360 @@
+"""Reading what a fold needs and writing what it changes, in one transaction with the checkpoint."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, Integer, Text, bindparam, case, delete, func, literal, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.clauses import insert_for, one_of, one_of_numbers, pairs
+from levelog_store.database import upsert
+from levelog_store.rows import (
+    Changes,
+    FoldedReceipt,
+    IndexKey,
+    StoredObject,
+    SyncRow,
+    ViewParent,
+    Wake,
+)
+from levelog_store.tables import (
+    checkpoints,
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    levels,
+    objects,
+    syncs,
+    tombstones,
+    wakeups,
+)
+
+UNSETTLED = ("pending", "claimed", "written")
+
+
+async def write_changes(connection: AsyncConnection, scope: int, changes: Changes) -> dict[ViewParent, Wake]:
+    """Write what a fold changes and return every wake that it leads to.
+
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    """
+    await _write_checkpoints(connection, scope, changes)
+    await _write_objects(connection, scope, changes)
+    await _write_entries(connection, scope, changes)
+    await _write_syncs(connection, scope, changes)
+    await write_key_versions(connection, scope, changes.keys)
+    if changes.gone:
+        await forget_levels(connection, scope, changes.gone)
+    for partition, views in changes.listed:
+        await _forget_orphans(connection, scope, partition, views)
+    wakes = dict(changes.wakes)
+    if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
+        _merge(wakes, await _dependants(connection, scope, changes.keys))
+    if touched := changes.touched():
+        _merge(wakes, await _unsettled(connection, scope, touched))
+    if changes.receipts:
+        await _write_receipts(connection, scope, changes.receipts)
+    await write_wakes(connection, scope, wakes)
+    return wakes
+
+
+def _merge(wakes: dict[ViewParent, Wake], more: Mapping[ViewParent, Wake]) -> None:
+    for level, wake in more.items():
+        known = wakes.get(level)
+        if known is None or wake.cause > known.cause:
+            wakes[level] = wake
+
+
+async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if not changes.checkpoints:
+        return
+    table = checkpoints.c
+    statement = (
+        update(checkpoints)
+        .where(table.scope == scope, table.partition == bindparam("of"))
+        .values(sequence=bindparam("to"), record_sequence=bindparam("at"), record_id=bindparam("id"))
+    )
+    rows = [
+        {"of": partition, "to": point.sequence, "at": point.record_sequence, "id": point.record_id}
+        for partition, point in sorted(changes.checkpoints.items())
+    ]
+    await connection.execute(statement, rows)
+
+
+async def advance_checkpoints(
+    connection: AsyncConnection, scope: int, partitions: Collection[int], sequence: int
+) -> None:
+    """Note that the partitions hold no record up to `sequence` that is not folded."""
+    table = checkpoints.c
+    await connection.execute(
+        update(checkpoints)
+        .where(
+            table.scope == scope,
+            one_of_numbers(connection.dialect, table.partition, partitions),
+            table.sequence < sequence,
+        )
+        .values(sequence=sequence)
+    )
+
+
+async def _write_objects(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if changes.objects:
+        fields = StoredObject.__struct_fields__
+        rows = [{"scope": scope, **{name: getattr(row, name) for name in fields}} for row in changes.objects.values()]
+        await upsert(connection, objects, rows)
+    if changes.seen_again:
+        table = objects.c
+        seen_again = (
+            update(objects)
+            .where(table.scope == scope, table.object == bindparam("named"))
+            .values(sequence=bindparam("at"))
+        )
+        await connection.execute(seen_again, [{"named": n, "at": at} for n, at in sorted(changes.seen_again.items())])
+    if changes.tombstones_lifted:
+        statement = delete(tombstones).where(tombstones.c.scope == scope, tombstones.c.object == bindparam("named"))
+        await connection.execute(statement, [{"named": name} for name in sorted(changes.tombstones_lifted)])
+    if changes.tombstones:
+        statement = delete(objects).where(objects.c.scope == scope, objects.c.object == bindparam("named"))
+        await connection.execute(statement, [{"named": name} for name in changes.tombstones])
+        await upsert(
+            connection,
+            tombstones,
+            [
+                {
+                    "scope": scope,
+                    "object": row.object,
+                    "partition": row.partition,
+                    "uid": row.uid,
+                    "version": row.version,
+                    "sequence": row.sequence,
+                    "deleted_at": row.deleted_at,
+                }
+                for row in changes.tombstones.values()
+            ],
+        )
+
+
+async def _write_entries(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if changes.entries_removed:
+        table = index_entries.c
+        statement = delete(index_entries).where(
+            table.scope == scope,
+            table.index == bindparam("of_index"),
+            table.key == bindparam("of_key"),
+            table.object == bindparam("of_object"),
+            table.ordinal == bindparam("of_ordinal"),
+        )
+        names = ("of_index", "of_key", "of_object", "of_ordinal")
+        await connection.execute(statement, [dict(zip(names, row, strict=True)) for row in changes.entries_removed])
+    if changes.entries_written:
+        rows = [
+            {
+                "scope": scope,
+                "index": entry.index,
+                "key": entry.key,
+                "object": name,
+                "ordinal": entry.ordinal,
+                "value": entry.value,
+                "error": entry.error,
+            }
+            for name, entry in changes.entries_written
+        ]
+        await upsert(connection, index_entries, rows)
+
+
+async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if changes.syncs_started:
+        rows = [{"scope": scope, **_as_row(row)} for row in changes.syncs_started]
+        await upsert(connection, syncs, rows, update=("sync_id", "started_sequence", "namespace"))
+    if changes.syncs_finished:
+        rows = [{"scope": scope, **_as_row(row)} for row in changes.syncs_finished]
+        await upsert(connection, syncs, rows, update=("finished_sequence", "version"))
+
+
+def _as_row(row: SyncRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in SyncRow.__struct_fields__}
+
+
+async def write_key_versions(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> None:
+    """Raise versions of keys, in key order, so that two transactions cannot wait for each other in a circle."""
+    if keys:
+        rows = [{"scope": scope, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
+        await upsert(connection, key_versions, rows)
+
+
+async def _dependants(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> dict[ViewParent, Wake]:
+    wanted = pairs(connection.dialect, sorted(keys))
+    table = dependencies.c
+    rows = await connection.execute(
+        select(table.view, table.parent, table.partition, table.index, table.key)
+        .join(wanted, (table.index == wanted.c.first) & (table.key == wanted.c.second))
+        .where(table.scope == scope)
+    )
+    wakes: dict[ViewParent, Wake] = {}
+    for view, parent, partition, index, key in rows:
+        _merge(wakes, {(view, parent): Wake(partition, keys[index, key])})
+    return wakes
+
+
+async def _unsettled(connection: AsyncConnection, scope: int, touched: Mapping[str, int]) -> dict[ViewParent, Wake]:
+    table = intents.c
+    rows = await connection.execute(
+        select(table.view, table.parent, table.partition, table.target).where(
+            table.scope == scope,
+            table.state.in_(UNSETTLED),
+            one_of(connection.dialect, table.target, list(touched)),
+        )
+    )
+    wakes: dict[ViewParent, Wake] = {}
+    for view, parent, partition, target in rows:
+        _merge(wakes, {(view, parent): Wake(partition, touched[target])})
+    return wakes
+
+
+async def _write_receipts(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
+    table = intents.c
+    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
+    statement = (
+        update(intents)
+        .where(table.scope == scope, table.key == bindparam("of"))
+        .values(
+            state=case((final, table.state), else_=bindparam("to_state")),
+            receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
+            is_relayed=True,
+            is_folded=True,
+            result_uid=bindparam("uid"),
+            result_version=bindparam("version"),
+        )
+    )
+    await connection.execute(
+        statement,
+        [
+            {
+                "of": r.key,
+                "to_state": r.state,
+                "noted": r.receipt,
+                "uid": r.result_uid,
+                "version": r.result_version,
+            }
+            for r in sorted(receipts, key=lambda r: r.key)
+        ],
+    )
+    await _raise_rounds(connection, scope, receipts)
+
+
+async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
+    """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
+    source = select(
+        objects.c.scope,
+        bindparam("of_view", type_=Text),
+        objects.c.object,
+        objects.c.partition,
+        objects.c.uid,
+        literal("blocked"),
+        literal("not evaluated since its history was folded again"),
+        bindparam("to", type_=Integer),
+        *(literal(0) for _ in ("attempts", "evaluations")),
+        *(literal("") for _ in ("inputs", "reads", "decided_inputs")),
+        bindparam("at", type_=BigInteger),
+    ).where(objects.c.scope == scope, objects.c.object == bindparam("of_parent"), objects.c.uid == bindparam("of_uid"))
+    columns = (
+        "scope",
+        "view",
+        "parent",
+        "partition",
+        "parent_uid",
+        "status",
+        "reason",
+        "round",
+        "attempts",
+        "evaluations",
+        "inputs",
+        "reads",
+        "decided_inputs",
+        "cause",
+    )
+    statement = insert_for(connection.dialect, levels).from_select(columns, source)
+    statement = statement.on_conflict_do_update(
+        index_elements=[levels.c.scope, levels.c.view, levels.c.parent],
+        set_={"round": statement.excluded.round},
+        where=(levels.c.round < statement.excluded.round) & (levels.c.parent_uid == statement.excluded.parent_uid),
+    )
+    newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
+    await connection.execute(
+        statement,
+        [
+            {"of_view": view, "of_parent": parent, "of_uid": r.parent_uid, "to": r.round, "at": r.sequence}
+            for (view, parent), r in sorted(newest.items())
+        ],
+    )
+
+
+async def forget_levels(connection: AsyncConnection, scope: int, gone: Collection[ViewParent]) -> None:
+    """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
+    named = [{"of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
+    for table in (levels, dependencies, wakeups):
+        await connection.execute(
+            delete(table).where(
+                table.c.scope == scope, table.c.view == bindparam("of_view"), table.c.parent == bindparam("of_parent")
+            ),
+            named,
+        )
+    await supersede(connection, scope, gone)
+
+
+async def _forget_orphans(connection: AsyncConnection, scope: int, partition: int, views: Collection[str]) -> None:
+    """Delete levels that outlived a reset of the tables while their parents did not."""
+    table = levels.c
+    held = select(objects.c.object).where(objects.c.scope == scope, objects.c.object == table.parent)
+    orphans = await connection.execute(
+        select(table.view, table.parent).where(
+            table.scope == scope,
+            table.partition == partition,
+            one_of(connection.dialect, table.view, views),
+            ~held.exists(),
+        )
+    )
+    if gone := [(view, parent) for view, parent in orphans]:
+        await forget_levels(connection, scope, gone)
+
+
+async def supersede(connection: AsyncConnection, scope: int, of: Collection[ViewParent]) -> None:
+    """Withdraw the unclaimed intents of levels."""
+    table = intents.c
+    await connection.execute(
+        update(intents)
+        .where(
+            table.scope == scope,
+            table.view == bindparam("of_view"),
+            table.parent == bindparam("of_parent"),
+            table.state == "pending",
+        )
+        .values(state="superseded"),
+        [{"of_view": view, "of_parent": parent} for view, parent in sorted(of)],
+    )
+
+
+async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[ViewParent, Wake]) -> None:
+    """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
+    if not wakes:
+        return
+    rows = [
+        {
+            "scope": scope,
+            "view": view,
+            "parent": parent,
+            "partition": wake.partition,
+            "cause": wake.cause,
+            "generation": 1,
+            "due_at": None,
+        }
+        for (view, parent), wake in sorted(wakes.items())
+    ]
+    statement = insert_for(connection.dialect, wakeups)
+    fresh = statement.excluded
+    later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
+    statement = statement.on_conflict_do_update(
+        index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
+        set_={"cause": later, "generation": wakeups.c.generation + 1, "due_at": None},
+    )
+    await connection.execute(statement, rows)

@@ -1,0 +1,115 @@
+"""What folds read: what the tables hold of the objects of a batch."""
+
+from collections.abc import Collection
+
+from sqlalchemy import select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.clauses import one_of
+from levelog_store.rows import (
+    Entry,
+    Held,
+    HeldObject,
+    HeldTombstone,
+    StoredObject,
+    SyncRow,
+)
+from levelog_store.tables import (
+    index_entries,
+    levels,
+    objects,
+    syncs,
+    tombstones,
+)
+
+UNSETTLED = ("pending", "claimed", "written")
+
+
+async def read_held(
+    connection: AsyncConnection,
+    scope: int,
+    names: Collection[str],
+    *,
+    indexed: Collection[str],
+    parents: Collection[str],
+) -> Held:
+    """What the tables hold of the named objects; entries and levels only of those that can have any."""
+    held = Held()
+    if not names:
+        return held
+    dialect = connection.dialect
+    rows = await connection.execute(
+        select(objects.c.object, objects.c.uid, objects.c.version).where(
+            objects.c.scope == scope, one_of(dialect, objects.c.object, names)
+        )
+    )
+    held.objects = {name: HeldObject(uid, version) for name, uid, version in rows}
+    absent = [name for name in names if name not in held.objects]
+    if absent:
+        rows = await connection.execute(
+            select(tombstones.c.object, tombstones.c.uid, tombstones.c.version).where(
+                tombstones.c.scope == scope, one_of(dialect, tombstones.c.object, absent)
+            )
+        )
+        held.tombstones = {name: HeldTombstone(uid, version) for name, uid, version in rows}
+    known = held.objects.keys()
+    if with_entries := [name for name in indexed if name in known]:
+        held.entries = await read_entries(connection, scope, with_entries)
+    if with_levels := [name for name in parents if name in known]:
+        of_levels = await connection.execute(
+            select(levels.c.view, levels.c.parent, levels.c.parent_uid, levels.c.inputs).where(
+                levels.c.scope == scope, one_of(dialect, levels.c.parent, with_levels)
+            )
+        )
+        held.inputs = {(view, parent): (uid, inputs) for view, parent, uid, inputs in of_levels}
+    return held
+
+
+async def read_entries(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, list[Entry]]:
+    """Index entries of the named objects."""
+    table = index_entries.c
+    rows = await connection.execute(
+        select(table.object, table.index, table.key, table.ordinal, table.value, table.error).where(
+            table.scope == scope, one_of(connection.dialect, table.object, names)
+        )
+    )
+    entries: dict[str, list[Entry]] = {}
+    for name, index, key, ordinal, value, error in rows:
+        entries.setdefault(name, []).append(Entry(index, key, ordinal, value, error))
+    return entries
+
+
+async def read_syncs(connection: AsyncConnection, scope: int) -> list[SyncRow]:
+    """Lists begun and completed, for each partition and resource."""
+    columns = [syncs.c[name] for name in SyncRow.__struct_fields__]
+    return [
+        SyncRow(**row) for row in (await connection.execute(select(*columns).where(syncs.c.scope == scope))).mappings()
+    ]
+
+
+async def read_unlisted(
+    connection: AsyncConnection,
+    scope: int,
+    partition: int,
+    resource: str,
+    *,
+    namespace: str,
+    before: int,
+    version: int,
+) -> list[StoredObject]:
+    """Objects of a partition that a complete list left out: no record since `before`, not newer than `version`.
+
+    The list covered one namespace, or all if that is empty.
+    """
+    columns = [objects.c[name] for name in StoredObject.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns).where(
+            objects.c.scope == scope,
+            objects.c.resource == resource,
+            objects.c.partition == partition,
+            objects.c.sequence < before,
+            objects.c.version <= version,
+            objects.c.namespace == namespace if namespace else true(),
+        )
+    )
+    return [StoredObject(**row) for row in rows.mappings()]

@@ -1,0 +1,164 @@
+"""The outbox: intents are claimed by actuators, their receipts stored and handed to the log.
+
+`pending` says that nothing was sent, or nothing that took effect, so that a processor may withdraw the intent.
+`claimed` says that a request may have taken effect, also while nobody holds the claim: whoever claims it next has to
+look at the target before writing. `due_at` is when an intent may be claimed, NULL for at once; for a claimed one it
+is the end of the claim. All times are the database's.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store import outboxsql as sql
+
+
+class ClaimedIntent(Struct, frozen=True, kw_only=True):
+    """An intent that one actuator may act on until its claim ends."""
+
+    key: str
+    view: str
+    parent: str
+    parent_uid: str
+    partition: int
+    round: int
+    verb: str
+    target: str
+    api_version: str
+    target_uid: str
+    target_version: int
+    body: bytes
+    options: bytes
+    attempts: int
+    """Claims that came to something, this one included."""
+    is_doubtful: bool
+    """An earlier request may have taken effect: look at the target before writing."""
+
+
+class StoredReceipt(Struct, frozen=True, kw_only=True):
+    """What became of an intent, as its row keeps it."""
+
+    key: str
+    state: str
+    error: str
+    attempts: int
+    result_uid: str
+    result_version: int
+    receipt: bytes
+    """ReceiptNoted as JSON."""
+
+
+class Postponement(Struct, frozen=True, kw_only=True):
+    """An intent that its claimant gives back, to be claimed again after a delay."""
+
+    key: str
+    delay: timedelta
+    error: str
+    attempts: int
+    is_doubtful: bool
+    """A request may have taken effect."""
+
+
+class UnrelayedReceipt(Struct, frozen=True, kw_only=True):
+    """A stored receipt that the log may not hold yet."""
+
+    key: str
+    receipt: bytes
+
+
+_FIELDS: Final = ClaimedIntent.__struct_fields__[:-2]
+_RESULTS: Final = StoredReceipt.__struct_fields__[1:]
+
+
+async def claim(
+    connection: AsyncConnection, scope: int, owner: str, *, limit: int, lease: timedelta
+) -> list[ClaimedIntent]:
+    """Claim intents that are due, at most one for each target, the earliest of it; no two callers get the same one.
+
+    The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
+    """
+    dialect = connection.dialect
+    rows = (await connection.execute(sql.claimable(dialect), {"scope": scope, "limit": limit})).all()
+    if rows:
+        keys = sql.texts(dialect, [row.key for row in rows])
+        await connection.execute(sql.take(dialect, lease), {"of_scope": scope, "of_keys": keys, "by": owner})
+    return [
+        ClaimedIntent(
+            **dict(zip(_FIELDS, row, strict=False)), attempts=row.attempts + 1, is_doubtful=row.state == "claimed"
+        )
+        for row in rows
+    ]
+
+
+async def still_claimed(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str]) -> set[str]:
+    """Those of the intents that the owner may still act on."""
+    dialect = connection.dialect
+    values = {"of_scope": scope, "of_keys": sql.texts(dialect, keys), "by": owner}
+    return set((await connection.execute(sql.held(dialect), values)).scalars())
+
+
+async def store_receipts(
+    connection: AsyncConnection, scope: int, owner: str, receipts: Sequence[StoredReceipt]
+) -> set[str]:
+    """Store what became of claimed intents; returns the keys of those that the owner still held.
+
+    The others were claimed by another actuator meanwhile, which looks at their targets itself.
+    """
+    dialect = connection.dialect
+    values = {"of_scope": scope, "of_keys": sql.texts(dialect, [each.key for each in receipts]), "by": owner}
+    held = set((await connection.execute(sql.lock_held(dialect), values)).scalars())
+    rows = [
+        {"of_scope": scope, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
+        for each in receipts
+        if each.key in held
+    ]
+    if rows:
+        await connection.execute(sql.end(), rows)
+    return held
+
+
+async def postpone(connection: AsyncConnection, scope: int, owner: str, later: Sequence[Postponement]) -> None:
+    """Give claimed intents back; those that the owner no longer holds are left as they are."""
+    moment = (await connection.execute(sql.moment(connection.dialect))).scalar_one()
+    await connection.execute(
+        sql.give_back(),
+        [
+            {
+                "of_scope": scope,
+                "of_key": each.key,
+                "by": owner,
+                "to_state": "claimed" if each.is_doubtful else "pending",
+                "at": moment + each.delay,
+                "ends": moment + each.delay if each.is_doubtful else None,
+                "made": each.attempts,
+                "because": each.error,
+            }
+            for each in later
+        ],
+    )
+
+
+async def next_due(connection: AsyncConnection, scope: int) -> timedelta | None:
+    """How long until the next intent that waits for its time may be claimed; None if none does."""
+    row = (await connection.execute(sql.next_due(connection.dialect), {"of_scope": scope})).first()
+    return None if row is None else row.due_at - row.now
+
+
+async def end_claims(connection: AsyncConnection, scope: int) -> int:
+    """End all claims at once, when it is certain that no other process is left to act on them; returns how many."""
+    return (await connection.execute(sql.end_claims(connection.dialect), {"of_scope": scope})).rowcount
+
+
+async def unrelayed(connection: AsyncConnection, scope: int, limit: int) -> list[UnrelayedReceipt]:
+    """Stored receipts that are not noted as being in the log."""
+    rows = await connection.execute(sql.unrelayed(), {"of_scope": scope, "limit": limit})
+    return [UnrelayedReceipt(key=row.key, receipt=row.receipt) for row in rows]
+
+
+async def mark_relayed(connection: AsyncConnection, scope: int, keys: Collection[str]) -> None:
+    """Note that the receipts are in the log."""
+    dialect = connection.dialect
+    await connection.execute(sql.mark_relayed(dialect), {"of_scope": scope, "of_keys": sql.texts(dialect, keys)})

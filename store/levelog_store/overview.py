@@ -1,0 +1,138 @@
+"""What people ask of a running application: its levels, and the parents that have none yet. Reads only."""
+
+from datetime import datetime
+
+from msgspec import Struct
+from sqlalchemy import and_, case, func, literal, null, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.database import Database
+from levelog_store.scopes import Scope
+from levelog_store.tables import levels, scopes, syncs, wakeups
+
+
+class LevelLine(Struct, frozen=True, kw_only=True):
+    """One level, as it is shown; a parent that was never evaluated is `blocked`."""
+
+    view: str
+    """Operator and view, `webs/pods`."""
+    parent: str
+    status: str
+    reason: str
+    drift: bytes | None
+    """JSON: keys that are missing, extra and changed."""
+    round: int
+    evaluated_at: datetime | None
+
+
+class ServerFacts(Struct, frozen=True, kw_only=True):
+    """What matters of a database server."""
+
+    version: str
+    is_durable: bool
+    """A commit that waits for the disk does reach it."""
+
+
+async def read_server_facts(database: Database) -> ServerFacts:
+    """Ask the server about itself."""
+    async with database.reading() as connection:
+        if database.is_shared:
+            version = (await connection.execute(text("SHOW server_version"))).scalar_one()
+            fsync = (await connection.execute(text("SHOW fsync"))).scalar_one()
+            return ServerFacts(version=f"PostgreSQL {version}", is_durable=fsync == "on")
+        version = (await connection.execute(select(func.sqlite_version()))).scalar_one()
+        return ServerFacts(version=f"SQLite {version}", is_durable=True)
+
+
+async def find_scopes(connection: AsyncConnection) -> list[Scope]:
+    """Every application on every cluster that the database holds, sorted by name and cluster."""
+    table = scopes.c
+    rows = await connection.execute(select(scopes).order_by(table.application, table.cluster))
+    return [
+        Scope(
+            number=row.scope,
+            cluster=row.cluster,
+            application=row.application,
+            partitions=row.partitions,
+            fingerprint=row.fingerprint,
+            stream_created=row.stream_created,
+            resets=row.resets,
+        )
+        for row in rows
+    ]
+
+
+async def read_level_lines(
+    connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
+) -> list[LevelLine]:
+    """Levels and parents without one, sorted by view and parent.
+
+    `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
+    """
+    level, wake = levels.c, wakeups.c
+    evaluated = select(
+        level.view, level.parent, level.status, level.reason, level.drift, level.round, level.evaluated_at
+    ).where(level.scope == scope.number)
+    waiting = (
+        select(
+            wake.view,
+            wake.parent,
+            literal("blocked").label("status"),
+            literal("").label("reason"),
+            null().label("drift"),
+            literal(0).label("round"),
+            null().label("evaluated_at"),
+        )
+        .outerjoin(levels, and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent))
+        .where(wake.scope == scope.number, level.scope.is_(None))
+    )
+    lines: list[LevelLine] = []
+    for statement, columns in ((evaluated, level), (waiting, wake)):
+        selected = statement
+        if view:
+            selected = selected.where(or_(columns.view == view, columns.view.endswith(f"/{view}", autoescape=True)))
+        if name:
+            selected = selected.where(or_(columns.parent == name, columns.parent.endswith(f"/{name}", autoescape=True)))
+        if status:
+            if columns is wake and status != "blocked":
+                continue
+            selected = selected if columns is wake else selected.where(level.status == status)
+        rows = await connection.execute(selected)
+        lines += [LevelLine(**row) for row in rows.mappings()]
+    reason = await _why_waiting(connection, scope)
+    shown = [line if line.evaluated_at or line.reason else _because(line, reason) for line in lines]
+    return sorted(shown, key=lambda line: (line.view, line.parent))
+
+
+async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
+    """Resources of which a list was begun, and whether one was folded to its end in every partition."""
+    table = syncs.c
+    finished = func.sum(case((table.finished_sequence > 0, 1), else_=0))
+    rows = await connection.execute(
+        select(table.resource, finished)
+        .where(table.scope == scope.number)
+        .group_by(table.resource)
+        .order_by(table.resource)
+    )
+    return {resource: count >= scope.partitions for resource, count in rows}
+
+
+async def _why_waiting(connection: AsyncConnection, scope: Scope) -> str:
+    unlisted = [
+        resource for resource, is_listed in (await listed_resources(connection, scope)).items() if not is_listed
+    ]
+    if unlisted:
+        return f"not listed to the end yet: {', '.join(unlisted)}"
+    return "not evaluated yet: a resource that the view reads is not listed, or no processor runs"
+
+
+def _because(line: LevelLine, reason: str) -> LevelLine:
+    return LevelLine(
+        view=line.view,
+        parent=line.parent,
+        status=line.status,
+        reason=reason,
+        drift=line.drift,
+        round=line.round,
+        evaluated_at=line.evaluated_at,
+    )

@@ -1,0 +1,267 @@
+"""Rows as the processors handle them, and the changes that a fold or a decision makes."""
+
+from datetime import datetime
+
+from msgspec import Struct, field
+
+ViewParent = tuple[str, str]
+"""View and parent: what names a level."""
+
+IndexKey = tuple[str, str]
+"""Index and canonical key: what names a bucket of entries."""
+
+
+class HeldObject(Struct, frozen=True):
+    """What the fold holds of an object before a batch."""
+
+    uid: str
+    version: int
+
+
+class HeldTombstone(Struct, frozen=True):
+    """Up to which version records of a deleted object are late."""
+
+    uid: str
+    version: int
+
+
+class Entry(Struct, frozen=True):
+    """One value that an object gives under a key of an index."""
+
+    index: str
+    key: str
+    ordinal: int
+    value: bytes
+    error: str = ""
+
+
+class Held(Struct):
+    """What the tables hold of the objects of a batch."""
+
+    objects: dict[str, HeldObject] = field(default_factory=dict[str, HeldObject])
+    tombstones: dict[str, HeldTombstone] = field(default_factory=dict[str, HeldTombstone])
+    entries: dict[str, list[Entry]] = field(default_factory=dict[str, list[Entry]])
+    """By object."""
+    inputs: dict[ViewParent, tuple[str, str]] = field(default_factory=dict[ViewParent, tuple[str, str]])
+    """uid and inputs digest of each level whose parent is in the batch."""
+
+
+class StoredObject(Struct, frozen=True, kw_only=True):
+    """A row of `objects`."""
+
+    object: str
+    partition: int
+    resource: str
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    sequence: int
+    is_deleting: bool
+    body: bytes
+
+
+class Tombstone(Struct, frozen=True, kw_only=True):
+    """A row of `tombstones`."""
+
+    object: str
+    partition: int
+    uid: str
+    version: int
+    sequence: int
+    deleted_at: datetime
+
+
+class Checkpoint(Struct, frozen=True):
+    """How far a partition is folded: the last sequence, and the last record of its own with its id."""
+
+    sequence: int
+    record_sequence: int
+    record_id: str
+
+
+class SyncRow(Struct, frozen=True, kw_only=True):
+    """A list of a resource as one partition saw it begin or end."""
+
+    partition: int
+    resource: str
+    sync_id: str
+    started_sequence: int
+    finished_sequence: int
+    namespace: str
+    """That is listed and watched; empty: all."""
+    version: int
+
+
+class Wake(Struct, frozen=True):
+    """A reason to look at a level again: its parent's partition, and the newest record that asks for it."""
+
+    partition: int
+    cause: int
+
+
+class FoldedReceipt(Struct, frozen=True, kw_only=True):
+    """A receipt that came back through the log."""
+
+    key: str
+    view: str
+    parent: str
+    parent_uid: str
+    partition: int
+    round: int
+    state: str
+    receipt: bytes
+    result_uid: str
+    result_version: int
+    sequence: int
+
+
+class Changes(Struct):
+    """Everything that folding one batch changes."""
+
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
+    objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
+    tombstones: dict[str, Tombstone] = field(default_factory=dict[str, Tombstone])
+    seen_again: dict[str, int] = field(default_factory=dict[str, int])
+    """Objects that a record showed unchanged, and its sequence: a list that holds them does not sweep them."""
+    tombstones_lifted: set[str] = field(default_factory=set[str])
+    """Objects that exist again."""
+    entries_removed: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
+    """index, key, object, ordinal"""
+    entries_written: list[tuple[str, Entry]] = field(default_factory=list[tuple[str, Entry]])
+    """object and entry"""
+    keys: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
+    """Sequence of the record that changed the key last."""
+    wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
+    gone: set[ViewParent] = field(default_factory=set[ViewParent])
+    """Levels whose parent is gone, or is another incarnation now."""
+    receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
+    syncs_started: list[SyncRow] = field(default_factory=list[SyncRow])
+    syncs_finished: list[SyncRow] = field(default_factory=list[SyncRow])
+    listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
+    """Partitions whose parents were listed completely, and the views of those parents."""
+
+    def touched(self) -> dict[str, int]:
+        """Sequence of the last change of each object that changed."""
+        changed = {name: row.sequence for name, row in self.objects.items()}
+        return changed | {name: row.sequence for name, row in self.tombstones.items()}
+
+
+class PendingWake(Struct, frozen=True, kw_only=True):
+    """A row of `wakeups` whose time has come."""
+
+    view: str
+    parent: str
+    partition: int
+    cause: int
+    generation: int
+    due_at: datetime | None
+
+
+class LevelRow(Struct, frozen=True, kw_only=True):
+    """A row of `levels`; see the table for what each column means."""
+
+    view: str
+    parent: str
+    partition: int
+    parent_uid: str
+    status: str
+    reason: str = ""
+    desired: bytes | None = None
+    actual: bytes | None = None
+    drift: bytes | None = None
+    round: int = 0
+    attempts: int = 0
+    evaluations: int = 0
+    inputs: str = ""
+    reads: str = ""
+    decided_inputs: str = ""
+    cause: int = 0
+    recheck_at: datetime | None = None
+    evaluated_at: datetime | None = None
+
+
+class Bucket(Struct, frozen=True):
+    """Values under one key, in the order of the objects that gave them, and the sequence that changed the key last."""
+
+    version: int
+    """-1: the key has no version row yet."""
+    values: tuple[bytes, ...] = ()
+
+
+class WholeIndex(Struct, frozen=True):
+    """Every bucket of an index, and the version of each partition's part."""
+
+    versions: dict[str, int]
+    buckets: dict[str, tuple[bytes, ...]]
+
+
+class OpenIntent(Struct, frozen=True, kw_only=True):
+    """An intent of a level's last round, next to what the tables hold of its target now."""
+
+    view: str
+    parent: str
+    key: str
+    state: str
+    verb: str
+    target: str
+    is_watched: bool
+    is_folded: bool
+    error: str
+    outcome: str
+    result_uid: str
+    result_version: int
+    held_uid: str | None
+    held_version: int | None
+    held_is_deleting: bool | None
+    buried_version: int | None
+    """Version of the target's tombstone."""
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """What is held of an intent's target."""
+
+    uid: str
+    version: int
+    is_deleting: bool
+    body: bytes
+
+
+class IntentRow(Struct, frozen=True, kw_only=True):
+    """A decided intent, as it is stored."""
+
+    key: str
+    round: int
+    ordinal: int
+    verb: str
+    target: str
+    api_version: str
+    kind: str
+    target_uid: str
+    target_version: int
+    is_watched: bool
+    body: bytes
+    options: bytes
+    state: str
+
+
+class Decided(Struct, kw_only=True):
+    """What one decision writes."""
+
+    wake: PendingWake
+    level: LevelRow
+    status_before: str = ""
+    due_at: datetime | None = None
+    """When to look again although nothing changed; None: not."""
+    versions: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
+    """Version of each key read."""
+    dependencies_added: set[IndexKey] = field(default_factory=set[IndexKey])
+    dependencies_removed: set[IndexKey] = field(default_factory=set[IndexKey])
+    intents: list[IntentRow] = field(default_factory=list[IntentRow])
+    settled: list[str] = field(default_factory=list[str])
+    """Keys of intents that the log has shown to be done."""
+    withdraws: bool = False
+    """Unclaimed intents of earlier rounds are superseded."""
+    is_evaluated: bool = False
+    """The view was called, so that there is a decision to keep."""
+    parent_sequence: int = 0

@@ -1,0 +1,156 @@
+"""A SQL view for each index and each view of the operators, with typed columns: what people select from.
+
+In PostgreSQL they are in a schema named as the application, in SQLite beside the tables.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Dialect,
+    Double,
+    Select,
+    Text,
+    and_,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.schema import CreateSchema, CreateView, DropView
+
+from levelog_store.database import Database
+from levelog_store.tables import index_entries, levels, objects, scopes
+
+SqlType: TypeAlias = Literal["text", "integer", "float", "boolean", "json"]
+
+
+class JsonColumn(Struct, frozen=True):
+    """A column taken out of a JSON value: the way to it, names and positions, empty for the whole value."""
+
+    name: str
+    type: SqlType
+    path: tuple[str | int, ...] = ()
+
+
+class LevelView(Struct, frozen=True):
+    """SQL view of a view's levels; the columns are taken out of desired and of actual alike."""
+
+    name: str
+    source: str
+    """Operator and view, as in the tables."""
+    columns: tuple[JsonColumn, ...]
+
+
+class IndexView(Struct, frozen=True):
+    """SQL view of an index's entries."""
+
+    name: str
+    source: str
+    """Operator and index, as in the tables."""
+    key: tuple[JsonColumn, ...]
+    value: tuple[JsonColumn, ...]
+
+
+async def replace_views(database: Database, application: str, views: Sequence[LevelView | IndexView]) -> None:
+    """Make the SQL views of an application anew; those of handlers that are gone go too."""
+    async with database.transaction() as connection:
+        dialect = connection.dialect
+        schema = None
+        if database.is_shared:
+            schema = application
+            # Two processors that start together would meet in the catalogue.
+            await connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"levelog views {application}"))))
+            await connection.execute(CreateSchema(application, if_not_exists=True))
+        for name in await _existing(connection, schema):
+            await connection.execute(_dropped(name, schema))
+        for view in views:
+            selected = _levels(dialect, view) if isinstance(view, LevelView) else _entries(dialect, view)
+            selected = selected.where(scopes.c.application == literal(application))
+            await connection.execute(CreateView(selected, view.name, schema=schema))
+
+
+async def _existing(connection: AsyncConnection, schema: str | None) -> list[str]:
+    if schema is None:
+        # Beside the tables there may be views of the user's own: ours are told by what they select from.
+        rows = await connection.execute(
+            text(
+                "SELECT name FROM sqlite_master WHERE type = 'view' AND ("
+                "sql LIKE '%FROM levels JOIN objects%' OR sql LIKE '%FROM index_entries JOIN objects%')"
+            )
+        )
+    else:
+        rows = await connection.execute(
+            text("SELECT viewname FROM pg_views WHERE schemaname = :schema"), {"schema": schema}
+        )
+    return [name for (name,) in rows]
+
+
+def _dropped(name: str, schema: str | None) -> DropView:
+    return DropView(CreateView(select(literal(1).label("one")), name, schema=schema).table)
+
+
+def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
+    compared = [
+        _extracted(dialect, side, column, prefix)
+        for column in view.columns
+        for side, prefix in ((levels.c.desired, "desired"), (levels.c.actual, "actual"))
+    ]
+    return (
+        select(
+            objects.c.namespace,
+            objects.c.name,
+            levels.c.status,
+            levels.c.reason,
+            *compared,
+            cast(levels.c.drift, JSON).label("drift") if dialect.name == "postgresql" else levels.c.drift,
+            levels.c.round,
+            levels.c.evaluated_at,
+            levels.c.parent_uid.label("uid"),
+            scopes.c.cluster,
+        )
+        .join(objects, and_(objects.c.scope == levels.c.scope, objects.c.object == levels.c.parent))
+        .join(scopes, scopes.c.scope == levels.c.scope)
+        .where(levels.c.view == literal(view.source))
+    )
+
+
+def _entries(dialect: Dialect, view: IndexView) -> Select[Any]:
+    entry = index_entries.c
+    return (
+        select(
+            *(_extracted(dialect, entry.key, column, "key") for column in view.key),
+            *(_extracted(dialect, entry.value, column, "value") for column in view.value),
+            objects.c.namespace,
+            objects.c.name,
+            entry.error,
+            scopes.c.cluster,
+        )
+        .join(objects, and_(objects.c.scope == entry.scope, objects.c.object == entry.object))
+        .join(scopes, scopes.c.scope == entry.scope)
+        .where(entry.index == literal(view.source))
+    )
+
+
+def _extracted(dialect: Dialect, source: ColumnElement[Any], column: JsonColumn, prefix: str) -> ColumnElement[Any]:
+    label = f"{prefix}_{column.name}" if column.name else prefix
+    if dialect.name == "postgresql":
+        path = cast(literal("{" + ",".join(f'"{step}"' for step in column.path) + "}"), ARRAY(Text))
+        document = cast(source, JSON)
+        if column.type == "json":
+            return document.op("#>", return_type=JSON())(path).label(label)
+        return cast(document.op("#>>", return_type=Text())(path), _sql_type(column.type)).label(label)
+    steps = "".join(f"[{step}]" if isinstance(step, int) else f'."{step}"' for step in column.path)
+    return func.json_extract(source, literal(f"${steps}")).label(label)
+
+
+def _sql_type(kind: SqlType) -> Any:
+    return {"text": Text, "integer": BigInteger, "float": Double, "boolean": Boolean, "json": JSON}[kind]

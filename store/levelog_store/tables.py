@@ -1,0 +1,356 @@
+"""The tables, as SQLAlchemy Core knows them; `migrations/` makes them, a test compares the two.
+
+Every key begins with the scope: one number for a cluster and an application. Objects are named by their key as text,
+`webs.example.com/default/shop`, so that any table can be read by eye.
+"""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    TypeDecorator,
+    text,
+)
+from sqlalchemy.dialects import postgresql
+
+
+class Json(TypeDecorator[bytes]):
+    """JSON kept as the text that it was; `json` in PostgreSQL (checked, not re-encoded), TEXT in SQLite.
+
+    Values are UTF-8 bytes on the Python side.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """Choose the column type."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(JsonText())
+        return dialect.type_descriptor(Text())
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Give the driver text."""
+        return None if value is None else value.decode()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002
+        """Take text from the driver."""
+        return None if value is None else value.encode()
+
+
+class JsonText(postgresql.JSON):
+    """PostgreSQL's json type without SQLAlchemy's own encoding and decoding."""
+
+    def bind_processor(self, dialect: Dialect) -> None:
+        """Pass text as it is."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> None:
+        """Pass text as it is."""
+
+
+class Timestamp(TypeDecorator[datetime]):
+    """A moment: `timestamptz` in PostgreSQL, text in UTC in SQLite, which compares as times do.
+
+    Values are aware datetimes, in UTC when they come back.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Give the driver a moment in UTC; SQLite's loses its zone there."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without a zone cannot be stored: {value}")
+        value = value.astimezone(UTC)
+        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Give the moment its zone again."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+BYTE_TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that sorts by its bytes on both dialects, as in Python: rows are locked, and handed to views, in that order."""
+
+
+metadata: Final = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "ix": "%(table_name)s_%(column_0_N_name)s",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+    }
+)
+
+
+def _scope() -> Column[int]:
+    return Column("scope", Integer, primary_key=True, autoincrement=False)
+
+
+def _key(name: str, kind: Any = BYTE_TEXT) -> Column[Any]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _time(name: str, *, nullable: bool = True) -> Column[Any]:
+    return Column(name, Timestamp, nullable=nullable)
+
+
+scopes = Table(
+    "scopes",
+    metadata,
+    Column("scope", Integer, primary_key=True, autoincrement=True),
+    Column("cluster", BYTE_TEXT, nullable=False),
+    Column("application", BYTE_TEXT, nullable=False),
+    Column("partitions", SmallInteger, nullable=False),
+    Column("fingerprint", BYTE_TEXT, nullable=False, comment="code that may commit"),
+    Column(
+        "stream_created", BYTE_TEXT, nullable=False, comment="identity of the stream that the tables were folded from"
+    ),
+    Column("resets", Integer, nullable=False, comment="how often all that was folded was deleted"),
+    Index("scopes_cluster_application", "cluster", "application", unique=True),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    _scope(),
+    _key("partition", SmallInteger),
+    Column("sequence", BigInteger, nullable=False, comment="last record folded"),
+    Column("record_id", BYTE_TEXT, nullable=False, comment="id of the last record folded of this partition"),
+    Column("record_sequence", BigInteger, nullable=False, comment="its sequence"),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    _scope(),
+    _key("partition", SmallInteger),
+    Column("epoch", BigInteger, nullable=False, comment="raised by each change of owner or code"),
+    Column("owner", BYTE_TEXT, nullable=False, comment="processor; empty: free"),
+    _time("expires_at"),
+)
+
+processors = Table(
+    "processors",
+    metadata,
+    _scope(),
+    _key("owner"),
+    _time("joined_at", nullable=False),
+    _time("expires_at", nullable=False),
+)
+
+syncs = Table(
+    "syncs",
+    metadata,
+    _scope(),
+    _key("partition", SmallInteger),
+    _key("resource"),
+    Column("sync_id", BYTE_TEXT, nullable=False, comment="of the list begun last"),
+    Column("started_sequence", BigInteger, nullable=False),
+    Column("finished_sequence", BigInteger, nullable=False, comment="0: no list was ever complete"),
+    Column("namespace", BYTE_TEXT, nullable=False, comment="that is listed and watched; empty: all"),
+    Column("version", BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
+)
+
+objects = Table(
+    "objects",
+    metadata,
+    _scope(),
+    _key("object"),
+    Column("partition", SmallInteger, nullable=False),
+    Column("resource", BYTE_TEXT, nullable=False),
+    Column("namespace", BYTE_TEXT, nullable=False),
+    Column("name", BYTE_TEXT, nullable=False),
+    Column("uid", BYTE_TEXT, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("is_deleting", Boolean, nullable=False, comment="has a deletionTimestamp"),
+    Column("body", Json, nullable=False),
+    Index("objects_resource", "scope", "resource", "partition", "sequence"),
+)
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    _scope(),
+    _key("object"),
+    Column("partition", SmallInteger, nullable=False),
+    Column("uid", BYTE_TEXT, nullable=False),
+    Column("version", BigInteger, nullable=False, comment="records up to this version are late"),
+    Column("sequence", BigInteger, nullable=False),
+    _time("deleted_at", nullable=False),
+)
+
+index_entries = Table(
+    "index_entries",
+    metadata,
+    _scope(),
+    _key("index"),
+    _key("key"),
+    _key("object"),
+    _key("ordinal", SmallInteger),
+    Column("value", Json, nullable=False),
+    Column("error", BYTE_TEXT, nullable=False, comment="why the entry is stale; empty: it is not"),
+    Index("index_entries_object", "scope", "object", "index"),
+)
+
+key_versions = Table(
+    "key_versions",
+    metadata,
+    _scope(),
+    _key("index"),
+    _key("key"),
+    Column(
+        "version", BigInteger, nullable=False, comment="sequence of the record that changed the key last; 0: none yet"
+    ),
+)
+
+levels = Table(
+    "levels",
+    metadata,
+    _scope(),
+    _key("view"),
+    _key("parent"),
+    Column("partition", SmallInteger, nullable=False),
+    Column("parent_uid", BYTE_TEXT, nullable=False),
+    Column("status", BYTE_TEXT, nullable=False),
+    Column("reason", BYTE_TEXT, nullable=False),
+    Column("desired", Json),
+    Column("actual", Json),
+    Column("drift", Json),
+    Column("round", Integer, nullable=False, comment="reconcile calls, ever"),
+    Column("attempts", Integer, nullable=False, comment="rounds since inputs changed last"),
+    Column("evaluations", Integer, nullable=False),
+    Column("inputs", BYTE_TEXT, nullable=False, comment="digest of what the view saw of its parent"),
+    Column("reads", BYTE_TEXT, nullable=False, comment="digest of what the keys read held"),
+    Column("decided_inputs", BYTE_TEXT, nullable=False, comment="digest of parent and keys at the last round"),
+    Column("cause", BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"),
+    _time("recheck_at"),
+    _time("evaluated_at"),
+    Index("levels_parent", "scope", "parent"),
+    Index("levels_status", "scope", "status"),
+)
+
+dependencies = Table(
+    "dependencies",
+    metadata,
+    _scope(),
+    _key("view"),
+    _key("parent"),
+    _key("index"),
+    _key("key"),
+    Column("partition", SmallInteger, nullable=False, comment="of the parent"),
+    Index("dependencies_key", "scope", "index", "key"),
+)
+
+wakeups = Table(
+    "wakeups",
+    metadata,
+    _scope(),
+    _key("view"),
+    _key("parent"),
+    Column("partition", SmallInteger, nullable=False, comment="of the parent"),
+    Column("cause", BigInteger, nullable=False, comment="sequence of the newest record that asks for it"),
+    Column(
+        "generation", BigInteger, nullable=False, comment="raised by each request; a decision consumes the one it saw"
+    ),
+    _time("due_at"),
+    Index("wakeups_partition", "scope", "partition", "due_at"),
+)
+
+intents = Table(
+    "intents",
+    metadata,
+    _scope(),
+    _key("key"),
+    Column("view", BYTE_TEXT, nullable=False),
+    Column("parent", BYTE_TEXT, nullable=False),
+    Column("parent_uid", BYTE_TEXT, nullable=False),
+    Column("partition", SmallInteger, nullable=False, comment="of the parent"),
+    Column("round", Integer, nullable=False),
+    Column("ordinal", Integer, nullable=False, comment="order within the round"),
+    Column("verb", BYTE_TEXT, nullable=False),
+    Column("target", BYTE_TEXT, nullable=False),
+    Column("api_version", BYTE_TEXT, nullable=False),
+    Column("kind", BYTE_TEXT, nullable=False),
+    Column("target_uid", BYTE_TEXT, nullable=False, comment="incarnation that the decision saw; empty: none"),
+    Column("target_version", BigInteger, nullable=False, comment="resourceVersion that the decision saw; 0: none"),
+    Column("is_watched", Boolean, nullable=False, comment="the target's resource is read by the operator"),
+    Column("body", Json, nullable=False),
+    Column("options", Json, nullable=False),
+    Column(
+        "state", BYTE_TEXT, nullable=False, comment="pending, claimed, written, settled, satisfied, failed, superseded"
+    ),
+    Column("attempts", Integer, nullable=False),
+    _time("due_at"),
+    Column("owner", BYTE_TEXT, nullable=False, comment="actuator that claimed it"),
+    _time("expires_at"),
+    Column("error", BYTE_TEXT, nullable=False),
+    Column("cause", BigInteger, nullable=False),
+    _time("decided_at", nullable=False),
+    Column("receipt", Json, comment="ReceiptNoted, once there is one"),
+    Column("is_relayed", Boolean, nullable=False, comment="the receipt is in the log"),
+    Column("is_folded", Boolean, nullable=False, comment="the receipt came back from the log"),
+    Column("result_uid", BYTE_TEXT, nullable=False),
+    Column("result_version", BigInteger, nullable=False),
+    Index(
+        "intents_open",
+        "scope",
+        "due_at",
+        postgresql_where=text("state IN ('pending', 'claimed')"),
+        sqlite_where=text("state IN ('pending', 'claimed')"),
+    ),
+    Index(
+        "intents_unsettled",
+        "scope",
+        "target",
+        postgresql_where=text("state IN ('pending', 'claimed', 'written')"),
+        sqlite_where=text("state IN ('pending', 'claimed', 'written')"),
+    ),
+    Index(
+        "intents_applied",
+        "scope",
+        "target",
+        postgresql_where=text("verb = 'apply'"),
+        sqlite_where=text("verb = 'apply'"),
+    ),
+    Index(
+        "intents_unrelayed",
+        "scope",
+        postgresql_where=text("receipt IS NOT NULL AND NOT is_relayed"),
+        sqlite_where=text("receipt IS NOT NULL AND NOT is_relayed"),
+    ),
+    Index("intents_parent", "scope", "view", "parent", "round"),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    _scope(),
+    _key("view"),
+    _key("parent"),
+    _key("ordinal", Integer),
+    Column("parent_uid", BYTE_TEXT, nullable=False),
+    Column("parent_sequence", BigInteger, nullable=False),
+    Column("cause", BigInteger, nullable=False),
+    Column("reads", Json, nullable=False, comment="[[index, key, sequence that changed it last], …]"),
+    Column("outcome", BYTE_TEXT, nullable=False, comment="the level's status after it"),
+    Column("round", Integer, nullable=False),
+    Column("desired", Json),
+    Column("actual", Json),
+    Column("intents", Json, nullable=False, comment="idempotency keys"),
+    Column("fingerprint", BYTE_TEXT, nullable=False),
+    _time("decided_at", nullable=False),
+)
