@@ -1,0 +1,74 @@
+"""Columns of the SQL views, from the types that handlers are annotated with."""
+
+import collections.abc
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+import msgspec
+
+from levelog_processors.program import Program
+from levelog_store.sqlviews import IndexView, JsonColumn, LevelView, SqlType
+
+_SCALARS: Final[dict[Any, SqlType]] = {str: "text", int: "integer", float: "float", bool: "boolean"}
+_PAIRS: Final = (
+    collections.abc.Iterator,
+    collections.abc.Iterable,
+    collections.abc.Generator,
+    collections.abc.Sequence,
+    list,
+)
+
+
+def sql_views(program: Program) -> list[LevelView | IndexView]:
+    """The SQL views of all indices and views; one that shares its name with another is named after its operator too."""
+    names = [name.partition("/")[2] for name in (*program.indices, *program.views)]
+
+    def named(source: str) -> str:
+        name = source.partition("/")[2]
+        return name if names.count(name) == 1 else source.replace("/", "_")
+
+    found: list[LevelView | IndexView] = []
+    for source, index in program.indices.items():
+        key, value = _pair(index.handler.returns)
+        found.append(IndexView(named(source), source, columns_of(key), columns_of(value)))
+    for source, view in program.views.items():
+        arguments = get_args(view.handler.returns)
+        found.append(LevelView(named(source), source, columns_of(arguments[0] if arguments else Any)))
+    return found
+
+
+def columns_of(hint: Any) -> tuple[JsonColumn, ...]:
+    """One column for a scalar, one for each field of a struct and each part of a tuple, else one of JSON."""
+    hint = _without_none(hint)
+    if hint in _SCALARS:
+        return (JsonColumn("", _SCALARS[hint]),)
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return tuple(
+            JsonColumn(field.name, _SCALARS.get(_without_none(field.type), "json"), (field.encode_name,))
+            for field in msgspec.structs.fields(hint)
+        )
+    parts = get_args(hint)
+    if get_origin(hint) is tuple and parts and Ellipsis not in parts:
+        return tuple(
+            JsonColumn(str(number), _SCALARS.get(_without_none(part), "json"), (number - 1,))
+            for number, part in enumerate(parts, start=1)
+        )
+    return (JsonColumn("", "json"),)
+
+
+def _pair(returned: Any) -> tuple[Any, Any]:
+    """Key and value type of an index function."""
+    arguments = get_args(returned)
+    origin = get_origin(returned)
+    if origin in _PAIRS and arguments:
+        arguments = get_args(arguments[0])
+    elif not (isinstance(origin, type) and issubclass(origin, collections.abc.Mapping)):
+        return Any, Any
+    return (arguments[0], arguments[1]) if len(arguments) == 2 else (Any, Any)
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in (Union, UnionType):
+        rest = [part for part in get_args(hint) if part is not NoneType]
+        return rest[0] if len(rest) == 1 else Any
+    return hint

@@ -1,0 +1,217 @@
+"""What becomes of one level, given what was read: pure, shared by live processors, replay and tests."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from levelog.canonical import canonical, digest
+from levelog.levels import Drift, Level
+from levelog_processors.evaluation import Evaluation
+from levelog_processors.program import BoundView
+from levelog_processors.settling import is_settled
+from levelog_store.rows import Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
+
+FIRST_BACKOFF: Final = timedelta(seconds=1)
+LONGEST_BACKOFF: Final = timedelta(minutes=5)
+
+
+def backoff(attempts: int) -> timedelta:
+    """Time until the next round if nothing that is read changes: doubled by each round, five minutes at the most."""
+    doubled: timedelta = FIRST_BACKOFF * 2 ** min(max(attempts - 1, 0), 20)
+    return min(doubled, LONGEST_BACKOFF)
+
+
+class Case:
+    """One wakeup with everything known about its level before the decision."""
+
+    def __init__(
+        self,
+        wake: PendingWake,
+        view: BoundView,
+        parent: StoredObject,
+        before: LevelRow | None,
+        intents: Sequence[OpenIntent],
+        *,
+        inputs: str,
+        reads: str,
+        dependencies: set[IndexKey],
+    ) -> None:
+        self.wake = wake
+        self.view = view
+        self.parent = parent
+        is_same = before is not None and before.parent_uid == parent.uid
+        self.before = (
+            before
+            if is_same and before
+            else LevelRow(
+                view=wake.view, parent=wake.parent, partition=wake.partition, parent_uid=parent.uid, status="blocked"
+            )
+        )
+        self.inputs = inputs
+        self.dependencies = dependencies
+        self.settled = [i.key for i in intents if i.state == "written" and is_settled(i)]
+        self.unsettled = [i for i in intents if not is_settled(i)]
+        self.failures = [i for i in intents if i.state == "failed" and i.is_folded]
+        self.is_due = wake.due_at is not None
+        self.is_new = self.before.evaluations == 0
+        self.is_changed = self.is_new or inputs != self.before.inputs or reads != self.before.reads
+        self.is_deleting = parent.is_deleting and not view.handler.deleting
+        self.evaluation: Evaluation | None = None
+        self.wanted: list[Any] = []
+        self.error = ""
+
+    @property
+    def has_stored_drift(self) -> bool:
+        """Tell whether the level differed when it was evaluated last."""
+        return self.before.drift is not None and self.before.status != "in_sync"
+
+    @property
+    def needs_evaluation(self) -> bool:
+        """Tell whether the view has to be called: something it read changed, its time came, or a round is owed."""
+        if self.is_deleting:
+            return False
+        if self.is_changed or self.is_due:
+            return True
+        seen = digest(self.before.inputs, self.before.reads)
+        return (
+            self.has_stored_drift and not self.unsettled and self.before.decided_inputs != seen and self._has_reconcile
+        )
+
+    @property
+    def _has_reconcile(self) -> bool:
+        return self.view.reconcile is not None
+
+    @property
+    def seen(self) -> str:
+        """Digest of everything that the evaluation saw."""
+        if self.evaluation is None:
+            return digest(self.before.inputs, self.before.reads)
+        return digest(self.inputs, self.evaluation.reads.digest())
+
+    @property
+    def level(self) -> Level[Any] | None:
+        """What the view returned, if it was called and did not raise."""
+        return self.evaluation.level if self.evaluation else None
+
+    @property
+    def must_act(self) -> bool:
+        """Tell whether to call the reconcile function: drift, nothing unsettled, and something new or a tick."""
+        if self.level is None or not self.level.drift or self.unsettled or not self._has_reconcile:
+            return False
+        return self.is_due or self.seen != self.before.decided_inputs
+
+
+def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
+    """Put the outcome of a case into rows."""
+    if case.is_deleting:
+        return _concluded(case, now, status="deleting", reason="the parent has a deletionTimestamp", withdraws=True)
+    if case.evaluation is not None and case.evaluation.error:
+        return _concluded(case, now, status="failed", reason=case.evaluation.error)
+    if case.error:  # the reconcile function raised; its round counts, so that it is not called in a circle
+        due_at = now + backoff(_attempts(case))
+        return _concluded(case, now, status="failed", reason=case.error, has_acted=True, due_at=due_at)
+    if case.must_act:
+        is_sent = any(row.state == "pending" for row in rows)
+        next_at = None if is_sent else now + backoff(_attempts(case))
+        status = "settling" if is_sent else "drifting"
+        reason = "" if is_sent else "the last round had nothing to write"
+        return _concluded(
+            case, now, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows, withdraws=True
+        )
+    drifts = bool(case.level.drift) if case.level is not None else case.has_stored_drift
+    recheck_at = case.level.recheck_at if case.level is not None else case.before.recheck_at
+    if case.unsettled:
+        return _concluded(
+            case, now, status="settling", reason=f"waits for {case.unsettled[0].target}", due_at=recheck_at
+        )
+    if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
+        return _concluded(case, now, status="failed", reason=case.before.reason, due_at=recheck_at)
+    if not drifts:
+        return _concluded(case, now, status="in_sync", reason="", due_at=recheck_at)
+    if case.failures:
+        is_final = all(intent.outcome == "failed" for intent in case.failures)
+        retry_at = recheck_at if is_final else _later(case, now)
+        return _concluded(case, now, status="failed", reason=case.failures[0].error, due_at=retry_at)
+    if case.view.reconcile is None:
+        return _concluded(case, now, status="drifting", reason="", due_at=recheck_at)
+    reason = "the last round did not close it"
+    return _concluded(case, now, status="drifting", reason=reason, due_at=_later(case, now))
+
+
+def _attempts(case: Case) -> int:
+    return case.before.attempts + 1 if case.seen == case.before.decided_inputs else 1
+
+
+def _later(case: Case, now: datetime) -> datetime:
+    planned = case.before.recheck_at
+    return planned if planned is not None and planned > now else now + backoff(case.before.attempts)
+
+
+def _concluded(
+    case: Case,
+    now: datetime,
+    *,
+    status: str,
+    reason: str,
+    due_at: datetime | None = None,
+    has_acted: bool = False,
+    rows: list[IntentRow] | None = None,
+    withdraws: bool = False,
+) -> Decided:
+    before, evaluation, level = case.before, case.evaluation, case.level
+    reads = (
+        set(evaluation.reads.versions) if evaluation else (set[IndexKey]() if case.is_deleting else case.dependencies)
+    )
+    row = LevelRow(
+        view=before.view,
+        parent=before.parent,
+        partition=before.partition,
+        parent_uid=before.parent_uid,
+        status=status,
+        reason=reason,
+        desired=evaluation.desired if evaluation and level else before.desired,
+        actual=evaluation.actual if evaluation and level else before.actual,
+        drift=_encoded(level.drift) if level else before.drift,
+        round=before.round + has_acted,
+        attempts=_attempts(case) if has_acted else before.attempts,
+        evaluations=before.evaluations + (evaluation is not None),
+        inputs=case.inputs if evaluation or case.is_deleting else before.inputs,
+        reads=evaluation.reads.digest() if evaluation else before.reads,
+        decided_inputs=_decided_inputs(case, has_acted=has_acted),
+        cause=max(case.wake.cause, before.cause),
+        recheck_at=due_at,
+        evaluated_at=now if evaluation else before.evaluated_at or now,
+    )
+    return Decided(
+        wake=case.wake,
+        level=row,
+        status_before=before.status,
+        due_at=due_at,
+        versions=dict(evaluation.reads.versions) if evaluation else {},
+        dependencies_added=reads - case.dependencies,
+        dependencies_removed=case.dependencies - reads,
+        intents=rows or [],
+        settled=case.settled,
+        withdraws=withdraws,
+        is_evaluated=evaluation is not None,
+        parent_sequence=case.parent.sequence,
+    )
+
+
+def _decided_inputs(case: Case, *, has_acted: bool) -> str:
+    """What the last round was decided on; forgotten once something else was seen, so that a return to it is news."""
+    if has_acted:
+        return case.seen
+    return case.before.decided_inputs if case.seen == case.before.decided_inputs else ""
+
+
+def _encoded(drift: Drift) -> bytes | None:
+    if not drift:
+        return None
+    return canonical({name: sorted(map(_shown, keys)) for name, keys in drift.parts() if keys})
+
+
+def _shown(key: Any) -> str:
+    return key if isinstance(key, str) else msgspec.json.encode(key).decode()

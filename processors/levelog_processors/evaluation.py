@@ -1,0 +1,187 @@
+"""Running views: each in a greenlet that pauses where it reads an index, so that many reads become one query.
+
+A view is an ordinary function and reads an index like a mapping. What it reads is recorded, also what is absent, and
+also what was read before it raised.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+from greenlet import getcurrent, greenlet
+from msgspec import Struct
+
+from levelog.canonical import canonical, digest
+from levelog.indices import Index
+from levelog.levels import Level
+from levelog_processors.fold import WHOLE_INDEX, canonical_key
+from levelog_processors.program import BoundView
+from levelog_store.rows import Bucket, IndexKey, WholeIndex
+
+
+class Fetch(Protocol):
+    """Reads buckets and whole indices from the tables."""
+
+    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
+        """Buckets of the keys, all as of one moment."""
+        ...
+
+    async def whole(self, index: str) -> WholeIndex:
+        """Return every bucket of an index."""
+        ...
+
+
+class _Need(Struct, frozen=True):
+    """What a paused view waits for; key None: the whole index."""
+
+    index: str
+    key: str | None
+
+
+class Reads:
+    """What one evaluation has read."""
+
+    def __init__(self, known: Mapping[IndexKey, Bucket]) -> None:
+        self._known = known
+        self._wholes: dict[str, WholeIndex] = {}
+        self.versions: dict[IndexKey, int] = {}
+        self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
+
+    def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
+        """Values under a key; pauses the view if they have to be fetched."""
+        place = (index, key)
+        if place in self._contents:
+            return self._contents[place]
+        if whole := self._wholes.get(index):  # the whole index is read already, and covers the key
+            return whole.buckets.get(key, ())
+        bucket = self._known.get(place)
+        if bucket is None:
+            bucket = _pause(_Need(index, key))
+        self.versions[place] = bucket.version
+        # What stands for a whole index has no values of its own: its version tells that something changed.
+        self._contents[place] = (_version_bytes(bucket.version),) if key.startswith(WHOLE_INDEX) else bucket.values
+        return bucket.values
+
+    def whole(self, index: str) -> WholeIndex:
+        """Every bucket of an index; pauses the view."""
+        if index not in self._wholes:
+            whole: WholeIndex = _pause(_Need(index, None))
+            self._wholes[index] = whole
+            for key, version in whole.versions.items():
+                self.versions[index, key] = version
+                self._contents[index, key] = (_version_bytes(version),)
+        return self._wholes[index]
+
+    def digest(self) -> str:
+        """Identity of all that was read: equal digests mean that the view would see the same again."""
+        parts: list[bytes | str] = []
+        for (index, key), values in sorted(self._contents.items()):
+            parts += [index, key, *values, b"\0"]
+        return digest(*parts)
+
+
+def digest_of(buckets: Mapping[IndexKey, Bucket]) -> str:
+    """Digest that an evaluation would have that reads just these buckets."""
+    reads = Reads(buckets)
+    for index, key in buckets:
+        reads.bucket(index, key)
+    return reads.digest()
+
+
+def _version_bytes(version: int) -> bytes:
+    return str(max(version, 0)).encode()
+
+
+def _pause(need: _Need) -> Any:
+    driver = getcurrent().parent
+    if driver is None:
+        raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")
+    return driver.switch(need)
+
+
+class IndexReader(Index[Any, Any]):
+    """An index as one evaluation sees it."""
+
+    def __init__(self, name: str, value_type: Any, reads: Reads) -> None:
+        self._name = name
+        self._reads = reads
+        self._decoder = msgspec.json.Decoder(value_type)
+
+    def __getitem__(self, key: Any) -> Collection[Any]:
+        return self._decoded(self._reads.bucket(self._name, canonical_key(key)))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Values under the key, or the default where there are none."""
+        return self[key] or default
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._reads.bucket(self._name, canonical_key(key)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_key_from(text) for text in sorted(self._reads.whole(self._name).buckets))
+
+    def __len__(self) -> int:
+        return len(self._reads.whole(self._name).buckets)
+
+    def _decoded(self, values: tuple[bytes, ...]) -> tuple[Any, ...]:
+        return tuple(self._decoder.decode(value) for value in values)
+
+
+def _key_from(text: str) -> Any:
+    return _as_key(msgspec.json.decode(text))
+
+
+def _as_key(value: Any) -> Any:
+    return tuple(_as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+class Evaluation:
+    """One call of a view: for which parent, with what, and what came out."""
+
+    def __init__(self, view: BoundView, body: bytes, now: datetime, known: Mapping[IndexKey, Bucket]) -> None:
+        self.view = view
+        self.body = body
+        self.now = now
+        self.reads = Reads(known)
+        self.level: Level[Any] | None = None
+        self.desired = b""
+        self.actual = b""
+        self.error = ""
+
+    def call(self) -> None:
+        """Call the view; what it raises becomes the evaluation's error."""
+        handler = self.view.handler
+        try:
+            arguments: dict[str, Any] = {handler.parent_parameter: handler.reader.read(self.body)}
+            for parameter in handler.indices:
+                name = self.view.indices[parameter.name]
+                arguments[parameter.name] = IndexReader(name, parameter.value_type, self.reads)
+            arguments |= dict.fromkeys(handler.given, self.now)
+            level = handler.function(**arguments)
+            if not isinstance(level, Level):
+                raise TypeError(f"returned {type(level).__name__}, not a Level")  # noqa: TRY301 - one handling for both
+            self.desired, self.actual = canonical(level.desired), canonical(level.actual)
+            self.level = level
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
+            self.error = f"view {self.view.name}: {type(error).__name__}: {error}"
+
+
+async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:
+    """Run the evaluations side by side; each round of their reads is one query for all of them."""
+    needs: list[tuple[greenlet, _Need]] = []
+
+    def resume(runner: greenlet, *values: Any) -> None:
+        need = runner.switch(*values)
+        if not runner.dead:
+            needs.append((runner, need))
+
+    for evaluation in evaluations:
+        resume(greenlet(evaluation.call))
+    while needs:
+        waiting, needs = needs, []
+        keys = sorted({(need.index, need.key) for _, need in waiting if need.key is not None})
+        buckets = await fetch.buckets(keys)
+        wholes = {index: await fetch.whole(index) for index in sorted({n.index for _, n in waiting if n.key is None})}
+        for runner, need in waiting:
+            resume(runner, wholes[need.index] if need.key is None else buckets[need.index, need.key])

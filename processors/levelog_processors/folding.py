@@ -1,0 +1,102 @@
+"""Folding batches into the tables: what is held is read, the pure fold runs, the changes and the checkpoint commit."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from levelog.objects import ObjectKey
+from levelog.records import LoggedRecord, SyncFinished
+from levelog_processors.fold import Fold, object_names
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.folds import advance_checkpoints, write_changes
+from levelog_store.held import read_held, read_syncs, read_unlisted
+from levelog_store.leases import guard
+from levelog_store.rows import Changes, StoredObject, ViewParent, Wake
+from levelog_store.scopes import Scope
+
+
+class Folded(Struct, frozen=True):
+    """What folding a batch led to."""
+
+    records: int
+    wakes: dict[ViewParent, Wake]
+    has_finished_sync: bool
+
+
+class Folder:
+    """Folds the records of the partitions that this processor owns."""
+
+    def __init__(self, database: Database, scope: Scope, program: Program) -> None:
+        self._database = database
+        self._scope = scope
+        self._program = program
+
+    async def fold(self, epochs: Mapping[int, int], records: Sequence[LoggedRecord]) -> Folded:
+        """Fold a batch; `epochs` are the leases under which it was read.
+
+        Raises LeaseLost, with nothing of the current part of the batch committed.
+        """
+        wakes: dict[ViewParent, Wake] = {}
+        has_finished = False
+        for is_sweep, part in _parts(records):
+            has_finished |= is_sweep
+            changes = await (self._sweep(part) if is_sweep else self._records(part))
+            async with self._database.transaction(durable=False) as connection:
+                await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
+                wakes |= await write_changes(connection, self._scope.number, changes)
+        return Folded(len(records), wakes, has_finished)
+
+    async def confirm(self, epochs: Mapping[int, int], sequence: int) -> None:
+        """Note that the owned partitions hold nothing up to `sequence` that is not folded."""
+        async with self._database.transaction(durable=False) as connection:
+            await guard(connection, self._scope, epochs)
+            await advance_checkpoints(connection, self._scope.number, list(epochs), sequence)
+
+    async def _records(self, records: Sequence[LoggedRecord]) -> Changes:
+        names = object_names(records)
+        indexed, parents = (
+            self._concerned(names, self._program.indices_of),
+            self._concerned(names, self._program.views_of),
+        )
+        async with self._database.reading() as connection:
+            held = await read_held(connection, self._scope.number, names, indexed=indexed, parents=parents)
+        return Fold(self._program, self._scope.application, held).records(records)
+
+    async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
+        number = self._scope.number
+        async with self._database.reading() as connection:
+            started = {(row.partition, row.resource): row for row in await read_syncs(connection, number)}
+            unlisted: list[tuple[StoredObject, int]] = []
+            for logged in records:
+                record = logged.record
+                if not isinstance(record, SyncFinished):
+                    raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
+                begun = started.get((logged.partition, str(record.resource)))
+                if begun is None or begun.sync_id != record.sync_id:
+                    continue
+                gone = await read_unlisted(
+                    connection,
+                    number,
+                    logged.partition,
+                    str(record.resource),
+                    namespace=record.namespace,
+                    before=begun.started_sequence,
+                    version=record.version,
+                )
+                unlisted += [(row, logged.sequence) for row in gone]
+            names = [row.object for row, _ in unlisted]
+            held = await read_held(connection, number, names, indexed=names, parents=())
+        return Fold(self._program, self._scope.application, held).sweep(records, started, unlisted)
+
+    def _concerned(self, names: set[str], handlers_of: Callable[[str], Sequence[object]]) -> list[str]:
+        kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}
+        fed = {kind for kind in set(kinds.values()) if handlers_of(kind)}
+        return [name for name, kind in kinds.items() if kind in fed]
+
+
+def _parts(records: Sequence[LoggedRecord]) -> Iterator[tuple[bool, list[LoggedRecord]]]:
+    """Split a batch where lists finish: those are folded by themselves, after everything before them."""
+    for is_sweep, part in groupby(records, key=lambda logged: isinstance(logged.record, SyncFinished)):
+        yield is_sweep, list(part)

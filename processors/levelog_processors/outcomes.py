@@ -1,0 +1,160 @@
+"""From the intents that a function yields to rows that an actuator can send: targets, owners, identity."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from levelog.canonical import canonical, digest
+from levelog.errors import OperatorError
+from levelog.intents import Intent
+from levelog.objects import ObjectKey
+from levelog.resources import ResourceType
+from levelog_processors.program import BoundView
+from levelog_store.rows import IntentRow, StoredObject, Target
+
+
+def target_type(view: BoundView, intent: Intent) -> ResourceType:
+    """Resource that an intent writes to.
+
+    Raises OperatorError if the operator declares no such resource.
+    """
+    if intent.resource is not None:
+        return intent.resource.resource_type
+    found = view.writes.get((intent.api_version, intent.kind))
+    if found is None:
+        raise OperatorError(
+            f"{intent.verb} of {intent.kind} {intent.name}: no Resource class says where {intent.api_version} "
+            f"{intent.kind} is served; define one and name it: @op.reconcile({view.handler.name}, writes=[…])"
+        )
+    return found
+
+
+def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:
+    """Object that an intent writes to; without a namespace of its own it is in the parent's."""
+    return target_type(view, intent).key(intent.namespace or parent.namespace, intent.name)
+
+
+def intent_rows(
+    identity: Sequence[str],
+    view: BoundView,
+    parent: StoredObject,
+    number: int,
+    wanted: Sequence[Intent],
+    targets: Mapping[str, Target],
+    last_applied: Mapping[str, bytes],
+    is_watched: Callable[[ObjectKey], bool],
+) -> list[IntentRow]:
+    """Rows of one round's intents.
+
+    `identity` is (cluster, application). The idempotency key is the digest of it with operator, view, parent's uid,
+    round, target and content, so that the same wish in the same round is the same write.
+
+    Raises OperatorError for two intents of one round with the same target and verb.
+    """
+    rows: list[IntentRow] = []
+    seen: set[tuple[str, str]] = set()
+    for ordinal, intent in enumerate(wanted):
+        resource = target_type(view, intent)
+        key = target_key(view, parent, intent)
+        name = str(key)
+        if (intent.verb, name) in seen:
+            raise OperatorError(f"view {view.name} asks twice to {intent.verb} {name} in one round")
+        seen.add((intent.verb, name))
+        body = _body(view, parent, intent, resource, key)
+        options = canonical(intent.options)
+        target = targets.get(name)
+        is_done = _holds_already(intent, body, target, last_applied.get(name), watched=is_watched(key))
+        rows.append(
+            IntentRow(
+                key=digest(*identity, view.name, parent.uid, str(number), intent.verb, name, body, options),
+                round=number,
+                ordinal=ordinal,
+                verb=intent.verb,
+                target=name,
+                api_version=resource.api_version,
+                kind=resource.kind,
+                target_uid=target.uid if target else "",
+                target_version=target.version if target else 0,
+                is_watched=is_watched(key),
+                body=body,
+                options=options,
+                state="satisfied" if is_done else "pending",
+            )
+        )
+    return rows
+
+
+def _body(view: BoundView, parent: StoredObject, intent: Intent, resource: ResourceType, key: ObjectKey) -> bytes:
+    if intent.verb not in ("apply", "create"):
+        return canonical(intent.body)
+    manifest: dict[str, Any] = dict(intent.body)
+    metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
+    if key.namespace:
+        metadata["namespace"] = key.namespace
+    is_own = str(key) == parent.object
+    in_reach = not parent.namespace or parent.namespace == key.namespace
+    if intent.options.owned and not is_own and in_reach and "ownerReferences" not in metadata:
+        metadata["ownerReferences"] = [owner_reference(view, parent)]
+    return canonical(manifest | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata})
+
+
+def owner_reference(view: BoundView, parent: StoredObject) -> dict[str, Any]:
+    """The parent as controlling owner."""
+    resource = view.handler.resource
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": parent.name,
+        "uid": parent.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _holds_already(intent: Intent, body: bytes, target: Target | None, applied: bytes | None, *, watched: bool) -> bool:
+    """Tell whether the target, as the log shows it, needs no write; only a watched target can show that."""
+    if not watched:
+        return False
+    match intent.verb:
+        case "delete":
+            return target is None or target.is_deleting
+        case "apply":
+            wanted = msgspec.json.decode(body)
+            if target is None or (applied is not None and not _covers(wanted, msgspec.json.decode(applied))):
+                return False
+            for name in ("apiVersion", "kind"):  # objects out of a list come without them
+                del wanted[name]
+            return _is_part_of(wanted, msgspec.json.decode(target.body))
+        case "patch_status":
+            return target is not None and _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
+        case "patch":
+            is_merge = intent.options.patch_type == "merge"
+            return (
+                is_merge
+                and target is not None
+                and _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
+            )
+        case "create":
+            return False
+
+
+def _covers(wanted: Any, applied: Any) -> bool:
+    """Tell whether every field that was applied before is still named, so that leaving one out is not lost."""
+    if isinstance(applied, dict):
+        return isinstance(wanted, dict) and all(key in wanted and _covers(wanted[key], applied[key]) for key in applied)
+    if isinstance(applied, list):
+        return isinstance(wanted, list) and len(wanted) == len(applied) and all(map(_covers, wanted, applied))
+    return True
+
+
+def _is_part_of(wanted: Any, actual: Any) -> bool:
+    """Tell whether each field of `wanted` has that value in `actual`; null in a merge patch means absent."""
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return all(
+            (key not in actual) if value is None else (key in actual and _is_part_of(value, actual[key]))
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list) and isinstance(actual, list):
+        return len(wanted) == len(actual) and all(map(_is_part_of, wanted, actual))
+    return bool(wanted == actual)

@@ -1,0 +1,286 @@
+"""One processor: leases partitions, reads their records in order, folds them, and decides at each cut."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from levelog.errors import LeaseLost, Unavailable
+from levelog.objects import Partition, Sequence
+from levelog.records import LoggedRecord
+from levelog.subjects import partition_subjects
+from levelog_log.hints import Hint, Hints
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream
+from levelog_processors.agenda import SAFETY_SWEEP, Agenda
+from levelog_processors.decide import BATCH, Cut, Decider
+from levelog_processors.folding import Folder
+from levelog_processors.program import Program
+from levelog_store import inputs as stored
+from levelog_store.database import Database
+from levelog_store.held import read_syncs
+from levelog_store.leases import Leases
+from levelog_store.rows import PendingWake
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+RETRY_PAUSE: Final = timedelta(seconds=1)
+FOLD_BATCH: Final = 1000
+CONFIRM_EVERY: Final = 1000
+"""Records after which the checkpoints of partitions without records are moved, so that a restart reads little."""
+
+
+def utc_now() -> datetime:
+    """Wall clock, in UTC."""
+    return datetime.now(UTC)
+
+
+class Processor:
+    """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
+
+    It keeps no state of its own: what it leaves behind when it is killed, another one finishes from the tables.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        stream: LogStream,
+        hints: Hints,
+        *,
+        owner: str,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self.program = program
+        self._stream = stream
+        self._hints = hints
+        self._owner = owner
+        self._leases = Leases(database, scope, owner=owner)
+        self._folder = Folder(database, scope, program)
+        self.decider = Decider(database, scope, program, clock)
+        self.records = 0
+        """Records folded."""
+        self._listed: frozenset[str] | None = None
+        """Resources that were listed once, in all partitions; None: to be looked up."""
+
+    async def run(self) -> None:
+        """Run until cancelled; the leases are released at the end.
+
+        Raises IdentityMismatch if the log is not the one that the tables were folded from.
+        """
+        if not self._database.is_shared:
+            await self._leases.end_others()
+        try:
+            while True:
+                try:
+                    epochs = await self._leases.tend()
+                    if epochs:
+                        await self._run_with(epochs)
+                    else:
+                        await asyncio.sleep(self._leases.interval.total_seconds())
+                except Unavailable as error:
+                    log.warning("begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
+                    await asyncio.sleep(RETRY_PAUSE.total_seconds())
+        finally:
+            await self._release()
+
+    async def _release(self) -> None:
+        try:
+            await self._leases.release()
+        except Unavailable as error:
+            log.warning("the leases of %s are not released and have to expire: %s", self._owner, error)
+
+    async def _run_with(self, epochs: Mapping[int, int]) -> None:
+        """Process the leased partitions until the leases change."""
+        log.info("owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
+        tending = asyncio.create_task(self._tend(epochs), name="leases")
+        working = asyncio.create_task(self._work(epochs), name="processor")
+        try:
+            await asyncio.wait((tending, working), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (tending, working):
+                task.cancel()
+            results = await asyncio.gather(tending, working, return_exceptions=True)
+        for result in results:
+            if isinstance(result, LeaseLost):
+                log.warning("%s; its work was rolled back", result, extra={"owner": self._owner})
+            elif isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                raise result
+
+    async def _tend(self, epochs: Mapping[int, int]) -> None:
+        """Keep the leases; return when they are other ones than `epochs`."""
+        while True:
+            await asyncio.sleep(self._leases.interval.total_seconds())
+            if await self._leases.tend() != epochs:
+                return
+
+    async def _work(self, epochs: Mapping[int, int]) -> None:
+        async with self._database.reading() as connection:
+            checkpoints = await stored.read_checkpoints(connection, self._scope.number)
+        folded_to = {partition: checkpoints[partition] for partition in epochs}
+        start = Sequence(min(folded_to.values()) + 1)
+        owned = None if len(epochs) == self._scope.partitions else [Partition(p) for p in sorted(epochs)]
+        end = await self._stream.last_sequence()  # history up to here is folded before anything is decided
+        agenda = Agenda()
+        async with Reader(self._stream, start=start, partitions=owned) as reader:
+            arrivals = Arrivals(reader, self._hints.listen("wake"))
+            try:
+                while True:
+                    records = await arrivals.records()
+                    if records:
+                        await self._fold(records, epochs, folded_to, agenda)
+                        if reader.position < end:
+                            continue
+                    elif reader.seen_to < end and await reader.confirm() < end:
+                        await arrivals.wait(SAFETY_SWEEP)
+                        continue
+                    if agenda.is_open and await self._decide(epochs, agenda):
+                        continue
+                    await self._confirm(reader, epochs, folded_to)
+                    if await arrivals.wait(agenda.wait):
+                        agenda.open()
+            finally:
+                await arrivals.close()
+
+    async def _fold(
+        self, records: list[LoggedRecord], epochs: Mapping[int, int], folded_to: dict[int, int], agenda: Agenda
+    ) -> None:
+        fresh = [logged for logged in records if logged.sequence > folded_to[logged.partition]]
+        if not fresh:
+            return
+        folded = await self._folder.fold(epochs, fresh)
+        self.records += folded.records
+        log.debug("folded %d records", folded.records, extra={"sequence": fresh[-1].sequence})
+        for logged in fresh:
+            folded_to[logged.partition] = logged.sequence
+        if folded.has_finished_sync:
+            self._listed = None
+        if folded.wakes or folded.has_finished_sync:
+            agenda.open()
+        if len(epochs) < self._scope.partitions:  # others may own the parents, or wait for these partitions
+            await self._hints.publish("wake")
+
+    async def _confirm(self, reader: Reader, epochs: Mapping[int, int], folded_to: dict[int, int]) -> None:
+        """Let the checkpoints of quiet partitions keep up, once in a while."""
+        seen_to = reader.seen_to
+        if seen_to - min(folded_to.values()) < CONFIRM_EVERY:
+            return
+        await self._folder.confirm(epochs, seen_to)
+        folded_to.update({partition: max(sequence, seen_to) for partition, sequence in folded_to.items()})
+
+    async def _decide(self, epochs: Mapping[int, int], agenda: Agenda) -> bool:
+        """Decide on one batch of wakeups; tells whether there may be more right now."""
+        asks_for_times = agenda.is_overdue
+        agenda.close()
+        views = await self._ready_views()
+        if views:
+            lag = Lag(self._database, self._scope, self.program, self._stream, frozenset(epochs))
+            cut = await self.decider.cut(epochs, list(epochs), views, lag.concerns)
+            await self._follow_up(cut, agenda)
+            if (cut.wakes == BATCH and cut.decided) or cut.retried:
+                agenda.open()
+        if asks_for_times:
+            async with self._database.reading() as connection:
+                agenda.plan(await stored.read_next_due(connection, self._scope.number, list(epochs)))
+        return agenda.is_open
+
+    async def _follow_up(self, cut: Cut, agenda: Agenda) -> None:
+        if not cut.decided:
+            return
+        newest = max(decided.level.cause for decided in cut.decided)
+        log.debug("decided on %d levels", len(cut.decided), extra={"sequence": newest})
+        if cut.is_intent_pending:
+            await self._hints.publish("intent")
+        for decided in cut.decided:
+            if decided.due_at is not None:
+                agenda.expect(decided.due_at, cut.at)
+
+    async def _ready_views(self) -> list[str]:
+        """Views all of whose resources were listed once."""
+        if self._listed is None:
+            async with self._database.reading() as connection:
+                rows = await read_syncs(connection, self._scope.number)
+            self.decider.namespaces = {row.resource: row.namespace for row in rows}
+            complete = Counter(row.resource for row in rows if row.finished_sequence > 0)
+            self._listed = frozenset(name for name, count in complete.items() if count == self._scope.partitions)
+        ready = [view.name for view in self.program.views.values() if view.reads <= self._listed]
+        if len(ready) < len(self.program.views):
+            self._listed = None  # another processor may fold the end of a list: look again at the next cut
+        return ready
+
+
+class Arrivals:
+    """What a processor waits for between two cuts: records, or a hint."""
+
+    def __init__(self, reader: Reader, hint: Hint) -> None:
+        self._reader = reader
+        self._hint = hint
+        self._reading: asyncio.Task[list[LoggedRecord]] | None = None
+
+    async def records(self) -> list[LoggedRecord]:
+        """Return the records that are there now."""
+        if self._reading is None:
+            return await self._reader.next_batch(FOLD_BATCH, timedelta(0))
+        if not self._reading.done():
+            return []
+        reading, self._reading = self._reading, None
+        return reading.result()
+
+    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
+        """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
+        self._reading = self._reading or asyncio.create_task(self._reader.next_batch(FOLD_BATCH))
+        hinted = asyncio.create_task(self._hint.wait(timeout))
+        try:
+            await asyncio.wait((self._reading, hinted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hinted.cancel()
+            (result,) = await asyncio.gather(hinted, return_exceptions=True)
+        return result is True
+
+    async def close(self) -> None:
+        """Stop reading ahead."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+
+class Lag:
+    """Tells which wakeups have to wait until partitions of other processors are folded up to their cause."""
+
+    def __init__(
+        self, database: Database, scope: Scope, program: Program, stream: LogStream, owned: frozenset[int]
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self.program = program
+        self._stream = stream
+        self._owned = owned
+        self._folded_to: dict[int, int] | None = None
+        self._end_of: dict[int, int] = {}
+
+    async def concerns(self, wake: PendingWake) -> bool:
+        """Tell whether the wakeup's view reads across partitions, one of which is behind."""
+        if len(self._owned) == self._scope.partitions or not self.program.views[wake.view].indices:
+            return False
+        if self._folded_to is None:
+            async with self._database.reading() as connection:
+                self._folded_to = await stored.read_checkpoints(connection, self._scope.number)
+        for partition, sequence in self._folded_to.items():
+            if partition in self._owned or sequence >= wake.cause:
+                continue
+            if await self._end(partition) > sequence:
+                return True
+        return False
+
+    async def _end(self, partition: int) -> int:
+        """Sequence of the last record of a partition, which may lie far before the end of the log."""
+        if partition not in self._end_of:
+            last = await self._stream.last_record(partition_subjects(self._stream.cluster, Partition(partition)))
+            self._end_of[partition] = last.sequence if last else 0
+        return self._end_of[partition]

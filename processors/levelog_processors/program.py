@@ -1,0 +1,96 @@
+"""The operators of one application, arranged by what the fold and the decisions look up."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.canonical import digest
+from levelog.errors import OperatorError
+from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
+from levelog.operator import Operator
+from levelog.resources import ResourceType
+from levelog_store.names import RESERVED
+
+
+class BoundIndex(Struct, frozen=True):
+    """An index under its name in the tables, `operator/index`."""
+
+    name: str
+    handler: IndexHandler
+
+
+class BoundView(Struct, frozen=True):
+    """A view under its name in the tables, `operator/view`, with its reconcile function if it has one."""
+
+    name: str
+    operator: str
+    handler: ViewHandler
+    reconcile: ReconcileHandler | None
+    indices: Mapping[str, str]
+    """Name in the tables of each index, by the view's parameter."""
+    writes: Mapping[tuple[str, str], ResourceType]
+    """Resources that the operator declares, by (apiVersion, kind)."""
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Resources that have to be listed before the view may decide."""
+        sources = {str(parameter.index.resource.group_resource) for parameter in self.handler.indices}
+        return frozenset({str(self.handler.resource.group_resource), *sources})
+
+
+class Program:
+    """What the loaded operators define, by name and by the resource that feeds it."""
+
+    def __init__(self, operators: Iterable[Operator]) -> None:
+        self.operators: Final = tuple(operators)
+        self.indices: Final[dict[str, BoundIndex]] = {}
+        self.views: Final[dict[str, BoundView]] = {}
+        self.resources: Final[dict[str, ResourceType]] = {}
+        """What has to be watched, by `resource.group`."""
+        for operator in self.operators:
+            self._add(operator)
+        if not self.views and not self.indices:
+            names = ", ".join(operator.name for operator in self.operators)
+            raise OperatorError(f"operator {names}: defines no index and no view, so there is nothing to run")
+        self.fingerprint: Final = digest(
+            *(f"{name}={index.handler.fingerprint}" for name, index in sorted(self.indices.items())),
+            *(f"{name}={view.handler.fingerprint}" for name, view in sorted(self.views.items())),
+            *(f"{name}={view.reconcile.fingerprint}" for name, view in sorted(self.views.items()) if view.reconcile),
+        )
+        self.watched: Final = frozenset(self.resources)
+
+    def _add(self, operator: Operator) -> None:
+        if any(other is not operator and other.name == operator.name for other in self.operators):
+            raise OperatorError(f"two operators are named {operator.name!r}; names are unique in an application")
+        for resource in operator.reads():
+            name = str(resource.group_resource)
+            held = self.resources.setdefault(name, resource)
+            if held.version != resource.version:
+                raise OperatorError(
+                    f"operator {operator.name!r} reads {name} in version {resource.version}, another handler in "
+                    f"{held.version}; one version is recorded: choose one"
+                )
+        for index_name, index in operator.indices.items():
+            name = f"{operator.name}/{index_name}"
+            self.indices[name] = BoundIndex(name, index)
+        for name in (*operator.indices, *operator.views):
+            if name in RESERVED:
+                raise OperatorError(
+                    f"operator {operator.name!r}: an index or view named {name!r} would hide levelog's own table of "
+                    "that name: rename the function"
+                )
+        writes = operator.resources()
+        for view_name, view in operator.views.items():
+            name = f"{operator.name}/{view_name}"
+            indices = {parameter.name: f"{operator.name}/{parameter.index.name}" for parameter in view.indices}
+            reconcile = operator.reconcilers.get(view_name)
+            self.views[name] = BoundView(name, operator.name, view, reconcile, indices, writes)
+
+    def indices_of(self, resource: str) -> list[BoundIndex]:
+        """Indices that a resource's objects have entries in."""
+        return [i for i in self.indices.values() if str(i.handler.resource.group_resource) == resource]
+
+    def views_of(self, resource: str) -> list[BoundView]:
+        """Views whose parents are of the resource."""
+        return [v for v in self.views.values() if str(v.handler.resource.group_resource) == resource]

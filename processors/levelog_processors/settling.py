@@ -1,0 +1,30 @@
+"""When a written intent counts as settled: the log has to show it, time alone never does."""
+
+from levelog_store.rows import OpenIntent
+
+
+def is_settled(intent: OpenIntent) -> bool:
+    """Tell whether the tables show what the intent wrote.
+
+    A receipt that came back through the log is enough for a write that changed nothing or failed, and for a target
+    that is not watched. Otherwise the target's row has to show that incarnation at or past the written version, or
+    its end.
+    """
+    match intent.state:
+        case "pending" | "claimed":
+            return False
+        case "settled" | "satisfied":
+            return True
+        case _:
+            if not intent.is_folded:
+                return False
+    if intent.outcome != "written" or not intent.is_watched:
+        return True
+    is_buried = intent.buried_version is not None and intent.held_uid is None
+    if intent.verb == "delete":
+        return is_buried or intent.held_uid != intent.result_uid or bool(intent.held_is_deleting)
+    if intent.held_uid is None or intent.held_version is None:
+        return is_buried and (intent.buried_version or 0) >= intent.result_version
+    if intent.held_uid != intent.result_uid:  # another incarnation is newer only if it came later
+        return intent.held_version > intent.result_version
+    return intent.held_version >= intent.result_version
