@@ -1,0 +1,112 @@
+"""Ingest: the resources of one cluster, watched side by side into its log."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+
+from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
+from levelog.redaction import Redactor
+from levelog_ingest.watched import Progress, ResourceStatus, WatchedResource
+from levelog_ingest.watcher import Watcher
+from levelog_kube.client import SILENCE, KubeClient
+from levelog_kube.discovery import IDENTITY_NAMESPACE, cluster_uid
+from levelog_kube.errors import ApiError
+from levelog_log.appender import Appender
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream
+
+log = logging.getLogger(__name__)
+
+
+class Ingest:
+    """Watches resources and records what happens to them; keeps no state but the log.
+
+    A resource is watched once: in one namespace or in all. A watch that hears nothing for the time of `silence`, not
+    even a bookmark, is made anew. Raises ConfigurationError if that is not so, or if Secrets
+    are to be watched without a key to redact them.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        stream: LogStream,
+        resources: Iterable[WatchedResource],
+        redactor: Redactor,
+        *,
+        on_change: Progress | None = None,
+        silence: timedelta = SILENCE,
+    ) -> None:
+        self._client = client
+        self._stream = stream
+        self._appender = Appender(BatchPublisher(stream))
+        self._watchers: dict[str, Watcher] = {}
+        for watched in resources:
+            redactor.require(watched.resource)
+            name = str(watched.resource)
+            if name in self._watchers:
+                raise ConfigurationError(
+                    f"{name} is to be watched twice: in {self._watchers[name].status.watched} and in {watched}"
+                )
+            self._watchers[name] = Watcher(
+                client,
+                stream,
+                self._appender,
+                redactor,
+                watched,
+                check_cluster=self._check_cluster,
+                on_change=on_change,
+                silence=silence,
+            )
+
+    async def run(self) -> None:
+        """Watch until cancelled.
+
+        Raises IdentityMismatch if the API server is another cluster than the log's, or the log was lost, made anew or
+        rolled back (alone or, when several tasks fail, in an exception group); ConfigurationError; ApiError or
+        Unavailable if the cluster's identity cannot be read at the start.
+        """
+        try:
+            await self._check_cluster()
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            raise ConfigurationError(
+                f"the cluster is known by the uid of namespace {IDENTITY_NAMESPACE}, which may not be read: allow "
+                f"`get` on it ({error.message})"
+            ) from error
+        async with self._appender, asyncio.TaskGroup() as tasks:
+            for name, watcher in self._watchers.items():
+                tasks.create_task(watcher.run(), name=f"watch {name}")
+            tasks.create_task(self._verify_log(), name="verify the log")
+
+    def snapshot(self) -> list[ResourceStatus]:
+        """How each watch goes, now."""
+        return [watcher.status for watcher in self._watchers.values()]
+
+    async def _check_cluster(self) -> None:
+        cluster = await cluster_uid(self._client)
+        if cluster != self._stream.cluster:
+            raise IdentityMismatch(
+                f"the API server at {self._client.server} is cluster {cluster}, the log is of {self._stream.cluster}"
+            )
+
+    async def _verify_log(self) -> None:
+        """After each lost connection see that the log still holds what was acknowledged, even if nothing happens."""
+        connection = self._stream.connection
+        changed = asyncio.Event()
+        stop = connection.on_change(changed.set)
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                if not connection.is_connected:
+                    continue
+                try:
+                    await self._appender.publisher.verify()
+                except IdentityMismatch:
+                    raise
+                except LevelogError as error:
+                    log.warning("the log could not be verified: %s", error)
+        finally:
+            stop()

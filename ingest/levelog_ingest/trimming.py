@@ -1,0 +1,148 @@
+"""An object's bytes as they are recorded: what the API sent, cut but not re-encoded.
+
+Cut out are `metadata.managedFields`, of which manager and time of the newest entry are kept, and kubectl's annotation
+last-applied-configuration, in which secrets hide. The API server writes compact JSON, so that a member is found as its
+bytes; where it is not, as in JSON with white space, the object is decoded and encoded again.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+
+from levelog.errors import RecordError
+from levelog.objects import Uid, Version
+from levelog.records import Written
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_LAST_APPLIED_BYTES: Final = LAST_APPLIED.encode()
+_NOTHING: Final = Raw(b"")
+
+
+class _Metadata(Struct, rename="camel"):
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+    annotations: Raw = _NOTHING
+    managed_fields: Raw = _NOTHING
+
+
+class _Object(Struct):
+    metadata: Raw
+    kind: str = ""
+
+
+class _ManagedFields(Struct):
+    manager: str = ""
+    time: str = ""
+
+
+class Trimmed(NamedTuple):
+    """An object as it is recorded, with what stands in the envelope."""
+
+    namespace: str
+    name: str
+    uid: Uid
+    version: Version
+    written: Written
+    body: bytes
+
+
+_objects: Final = msgspec.json.Decoder(_Object)
+_metadata: Final = msgspec.json.Decoder(_Metadata)
+_managed_fields: Final = msgspec.json.Decoder(list[_ManagedFields] | None)
+_annotations: Final = msgspec.json.Decoder(dict[str, Raw])
+
+
+def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
+    """Cut an object. `api_version` and `kind` are put in where the object has none, as an item of a list.
+
+    Raises RecordError if it is no object with name, uid and numeric resourceVersion.
+    """
+    try:
+        found = _objects.decode(body)
+        before = bytes(found.metadata)
+        metadata = _metadata.decode(before)
+        written = _last_written(metadata.managed_fields)
+        version = Version(int(metadata.resource_version))
+    except (msgspec.DecodeError, ValueError) as error:
+        raise RecordError(f"not an object that can be recorded: {error}: {body[:200]!r}") from error
+    after = _cut_metadata(before, metadata)
+    if after is None or (trimmed := _replace(body, before, after)) is None:
+        trimmed = _encode_again(body)
+    if not found.kind and kind:
+        head = msgspec.json.encode({"kind": kind, "apiVersion": api_version})
+        trimmed = head[:-1] + b"," + trimmed.lstrip()[1:]
+    return Trimmed(metadata.namespace, metadata.name, Uid(metadata.uid), version, written, trimmed)
+
+
+def only_metadata(body: bytes, note: str) -> bytes:
+    """What is recorded of an object that is too large: who it is, whose, and why the rest is not there."""
+    given: dict[str, Any] = msgspec.json.decode(body)
+    metadata = given["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "generation", "ownerReferences", "finalizers")
+    kept_too = ("labels", "creationTimestamp", "deletionTimestamp")
+    return msgspec.json.encode(
+        {
+            **{name: given[name] for name in ("apiVersion", "kind") if name in given},
+            "metadata": {
+                **{name: metadata[name] for name in (*kept, *kept_too) if name in metadata},
+                "annotations": {"levelog/left-out": note},
+            },
+        }
+    )
+
+
+def _last_written(managed_fields: Raw) -> Written:
+    if not managed_fields:
+        return Written()
+    entries = _managed_fields.decode(managed_fields) or ()
+    newest = max(entries, key=lambda entry: entry.time, default=_ManagedFields())
+    return Written(manager=newest.manager, at=newest.time)
+
+
+def _cut_metadata(raw: bytes, metadata: _Metadata) -> bytes | None:
+    """The metadata without what is cut; None if that is not found as bytes."""
+    kept: bytes | None = raw
+    if metadata.managed_fields:
+        kept = _cut(raw, b"managedFields", bytes(metadata.managed_fields))
+    if kept is not None and metadata.annotations and _LAST_APPLIED_BYTES in bytes(metadata.annotations):
+        before = bytes(metadata.annotations)
+        value = _annotations.decode(before).get(LAST_APPLIED)
+        if value is not None:
+            after = _cut(before, _LAST_APPLIED_BYTES, bytes(value))
+            kept = None if after is None else _replace(kept, before, after, b'"annotations":')
+    return kept
+
+
+def _cut(container: bytes, name: bytes, value: bytes) -> bytes | None:
+    """An object without one of its members, and without the comma at the member's side."""
+    member = b'"%b":%b' % (name, value)
+    start = container.find(member)
+    if start < 0:
+        return None
+    end = start + len(member)
+    if container[end : end + 1] == b",":
+        end += 1
+    elif container[start - 1 : start] == b",":
+        start -= 1
+    return container[:start] + container[end:]
+
+
+def _replace(container: bytes, before: bytes, after: bytes, label: bytes = b'"metadata":') -> bytes | None:
+    # The first place is the right one: no other member holds the same bytes, with this uid and resourceVersion.
+    start = container.find(label + before)
+    if start < 0:
+        return None
+    start += len(label)
+    return container[:start] + after + container[start + len(before) :]
+
+
+def _encode_again(body: bytes) -> bytes:
+    given: dict[str, Any] = msgspec.json.decode(body)
+    metadata = given["metadata"]
+    metadata.pop("managedFields", None)
+    if isinstance(annotations := metadata.get("annotations"), dict):
+        annotations.pop(LAST_APPLIED, None)
+    return msgspec.json.encode(given)

@@ -1,0 +1,49 @@
+"""What ingest watches, and how that goes."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from levelog.objects import GroupResource, Version
+
+Phase: TypeAlias = Literal["starting", "absent", "forbidden", "listing", "watching", "retrying"]
+
+
+class WatchedResource(Struct, frozen=True, kw_only=True):
+    """A resource in one API version, in one namespace or in all (empty)."""
+
+    resource: GroupResource
+    version: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.resource} in namespace {self.namespace}" if self.namespace else str(self.resource)
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.resource.group}/{self.version}" if self.resource.group else self.version
+
+
+class ResourceStatus(Struct, kw_only=True):
+    """How the watch of a resource goes, as of now."""
+
+    watched: WatchedResource
+    phase: Phase = "starting"
+    detail: str = ""
+    """One sentence of what is wrong; empty while nothing is."""
+    version: Version | None = None
+    """Seen and handed to the log up to here; None before the first list is complete."""
+    objects: int = 0
+    """Objects of the list that is being read, or that was read last."""
+    total: int | None = None
+    """How many the list will have, where the server says."""
+    last_contact: datetime | None = None
+    skipped: int = 0
+    """Objects that could not be recorded; each is in the process's log."""
+
+
+Progress: TypeAlias = Callable[[ResourceStatus], None]
+"""Called when a status has changed; must not block."""
