@@ -1,0 +1,257 @@
+"""The actuator: claims decided intents, carries them out, and keeps what came of them."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec import Struct
+
+from levelog.errors import IdentityMismatch, LevelogError, Unavailable
+from levelog.records import ReceiptNoted
+from levelog_actuator.ledger import Ledger
+from levelog_actuator.outages import Outage
+from levelog_actuator.relay import Relay
+from levelog_actuator.results import Later, Result, about
+from levelog_actuator.sending import Sender
+from levelog_actuator.settings import ActuatorSettings
+from levelog_kube.client import KubeClient
+from levelog_kube.discovery import cluster_uid
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.outbox import ClaimedIntent
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+HINT = "intent"
+"""Topic on which processors tell that there are new intents."""
+
+RECHECK_SECONDS = 1.0
+"""A claim that waited longer for its turn is looked up again before anything is sent."""
+
+
+class WriteCounts(Struct, frozen=True, kw_only=True):
+    """What an actuator did since it started."""
+
+    written: int
+    unchanged: int
+    gone: int
+    conflict: int
+    failed: int
+    postponed: int
+    """Attempts after which an intent was given back, to be claimed again."""
+    requests: int
+    """Requests sent, those that read a target included."""
+
+
+class Actuator:
+    """Carries out the intents of one application; several may run, on PostgreSQL, and share the work.
+
+    Guarantees: at most one effective write for each intent, in the order of the decisions for each target; every
+    claimed intent gets a receipt, in SQL first and then in the log. A receipt may be in the log twice.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        client: KubeClient,
+        publisher: BatchPublisher,
+        hints: Hints,
+        *,
+        settings: ActuatorSettings | None = None,
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._client = client
+        self._publisher = publisher
+        self._hint = hints.listen(HINT)
+        self._settings = settings or ActuatorSettings()
+        self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._sender = Sender(client, self._settings)
+        self._relay = Relay(database, scope, publisher, self._settings)
+        self._ledger = Ledger(
+            database,
+            scope,
+            self.owner,
+            self._settings,
+            is_busy=lambda: bool(self._sending),
+            on_stored=self._note_stored,
+        )
+        self._slots = asyncio.Semaphore(self._settings.concurrency)
+        self._sending: set[asyncio.Task[None]] = set()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._due_at: float | None = None
+        self._is_stopping = False
+        self._outage = Outage(self._settings)
+
+    @property
+    def counts(self) -> WriteCounts:
+        """What was done since the start."""
+        done = self._ledger.outcomes
+        return WriteCounts(
+            written=done["written"],
+            unchanged=done["unchanged"],
+            gone=done["gone"],
+            conflict=done["conflict"],
+            failed=done["failed"],
+            postponed=done["postponed"],
+            requests=self._sender.requests,
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled; then end the requests under way, store their results and give back the rest.
+
+        Raises IdentityMismatch, before anything is sent, if the cluster or the log is another one than the database
+        was built from; ApiError or Unavailable if the cluster cannot be identified.
+        """
+        await self._verify()
+        if not self._database.is_shared:
+            async with self._database.transaction() as connection:
+                await outbox.end_claims(connection, self._scope.number)
+        ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
+        relay = asyncio.create_task(self._relay.run(), name="actuator relay")
+        claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
+        tasks = (ledger, relay, claiming)
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._stop(ledger, relay, claiming)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _verify(self) -> None:
+        cluster = await cluster_uid(self._client)
+        if cluster != self._scope.cluster:
+            raise IdentityMismatch(
+                f"the cluster at {self._client.server} is {cluster}, but the intents are for {self._scope.cluster}: "
+                "nothing is written"
+            )
+        stream = self._publisher.stream.identity
+        if stream.created != self._scope.stream_created:
+            raise IdentityMismatch(
+                f"the stream {stream.name} was made at {stream.created}, but the intents were decided on one made at "
+                f"{self._scope.stream_created}: nothing is written until a processor has folded the new one"
+            )
+
+    async def _stop(self, *tasks: asyncio.Task[None]) -> None:
+        ledger, relay, claiming = tasks
+        claiming.cancel()
+        await asyncio.wait((claiming,))
+        self._is_stopping = True
+        for _ in self._sending:
+            self._slots.release()  # who waits for a turn gets it, and gives the intent back
+        if self._sending:
+            _, stuck = await asyncio.wait(self._sending, timeout=self._settings.request.total_seconds())
+            for task in stuck:
+                task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
+        if not ledger.done():
+            stored = asyncio.create_task(self._ledger.until_stored())
+            limit = self._settings.request.total_seconds()
+            await asyncio.wait((stored, ledger), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            stored.cancel()
+        ledger.cancel()
+        relay.cancel()
+        await asyncio.wait((ledger, relay))
+        try:
+            async with asyncio.timeout(self._settings.request.total_seconds()):
+                await self._relay.flush()
+        except (LevelogError, TimeoutError) as error:
+            log.warning("some receipts are in the database only, until an actuator runs again: %s", error)
+
+    async def _claim_forever(self) -> None:
+        failures = 0
+        while True:
+            await self._has_room.wait()
+            if self._outage.is_on:
+                if self._sending:
+                    await asyncio.wait(self._sending)
+                await self._outage.wait()
+            try:
+                is_drained = await self._claim()
+                if is_drained:
+                    await self._rest()
+                failures = 0
+            except Unavailable as error:
+                failures += 1
+                delay = self._settings.delay(failures).total_seconds()
+                log.warning("no intents are claimed for %.1f s: %s", delay, error)
+                await asyncio.sleep(delay)
+
+    async def _claim(self) -> bool:
+        """Claim and start as many intents as there is room for; tells whether no more are due."""
+        limit = 1 if self._outage.is_on else self._settings.claimed - len(self._sending)
+        began = asyncio.get_running_loop().time()
+        async with self._database.transaction() as connection:
+            claimed = await outbox.claim(
+                connection, self._scope.number, self.owner, limit=limit, lease=self._settings.lease
+            )
+        for intent in claimed:
+            log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
+            task = asyncio.create_task(self._carry_out(intent, began))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        self._note_room()
+        return len(claimed) < limit
+
+    async def _rest(self) -> None:
+        """Wait for a hint, for the next intent that is due, or for the next sweep."""
+        clock = asyncio.get_running_loop().time
+        sweep = self._settings.sweep.total_seconds()
+        if self._due_at is None:
+            async with self._database.reading() as connection:
+                wait = await outbox.next_due(connection, self._scope.number)
+            self._due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
+        if not await self._hint.wait(timedelta(seconds=max(0.0, self._due_at - clock()))):
+            self._due_at = None
+
+    async def _carry_out(self, intent: ClaimedIntent, claimed_at: float) -> None:
+        try:
+            async with self._slots:
+                result = await self._attempt(intent, claimed_at)
+            if result is not None:
+                self._outage.note(result)
+                self._ledger.record(result)
+        finally:
+            self._note_room()
+
+    async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
+        """Carry the intent out; None if the claim has gone to another actuator."""
+        clock = asyncio.get_running_loop().time
+        last_start = claimed_at + (self._settings.lease - self._settings.request).total_seconds()
+        if self._is_stopping or self._outage.is_closed:
+            return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")
+        try:
+            if clock() - claimed_at > RECHECK_SECONDS and not await self._is_still_claimed(intent):
+                log.warning("the claim ended while the intent waited", extra=about(intent))
+                return None
+            return await self._sender.carry_out(intent, lambda: clock() < last_start)
+        except Exception as error:  # whatever is wrong with one intent must not stop the others
+            log.exception("an intent cannot be carried out", extra=about(intent))
+            return self._sender.later(intent, f"{type(error).__name__}: {error}", is_doubtful=True)
+
+    async def _is_still_claimed(self, intent: ClaimedIntent) -> bool:
+        async with self._database.reading() as connection:
+            return bool(await outbox.still_claimed(connection, self._scope.number, self.owner, [intent.key]))
+
+    def _note_room(self) -> None:
+        # A task is among those that send until it is done, so that the last one counts itself.
+        if len(self._sending) <= self._settings.few:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+    def _note_stored(self, receipts: Sequence[ReceiptNoted], later: Sequence[Later]) -> None:
+        self._relay.submit(receipts)
+        if later and self._due_at is not None:
+            first = min(result.delay for result in later).total_seconds()
+            self._due_at = min(self._due_at, asyncio.get_running_loop().time() + first)
+        self._hint.set()  # another intent may have waited for the same target

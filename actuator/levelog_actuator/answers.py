@@ -1,0 +1,330 @@
+"""The rule for each answer of the API: what an intent comes to, or what is done next.
+
+Two tables, read from the top, the first rule that fits holds: `ANSWER_RULES` for what the API answered to a write,
+`SIGHT_RULES` for what was found when the target was read, before a write or after one of unclear effect.
+The README shows both.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from levelog_actuator.requests import Order
+from levelog_actuator.sightings import Sighting, holds, wanted_controller
+from levelog_kube.errors import Cause
+
+
+class Verdict(StrEnum):
+    """What follows."""
+
+    WRITTEN = "written"
+    """The target is as the intent wants it; `unchanged` if that is the version that the decision saw."""
+    UNCHANGED = "unchanged"
+    """Nothing had to be written."""
+    GONE = "gone"
+    """The target, or the incarnation that was meant, does not exist."""
+    CONFLICT = "conflict"
+    """Refused, or not known; the next round decides on the target as it is then."""
+    FAILED = "failed"
+    """Refused for good."""
+    RETRY = "retry"
+    """Nothing took effect; send it again later."""
+    LOOK_LATER = "look later"
+    """It may have taken effect; later, read the target before anything is sent again."""
+    LOOK = "look"
+    """Read the target now."""
+    SEND = "send"
+    """Send it, for this incarnation and version only."""
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """What came back from a write."""
+
+    status: int
+    """HTTP status; 0: no answer came."""
+    is_sent: bool = True
+    """False: no connection could be made, so that the server never saw it."""
+    reason: str = ""
+    message: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after: timedelta | None = None
+    body: bytes = b""
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """An intent whose target was read."""
+
+    order: Order
+    seen: Sighting | None
+    """None: it is not there."""
+    is_doubtful: bool
+    """A request for this intent may have taken effect."""
+    refusal: Reply | None = None
+    """The answer that led to reading it; None: nothing was sent yet this time."""
+    required: int = 0
+    """Version that was required when it was refused; 0: any."""
+
+    @property
+    def is_other(self) -> bool:
+        """It is another incarnation than the decision saw."""
+        uid = self.order.intent.target_uid
+        return bool(uid) and self.seen is not None and self.seen.uid != uid
+
+    @property
+    def is_moved(self) -> bool:
+        """It is at another version than the decision saw, or the decision saw none."""
+        return self.seen is None or self.seen.version != self.order.intent.target_version
+
+    @property
+    def is_outdated(self) -> bool:
+        """It is at another version than was required when the write was refused."""
+        return self.required > 0 and self.seen is not None and self.seen.version != self.required
+
+    @property
+    def is_foreign(self) -> bool:
+        """It is controlled by another owner than the manifest names; an apply that names none shares any object."""
+        if self.seen is None:
+            return False
+        wanted = wanted_controller(self.order)
+        if self.order.verb == "create":
+            return self.seen.controller != wanted
+        return bool(wanted) and self.seen.controller not in {"", wanted}
+
+    @property
+    def holds(self) -> bool:
+        """It is as the intent wants it."""
+        return self.seen is not None and holds(self.order, self.seen)
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the refusal; 0: there was none."""
+        return 0 if self.refusal is None else self.refusal.status
+
+
+class AnswerRule(Struct, frozen=True):
+    """One row: to which intents and answers it applies, and what follows."""
+
+    answer: str
+    applies: Callable[[Order, Reply], bool]
+    verdict: Verdict
+    why: str
+
+
+class SightRule(Struct, frozen=True):
+    """One row: what was found, and what follows."""
+
+    found: str
+    applies: Callable[[Case], bool]
+    verdict: Verdict
+    why: str
+
+
+def _names_target(order: Order, reply: Reply) -> bool:
+    # The text of NewNotFound in k8s.io/apimachinery/pkg/api/errors; a missing namespace or resource reads differently.
+    return reply.reason == "NotFound" and reply.message.startswith(
+        f'{order.target.group_resource} "{order.target.name}" not found'
+    )
+
+
+def _is_manager_conflict(reply: Reply) -> bool:
+    return any(cause.reason == "FieldManagerConflict" for cause in reply.causes)
+
+
+ANSWER_RULES: Final = (
+    AnswerRule(
+        "200 to an apply of a target that was not seen",
+        lambda order, reply: reply.status == 200 and order.verb == "apply" and order.makes_object,
+        Verdict.LOOK,
+        "it existed already: the answer shows who controls it",
+    ),
+    AnswerRule("2xx", lambda _, reply: 200 <= reply.status < 300, Verdict.WRITTEN, "done"),
+    AnswerRule(
+        "404 that names the target",
+        lambda order, reply: reply.status == 404 and not order.makes_object and _names_target(order, reply),
+        Verdict.GONE,
+        "there is nothing to write to; a delete is done",
+    ),
+    AnswerRule(
+        "404 otherwise",
+        lambda _, reply: reply.status == 404,
+        Verdict.RETRY,
+        "the resource, its subresource or the namespace is not there (yet)",
+    ),
+    AnswerRule(
+        "409 conflict of field managers",
+        lambda _, reply: reply.status == 409 and _is_manager_conflict(reply),
+        Verdict.FAILED,
+        "another manager owns the field; `force=True` would take it over",
+    ),
+    AnswerRule(
+        "409 otherwise",
+        lambda _, reply: reply.status == 409,
+        Verdict.LOOK,
+        "uid, version or existence is not what was expected: the target tells which",
+    ),
+    AnswerRule(
+        "422",
+        lambda order, reply: reply.status == 422 and order.verb != "create",
+        Verdict.LOOK,
+        "invalid, or a patch of another incarnation, whose uid cannot be changed",
+    ),
+    AnswerRule("401", lambda _, reply: reply.status == 401, Verdict.RETRY, "credentials are being renewed"),
+    AnswerRule(
+        "429", lambda _, reply: reply.status == 429, Verdict.RETRY, "the server has too much to do; after Retry-After"
+    ),
+    AnswerRule(
+        "500 about a typed patch",
+        lambda _, reply: reply.status == 500 and reply.message.startswith("failed to create typed patch object"),
+        Verdict.FAILED,
+        "how kube-apiserver refuses a manifest with an unknown field or a wrong type",
+    ),
+    AnswerRule(
+        "408, 5xx",
+        lambda _, reply: reply.status == 408 or reply.status >= 500,
+        Verdict.LOOK_LATER,
+        "the write may have taken effect",
+    ),
+    AnswerRule(
+        "no connection",
+        lambda _, reply: not reply.status and not reply.is_sent,
+        Verdict.RETRY,
+        "nothing was sent; all intents wait for the server, none of them uses up an attempt",
+    ),
+    AnswerRule(
+        "no answer (time-out, connection lost)",
+        lambda _, reply: not reply.status,
+        Verdict.LOOK_LATER,
+        "the write may have taken effect",
+    ),
+    AnswerRule(
+        "any other (400, 403, 405, 410, 413, 415, …)",
+        lambda _order, _reply: True,
+        Verdict.FAILED,
+        "refused: malformed, forbidden, denied by admission",
+    ),
+)
+
+SIGHT_RULES: Final = (
+    SightRule(
+        "nothing, and the intent makes the object",
+        lambda case: case.seen is None and case.order.makes_object and case.refusal is None,
+        Verdict.SEND,
+        "it was not made, or not seen to be",
+    ),
+    SightRule(
+        "after 409: nothing, and the intent makes the object",
+        lambda case: case.seen is None and case.order.makes_object and case.status == 409,
+        Verdict.RETRY,
+        "it vanished meanwhile",
+    ),
+    SightRule(
+        "after 422: nothing, and the intent makes the object",
+        lambda case: case.seen is None and case.order.makes_object,
+        Verdict.FAILED,
+        "invalid, as the message says",
+    ),
+    SightRule(
+        "nothing",
+        lambda case: case.seen is None,
+        Verdict.GONE,
+        "what the decision saw does not exist any more",
+    ),
+    SightRule(
+        "another uid than the decision saw",
+        lambda case: case.is_other,
+        Verdict.GONE,
+        "another incarnation is left alone",
+    ),
+    SightRule(
+        "an object that the intent makes, controlled by another owner",
+        lambda case: case.order.makes_object and case.is_foreign,
+        Verdict.FAILED,
+        "the name is taken",
+    ),
+    SightRule(
+        "create: an object with the same owner",
+        lambda case: case.order.verb == "create" and not case.is_doubtful,
+        Verdict.UNCHANGED,
+        "it exists, and is left alone afterwards",
+    ),
+    SightRule(
+        "apply, answered 200: an object with the same owner or none",
+        lambda case: case.status == 200,
+        Verdict.WRITTEN,
+        "it existed already, and holds the fields now",
+    ),
+    SightRule(
+        "delete: an object that is being deleted",
+        lambda case: case.order.verb == "delete" and case.holds and bool(case.order.intent.target_uid),
+        Verdict.WRITTEN,
+        "the deletion was accepted",
+    ),
+    SightRule(
+        "in doubt: an object that holds the fields",
+        lambda case: case.is_doubtful and case.holds and case.order.verb != "delete",
+        Verdict.WRITTEN,
+        "the write took effect, or is not needed",
+    ),
+    SightRule(
+        "in doubt, delete: the incarnation that the decision saw",
+        lambda case: (
+            case.is_doubtful
+            and case.order.verb == "delete"
+            and bool(case.order.intent.target_uid)
+            and case.refusal is None
+            and not case.order.options.if_unchanged
+        ),
+        Verdict.SEND,
+        "it was not deleted; deleting it twice is deleting it once",
+    ),
+    SightRule(
+        "in doubt: an object at another version than the decision saw",
+        lambda case: case.is_doubtful and case.is_moved,
+        Verdict.CONFLICT,
+        "the write may be in it, under somebody's later change: it must not be made twice",
+    ),
+    SightRule(
+        "in doubt: the version that the decision saw",
+        lambda case: case.is_doubtful and case.refusal is None,
+        Verdict.SEND,
+        "nothing took effect; that version is required, in case the first request is still on its way",
+    ),
+    SightRule(
+        "looked at before the first request, as the decision did not see it",
+        lambda case: case.refusal is None,
+        Verdict.SEND,
+        "for what was found and nothing else",
+    ),
+    SightRule(
+        "after 409 or 422, patch of a status: another version than was required",
+        lambda case: case.is_outdated and case.order.verb == "patch_status" and not case.order.options.if_unchanged,
+        Verdict.SEND,
+        "something else of it changed; the version stands for the incarnation here",
+    ),
+    SightRule(
+        "after 409 or 422, JSON patch or `if_unchanged`: another version than was required",
+        lambda case: case.is_outdated,
+        Verdict.CONFLICT,
+        "the next round decides on the target as it is now",
+    ),
+    SightRule(
+        "after 409: the same incarnation",
+        lambda case: case.status == 409,
+        Verdict.RETRY,
+        "it changed while the server was writing",
+    ),
+    SightRule("after 422: the same incarnation", lambda _: True, Verdict.FAILED, "invalid, as the message says"),
+)
+
+
+def rule_for_answer(order: Order, reply: Reply) -> AnswerRule:
+    """The rule that holds for an answer to a write."""
+    return next(rule for rule in ANSWER_RULES if rule.applies(order, reply))
+
+
+def rule_for_sighting(case: Case) -> SightRule:
+    """The rule that holds once the target was read."""
+    return next(rule for rule in SIGHT_RULES if rule.applies(case))

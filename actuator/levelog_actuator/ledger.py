@@ -1,0 +1,143 @@
+"""Stores what became of intents, many in one transaction."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from levelog.errors import Unavailable
+from levelog.records import ReceiptNoted
+from levelog_actuator.results import Ended, Later, Result, about, stored
+from levelog_actuator.settings import ActuatorSettings
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.02
+"""How long results wait for those of other requests under way; a transaction costs about as much as ten results."""
+
+
+class Ledger:
+    """Writes results to the intents' rows in the order in which they came, those of one time in one transaction.
+
+    The commit need not be durable: a receipt that a crash of the database takes back leaves its intent claimed, and the
+    next claimant finds the write at the target.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        owner: str,
+        settings: ActuatorSettings,
+        *,
+        is_busy: Callable[[], bool],
+        on_stored: Callable[[Sequence[ReceiptNoted], Sequence[Later]], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._owner = owner
+        self._settings = settings
+        self._is_busy = is_busy
+        self._on_stored = on_stored
+        self._clock = clock
+        self._results: list[Result] = []
+        self._has_work = asyncio.Event()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self.outcomes: Counter[str] = Counter()
+
+    def record(self, result: Result) -> None:
+        """Take a result to be stored."""
+        self._results.append(result)
+        self._is_empty.clear()
+        self._has_work.set()
+
+    async def until_stored(self) -> None:
+        """Wait until everything that was recorded is stored."""
+        await self._is_empty.wait()
+
+    async def run(self) -> None:
+        """Store until cancelled; while the database is away, results wait."""
+        failures = 0
+        while True:
+            await self._has_work.wait()
+            if self._is_busy():
+                await asyncio.sleep(GATHER_SECONDS)
+            self._has_work.clear()
+            batch, self._results = self._results, []
+            try:
+                await self._store(batch)
+                failures = 0
+            except Unavailable as error:
+                failures += 1
+                delay = self._settings.delay(failures).total_seconds()
+                log.warning("%d results are not stored for %.1f s: %s", len(batch), delay, error)
+                self._results = batch + self._results
+                self._has_work.set()
+                await asyncio.sleep(delay)
+            if not self._results:
+                self._is_empty.set()
+
+    async def _store(self, batch: Sequence[Result]) -> None:
+        ended = [result for result in batch if isinstance(result, Ended)]
+        later = [result for result in batch if isinstance(result, Later)]
+        receipts = [result.receipt(self._scope.application, self._clock()) for result in ended]
+        async with self._database.transaction(durable=False) as connection:
+            kept: set[str] = set()
+            if receipts:
+                rows = [stored(receipt) for receipt in receipts]
+                kept = await outbox.store_receipts(connection, self._scope.number, self._owner, rows)
+            if later:
+                given_back = [result.postponement for result in later]
+                await outbox.postpone(connection, self._scope.number, self._owner, given_back)
+        for receipt in receipts:
+            if receipt.key in kept:
+                self.outcomes[receipt.outcome] += 1
+                _tell(receipt)
+            else:
+                log.warning(
+                    "the claim ended before its result was stored; whoever claims it next looks at the target",
+                    extra={"object": str(receipt.target), "intent": receipt.key, "view": receipt.view},
+                )
+        for result in later:
+            _tell_later(result)
+            self.outcomes["postponed"] += 1
+        self._on_stored([receipt for receipt in receipts if receipt.key in kept], later)
+
+
+def _tell(receipt: ReceiptNoted) -> None:
+    level = logging.INFO if receipt.outcome not in {"failed", "conflict"} else logging.WARNING
+    if not log.isEnabledFor(level):
+        return
+    log.log(
+        level,
+        "%s %s: %s%s",
+        receipt.verb,
+        receipt.target,
+        receipt.outcome,
+        f": {receipt.error}" if receipt.error else "",
+        extra={
+            "object": str(receipt.target),
+            "intent": receipt.key,
+            "view": receipt.view,
+            "parent": str(receipt.parent),
+            "outcome": receipt.outcome,
+            "version": receipt.target_version,
+            "attempts": receipt.attempts,
+        },
+    )
+
+
+def _tell_later(result: Later) -> None:
+    log.log(
+        logging.WARNING if result.is_counted else logging.DEBUG,
+        "tried again in %.1f s: %s",
+        result.delay.total_seconds(),
+        result.error,
+        extra={**about(result.intent), "outcome": "postponed"},
+    )

@@ -1,0 +1,111 @@
+"""Hands stored receipts to the log, also those that an earlier process stored and could not hand over."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from levelog.errors import Unavailable
+from levelog.records import ReceiptNoted
+from levelog_actuator.settings import ActuatorSettings
+from levelog_log.messages import Writer
+from levelog_log.publisher import BatchPublisher
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 500
+"""Receipts in one atomic batch of the log."""
+MOST_WAITING: Final = 10_000
+"""Receipts kept in memory while the log is away; more are read from the database afterwards."""
+
+_decoder: Final = msgspec.json.Decoder(ReceiptNoted)
+
+
+class Relay:
+    """Publishes each stored receipt to the partition of its parent, at least once, and notes that it is there."""
+
+    def __init__(self, database: Database, scope: Scope, publisher: BatchPublisher, settings: ActuatorSettings) -> None:
+        self._database = database
+        self._scope = scope
+        self._publisher = publisher
+        self._settings = settings
+        self._writer = Writer(scope.cluster, scope.partitions, "actuator")
+        self._waiting: deque[ReceiptNoted] = deque()
+        self._has_work = asyncio.Event()
+        self._is_behind = True
+        """The database may hold receipts of ours that are neither in the log nor waiting here."""
+        self._seen: set[str] = set()
+        """Keys of others' receipts that the last sweep found and left."""
+
+    def submit(self, receipts: Sequence[ReceiptNoted]) -> None:
+        """Take receipts that were just stored."""
+        if len(self._waiting) + len(receipts) > MOST_WAITING:
+            self._is_behind = True
+        else:
+            self._waiting.extend(receipts)
+        self._has_work.set()
+
+    async def run(self) -> None:
+        """Relay until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
+        clock = asyncio.get_running_loop().time
+        failures, sweep_at = 0, clock()
+        while True:
+            try:
+                await self.flush()
+                if self._is_behind or clock() >= sweep_at:
+                    await self._sweep()
+                    sweep_at = clock() + self._settings.sweep.total_seconds()
+                failures = 0
+                await self._wait_until(sweep_at)
+            except Unavailable as error:
+                failures += 1
+                delay = self._settings.delay(failures).total_seconds()
+                log.warning("no receipts are relayed for %.1f s: %s", delay, error)
+                self._waiting.clear()
+                self._is_behind = True
+                await asyncio.sleep(delay)
+
+    async def flush(self) -> None:
+        """Relay what waits in memory."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            await self._relay(batch)
+
+    async def _wait_until(self, moment: float) -> None:
+        try:
+            async with asyncio.timeout_at(moment):
+                await self._has_work.wait()
+        except TimeoutError:
+            return
+        self._has_work.clear()
+
+    async def _sweep(self) -> None:
+        """Relay what the database holds unrelayed: all of it after a start or a failure, else what is nobody's.
+
+        Another actuator may be about to relay what it just stored; what two sweeps found was left by one that died.
+        """
+        is_wanted = self._seen.__contains__ if not self._is_behind else lambda _key: True
+        left: set[str] = set()
+        while True:
+            async with self._database.reading() as connection:
+                rows = await outbox.unrelayed(connection, self._scope.number, BATCH + len(left))
+            new = [row for row in rows if row.key not in left]
+            wanted = [row for row in new if is_wanted(row.key)]
+            left.update(row.key for row in new if not is_wanted(row.key))
+            if wanted:
+                log.info("%d receipts that were stored earlier go to the log", len(wanted))
+                await self._relay([_decoder.decode(row.receipt) for row in wanted])
+            if len(new) < BATCH:
+                break
+        self._seen, self._is_behind = left, False
+
+    async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
+        await self._publisher.publish([self._writer.message(receipt) for receipt in receipts])
+        async with self._database.transaction(durable=False) as connection:
+            await outbox.mark_relayed(connection, self._scope.number, [receipt.key for receipt in receipts])

@@ -1,0 +1,146 @@
+"""The request that carries out an intent, with the guards that keep it from another incarnation."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final, assert_never
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from levelog.intents import IntentOptions, Verb
+from levelog.objects import ObjectKey
+from levelog_kube.discovery import root_path
+from levelog_store.outbox import ClaimedIntent
+
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_JSON_PATCH: Final = "application/json-patch+json"
+_APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A claimed intent, decoded."""
+
+    intent: ClaimedIntent
+    verb: Verb
+    target: ObjectKey
+    options: IntentOptions
+    body: Any
+    """A manifest, a patch, or None."""
+
+    @classmethod
+    def read(cls, intent: ClaimedIntent) -> "Order":
+        """Decode a row. Raises msgspec.MsgspecError for what no version of levelog wrote."""
+        return cls(
+            intent=intent,
+            verb=msgspec.convert(intent.verb, Verb),
+            target=ObjectKey.parse(intent.target),
+            options=msgspec.json.decode(intent.options, type=IntentOptions),
+            body=msgspec.json.decode(intent.body),
+        )
+
+    @property
+    def field_manager(self) -> str:
+        """The one field manager of the operator that decided."""
+        return f"levelog-{self.intent.view.partition('/')[0]}"
+
+    @property
+    def makes_object(self) -> bool:
+        """The target may come into being by it: the decision saw none."""
+        return self.verb == "create" or (self.verb == "apply" and not self.intent.target_uid)
+
+    @property
+    def is_versioned(self) -> bool:
+        """It is sent for one version of the target, not only for one incarnation.
+
+        A status is, because kube-apiserver ignores the uid in patches of the status of a custom resource. A JSON patch
+        is, because it need not give the same result when it arrives twice.
+        """
+        is_json = self.verb == "patch" and self.options.patch_type == "json"
+        return self.options.if_unchanged or is_json or self.verb == "patch_status"
+
+    @property
+    def first_guard(self) -> "Guard":
+        """The guard for what the decision saw."""
+        return Guard(uid=self.intent.target_uid, version=self.intent.target_version if self.is_versioned else 0)
+
+
+class Guard(Struct, frozen=True, kw_only=True):
+    """What the target has to be for a write to take effect: uid and resourceVersion; empty and 0: anything."""
+
+    uid: str = ""
+    version: int = 0
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The guard as the API takes it, in metadata and in preconditions."""
+        return ({"uid": self.uid} if self.uid else {}) | (
+            {"resourceVersion": str(self.version)} if self.version else {}
+        )
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """One request to the API."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    body: bytes | None = None
+    content_type: str = "application/json"
+
+
+def write_request(order: Order, guard: Guard, deadline: timedelta) -> Request:
+    """The request for an intent; the server gives up on it shortly before the deadline, as far as it keeps its word."""
+    query = {"timeout": f"{max(1, int(deadline.total_seconds()) - 1)}s"}
+    path = object_path(order)
+    if order.verb == "delete":
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": order.options.propagation,
+            "preconditions": guard.metadata,
+        }
+        return Request(method="DELETE", path=path, query=query, body=msgspec.json.encode(options))
+    query["fieldManager"] = order.field_manager
+    match order.verb:
+        case "apply":
+            if order.options.force:
+                query["force"] = "true"
+            return _patch(path, query, _guarded(order.body, guard), _APPLY_PATCH)
+        case "create":
+            collection = path.rpartition("/")[0]
+            return Request(method="POST", path=collection, query=query, body=msgspec.json.encode(order.body))
+        case "patch":
+            if order.options.patch_type == "json":
+                return _patch(path, query, _tested(order.body, guard), _JSON_PATCH)
+            return _patch(path, query, _guarded(order.body, guard), _MERGE_PATCH)
+        case "patch_status":
+            return _patch(f"{path}/status", query, _guarded(order.body, guard), _MERGE_PATCH)
+        case _:
+            assert_never(order.verb)
+
+
+def read_request(order: Order) -> Request:
+    """The request that shows the target as it is now."""
+    return Request(method="GET", path=object_path(order))
+
+
+def object_path(order: Order) -> str:
+    """Path of the target."""
+    key, version = order.target, order.intent.api_version.rpartition("/")[2]
+    namespace = f"/namespaces/{quote(key.namespace, safe='')}" if key.namespace else ""
+    return f"{root_path(key.group, version)}{namespace}/{quote(key.resource, safe='')}/{quote(key.name, safe='')}"
+
+
+def _patch(path: str, query: Mapping[str, str], body: Any, content_type: str) -> Request:
+    return Request(method="PATCH", path=path, query=query, body=msgspec.json.encode(body), content_type=content_type)
+
+
+def _guarded(body: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
+    metadata = {**(body.get("metadata") or {}), **guard.metadata}
+    return {**body, "metadata": metadata} if metadata else dict(body)
+
+
+def _tested(operations: list[Any], guard: Guard) -> list[Any]:
+    tests = [{"op": "test", "path": f"/metadata/{name}", "value": value} for name, value in guard.metadata.items()]
+    return [*tests, *operations]

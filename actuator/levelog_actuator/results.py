@@ -1,0 +1,109 @@
+"""What carrying out an intent comes to."""
+
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from levelog.objects import Application, ObjectKey, Uid
+from levelog.records import ReceiptNoted
+from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
+
+Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed"]
+
+MOST_ERROR_CHARACTERS: Final = 1000
+_ROW_STATE: Final = {
+    "written": "written",
+    "unchanged": "written",
+    "gone": "written",
+    "conflict": "failed",
+    "failed": "failed",
+}
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """What became of an intent, for good."""
+
+    intent: ClaimedIntent
+    outcome: Outcome
+    uid: str = ""
+    version: int = 0
+    error: str = ""
+
+    def receipt(self, application: Application, time: datetime) -> ReceiptNoted:
+        """The record of it for the log."""
+        intent = self.intent
+        return ReceiptNoted(
+            application=application,
+            key=intent.key,
+            view=intent.view,
+            parent=ObjectKey.parse(intent.parent),
+            parent_uid=Uid(intent.parent_uid),
+            round=intent.round,
+            verb=intent.verb,
+            target=ObjectKey.parse(intent.target),
+            outcome=self.outcome,
+            target_uid=self.uid,
+            target_version=self.version,
+            error=self.error[:MOST_ERROR_CHARACTERS],
+            attempts=intent.attempts,
+            time=time,
+        )
+
+
+class Later(Struct, frozen=True, kw_only=True):
+    """An intent that has to be claimed again."""
+
+    intent: ClaimedIntent
+    delay: timedelta
+    error: str
+    is_doubtful: bool
+    """A request may have taken effect."""
+    is_counted: bool = True
+    """It used up an attempt."""
+    is_unreachable: bool = False
+    """No connection to the server could be made."""
+
+    @classmethod
+    def unsent(cls, intent: ClaimedIntent, why: str) -> "Later":
+        """Give an intent back that nothing was sent for under this claim."""
+        return cls(
+            intent=intent,
+            delay=timedelta(0),
+            error=f"not sent: {why}",
+            is_doubtful=intent.is_doubtful,
+            is_counted=False,
+        )
+
+    @property
+    def postponement(self) -> Postponement:
+        """How the row is changed."""
+        return Postponement(
+            key=self.intent.key,
+            delay=self.delay,
+            error=self.error[:MOST_ERROR_CHARACTERS],
+            attempts=self.intent.attempts - (not self.is_counted),
+            is_doubtful=self.is_doubtful,
+        )
+
+
+Result: TypeAlias = Ended | Later
+
+
+def stored(receipt: ReceiptNoted) -> StoredReceipt:
+    """How the row is changed by a receipt."""
+    return StoredReceipt(
+        key=receipt.key,
+        state=_ROW_STATE[receipt.outcome],
+        error=receipt.error,
+        attempts=receipt.attempts,
+        result_uid=receipt.target_uid,
+        result_version=receipt.target_version,
+        receipt=msgspec.json.encode(receipt),
+    )
+
+
+def about(intent: ClaimedIntent) -> dict[str, object]:
+    """What log lines about an intent are found by."""
+    return {"object": intent.target, "intent": intent.key, "view": intent.view, "attempts": intent.attempts}

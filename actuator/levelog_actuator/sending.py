@@ -1,0 +1,242 @@
+"""Carrying out one intent: requests, looks at the target, and the rule for each answer."""
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+import msgspec
+from msgspec import Struct
+
+from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
+from levelog_actuator.requests import Guard, Order, Request, read_request, write_request
+from levelog_actuator.results import Ended, Later, Outcome, Result
+from levelog_actuator.settings import ActuatorSettings
+from levelog_actuator.sightings import Sighting
+from levelog_kube.client import KubeClient
+from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_store.outbox import ClaimedIntent
+
+MOST_SENT: Final = 3
+"""Requests for one claim: a status that others change all the time is tried again later."""
+
+
+class _Refused(Exception):
+    """The target could not be read."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.message)
+        self.reply = reply
+
+
+class _Metadata(Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Details(Struct):
+    uid: str = ""
+
+
+class _Written(Struct):
+    """An object, or the Status that answers a deletion which is complete."""
+
+    metadata: _Metadata
+    details: _Details | None = None
+
+
+_written: Final = msgspec.json.Decoder(_Written)
+
+
+class Sender:
+    """Carries out claimed intents, one at a time for each caller."""
+
+    def __init__(self, client: KubeClient, settings: ActuatorSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self.requests = 0
+
+    async def carry_out(self, intent: ClaimedIntent, may_send: Callable[[], bool]) -> Result:
+        """Send the intent, once or after looking at the target, and tell what came of it.
+
+        `may_send` says that the claim outlasts another request; if not, the intent is given back. Raises
+        msgspec.MsgspecError for a row that cannot be read.
+        """
+        order = Order.read(intent)
+        guard = order.first_guard
+        refusal: Reply | None = None
+        must_look = intent.is_doubtful or _was_not_seen(order)
+        for _ in range(MOST_SENT):
+            if must_look:
+                step = await self._look_and_judge(order, guard, refusal)
+                if not isinstance(step, Guard):
+                    return step
+                guard = step
+            if not may_send():
+                return Later.unsent(intent, "the claim was about to end")
+            reply = await self._send(order, guard)
+            rule = rule_for_answer(order, reply)
+            if rule.verdict is not Verdict.LOOK:
+                return self._conclude(order, rule.verdict, reply)
+            refusal, must_look = reply, True
+        step = await self._look_and_judge(order, guard, refusal)
+        if isinstance(step, Guard):
+            return self.later(
+                order.intent, "changed by others each time that it was written", is_doubtful=intent.is_doubtful
+            )
+        return step
+
+    async def _look_and_judge(self, order: Order, guard: Guard, refusal: Reply | None) -> Result | Guard:
+        """The guard to send the intent with, or what became of it."""
+        try:
+            seen = await self._look(order, refusal)
+        except _Refused as refused:
+            return self._blind(order, refused.reply)
+        case = Case(
+            order=order,
+            seen=seen,
+            is_doubtful=order.intent.is_doubtful,
+            refusal=refusal,
+            required=guard.version if refusal is not None else 0,
+        )
+        rule = rule_for_sighting(case)
+        match rule.verdict:
+            case Verdict.SEND:
+                return _guard_for(case)
+            case Verdict.WRITTEN | Verdict.UNCHANGED if seen is not None:
+                is_same = rule.verdict is Verdict.UNCHANGED or not case.is_moved
+                outcome: Outcome = "unchanged" if is_same else "written"
+                return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version)
+            case Verdict.RETRY:
+                return self.later(order.intent, _explain(case, rule.why), is_doubtful=order.intent.is_doubtful)
+            case Verdict.GONE:
+                return _ended(order, "gone")
+            case Verdict.CONFLICT:
+                return _ended(order, "conflict", f"{_explain(case, rule.found)}: {rule.why}")
+            case _:
+                return _ended(order, "failed", _explain(case, rule.why))
+
+    def _conclude(self, order: Order, verdict: Verdict, reply: Reply) -> Result:
+        match verdict:
+            case Verdict.WRITTEN:
+                return self._written(order, reply)
+            case Verdict.GONE:
+                return _ended(order, "gone")
+            case Verdict.FAILED:
+                return _ended(order, "failed", _refusal_text(order, reply))
+            case Verdict.RETRY | Verdict.LOOK_LATER:
+                is_doubtful = order.intent.is_doubtful or verdict is Verdict.LOOK_LATER
+                return self.later(order.intent, _refusal_text(order, reply), is_doubtful=is_doubtful, reply=reply)
+            case Verdict.UNCHANGED | Verdict.CONFLICT | Verdict.LOOK | Verdict.SEND:
+                raise AssertionError(f"no rule for answers says {verdict}")
+            case _:
+                assert_never(verdict)
+
+    def _written(self, order: Order, reply: Reply) -> Result:
+        try:
+            told = _written.decode(reply.body)
+            version = int(told.metadata.resource_version or 0)
+        except (msgspec.MsgspecError, ValueError) as error:
+            text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
+            return self.later(order.intent, text, is_doubtful=True)
+        uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
+        is_same = version > 0 and version == order.intent.target_version
+        return Ended(intent=order.intent, outcome="unchanged" if is_same else "written", uid=uid, version=version)
+
+    def _blind(self, order: Order, reply: Reply) -> Result:
+        """What follows if the target cannot be read."""
+        text = f"{_step(order)}: the target cannot be read: {reply.message}"
+        if reply.status in {0, 401, 408, 429} or reply.status >= 500:
+            return self.later(order.intent, text, is_doubtful=order.intent.is_doubtful, reply=reply)
+        return _ended(order, "failed", text)
+
+    def later(self, intent: ClaimedIntent, error: str, *, is_doubtful: bool, reply: Reply | None = None) -> Result:
+        """Put an intent off, or give it up after its last attempt; without a connection, no attempt is used up."""
+        is_unreachable = reply is not None and not reply.status and not reply.is_sent
+        if not is_unreachable and intent.attempts >= self._settings.attempts:
+            error = f"given up after {intent.attempts} attempts: {error}"
+            return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error)
+        return Later(
+            intent=intent,
+            delay=self._settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None),
+            error=error,
+            is_doubtful=is_doubtful,
+            is_counted=not is_unreachable,
+            is_unreachable=is_unreachable,
+        )
+
+    async def _look(self, order: Order, refusal: Reply | None) -> Sighting | None:
+        """The target as it is; the answer to a write that went through shows it already."""
+        if refusal is not None and refusal.status == 200:
+            return Sighting.read(refusal.body)
+        reply = await self._ask(read_request(order))
+        if reply.status == 404:
+            return None
+        if reply.status != 200:
+            raise _Refused(reply)
+        return Sighting.read(reply.body)
+
+    async def _send(self, order: Order, guard: Guard) -> Reply:
+        return await self._ask(write_request(order, guard, self._settings.request))
+
+    async def _ask(self, request: Request) -> Reply:
+        self.requests += 1
+        try:
+            answer = await self._client.request(
+                request.method,
+                request.path,
+                query=request.query,
+                body=request.body,
+                content_type=request.content_type,
+                timeout=self._settings.request,
+            )
+        except ApiError as error:
+            return Reply(
+                status=error.status,
+                reason=error.reason,
+                message=error.message,
+                causes=error.causes,
+                retry_after=error.retry_after,
+            )
+        except (Unreachable, NoAnswer) as error:
+            return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
+        return Reply(status=answer.status, body=answer.body)
+
+
+def _was_not_seen(order: Order) -> bool:
+    """The decision saw no target, or no version of it, where the write needs one."""
+    intent = order.intent
+    is_complete = intent.target_version > 0 if order.is_versioned else bool(intent.target_uid)
+    return not order.makes_object and not is_complete
+
+
+def _guard_for(case: Case) -> Guard:
+    order, seen = case.order, case.seen
+    if seen is None:
+        return order.first_guard
+    is_versioned = order.is_versioned or (case.is_doubtful and order.verb != "delete")
+    return Guard(uid=seen.uid, version=seen.version if is_versioned else 0)
+
+
+def _ended(order: Order, outcome: Outcome, error: str = "") -> Ended:
+    uid = order.intent.target_uid
+    return Ended(intent=order.intent, outcome=outcome, uid=uid, error=error)
+
+
+def _step(order: Order) -> str:
+    return f"{order.verb} {order.target}"
+
+
+def _refusal_text(order: Order, reply: Reply) -> str:
+    owned = [f"{cause.field} ({cause.message})" for cause in reply.causes if cause.reason == "FieldManagerConflict"]
+    if owned:
+        return f"{_step(order)}: {', '.join(owned)}: owned by another field manager; force=True takes it over"
+    status = f"{reply.status} {reply.reason}".strip() if reply.status else "no answer"
+    return f"{_step(order)}: {status}: {reply.message}"
+
+
+def _explain(case: Case, why: str) -> str:
+    step = _step(case.order)
+    if case.order.makes_object and case.is_foreign and case.seen is not None:
+        return f"{step}: it exists already and is controlled by {case.seen.controller_name or 'nobody'}"
+    if case.refusal is not None:
+        return _refusal_text(case.order, case.refusal)
+    return f"{step}: {why}"

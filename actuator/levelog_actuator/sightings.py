@@ -1,0 +1,141 @@
+"""What an object shows of a write: its identity, its controlling owner, and whether it holds the fields."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from levelog_actuator.requests import Order
+
+Fields = Mapping[str, Any]
+"""A tree of managedFields, `fieldsV1`: https://kubernetes.io/docs/reference/using-api/server-side-apply/"""
+
+_IDENTITY = ("apiVersion", "kind")
+_METADATA = ("name", "namespace", "uid", "resourceVersion")
+
+
+class Sighting(Struct, frozen=True, kw_only=True):
+    """An object as the API answered it."""
+
+    uid: str
+    version: int
+    is_deleting: bool
+    controller: str
+    """uid of the controlling owner; empty: none."""
+    controller_name: str
+    """Kind and name of it, for messages."""
+    body: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, body: bytes) -> "Sighting":
+        """Decode an answer. Raises msgspec.MsgspecError if it is not an object of the API."""
+        found = msgspec.json.decode(body, type=dict[str, Any])
+        metadata = msgspec.convert(found.get("metadata") or {}, dict[str, Any])
+        owner = _controller(metadata)
+        return cls(
+            uid=str(metadata.get("uid", "")),
+            version=int(metadata.get("resourceVersion") or 0),
+            is_deleting=metadata.get("deletionTimestamp") is not None,
+            controller=str(owner.get("uid", "")),
+            controller_name=f"{owner.get('kind')}/{owner.get('name')}" if owner else "",
+            body=found,
+        )
+
+
+def wanted_controller(order: Order) -> str:
+    """Uid of the controlling owner that a manifest names; empty: none."""
+    return str(_controller(order.body.get("metadata") or {}).get("uid", ""))
+
+
+def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    owners = metadata.get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def holds(order: Order, seen: Sighting) -> bool:
+    """Tell whether the object is as the write would leave it, so that sending it again would change nothing.
+
+    Where that cannot be told, the answer is no: values that the server writes in another form (quantities), and JSON
+    patches, which need not give the same when applied twice.
+    """
+    match order.verb:
+        case "apply":
+            return _holds_applied(order, seen)
+        case "patch" | "patch_status":
+            return isinstance(order.body, dict) and merge(seen.body, order.body) == seen.body
+        case "delete":
+            return seen.is_deleting
+        case _:
+            return True
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """The result of a merge patch, RFC 7386."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+def _holds_applied(order: Order, seen: Sighting) -> bool:
+    """Tell whether the operator owns just the fields of its manifest, and they have its values."""
+    wanted = {name: value for name, value in order.body.items() if name not in _IDENTITY}
+    metadata = {name: value for name, value in (wanted.pop("metadata", None) or {}).items() if name not in _METADATA}
+    if metadata:
+        wanted["metadata"] = metadata
+    return _is_as_applied(_fields_of(order.field_manager, seen), wanted, seen.body)
+
+
+def _fields_of(manager: str, seen: Sighting) -> Fields:
+    entries = (seen.body.get("metadata") or {}).get("managedFields") or ()
+    for entry in entries:
+        if (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) == (manager, "Apply", ""):
+            return dict(entry.get("fieldsV1") or {})
+    return {}
+
+
+def _is_as_applied(fields: Fields, wanted: Any, actual: Any) -> bool:
+    parts = {name: below for name, below in fields.items() if name != "."}
+    if not parts:  # a scalar, a value that is owned as a whole, or a manifest without fields
+        return bool(wanted == actual) or _is_empty(wanted)
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        owned = {name.removeprefix("f:"): below for name, below in parts.items()}
+        full = {name: value for name, value in wanted.items() if not _is_empty(value)}
+        emptied = wanted.keys() - full.keys()  # the server drops empty values, and notes some as owned all the same
+        return (
+            owned.keys() - emptied == full.keys()
+            and all(name in actual and _is_as_applied(owned[name], full[name], actual[name]) for name in full)
+            and all(_is_empty(actual.get(name)) for name in emptied)
+        )
+    if isinstance(wanted, list) and isinstance(actual, list):
+        if len(parts) != len(wanted):
+            return False
+        return all(_has_item(name, below, wanted, actual) for name, below in parts.items())
+    return False
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, dict | list) and not value)
+
+
+def _has_item(name: str, below: Fields, wanted: list[Any], actual: list[Any]) -> bool:
+    """Tell whether both lists have the item, `k:` and its keys or `v:` and its value, and in the same way."""
+    kind, _, text = name.partition(":")
+    given = msgspec.json.decode(text)
+    if kind == "v":
+        return given in wanted and given in actual
+    if kind != "k":
+        return False
+    items = [_item(given, values) for values in (wanted, actual)]
+    return None not in items and _is_as_applied(below, *items)
+
+
+def _item(keys: Mapping[str, Any], values: list[Any]) -> Any:
+    """The item with these keys; the server may have added a key's default, as for a port's protocol."""
+    return next((value for value in values if all(value.get(k, given) == given for k, given in keys.items())), None)
