@@ -1,0 +1,177 @@
+"""The answers of an API server that refuses: one exception that carries a `Status` object.
+
+The code and reason say what the caller may do: 404, 409 and 410 want a fresh read, 400, 405, 406, 415 and 422 want
+another request.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+
+class Cause(NamedTuple):
+    """One field at fault; `reason` and `field` are what the server would name."""
+
+    field: str
+    reason: str
+    message: str
+
+
+class StatusError(Exception):
+    """A refused request; `status` is the object that goes over the wire."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Json | None = None,
+        metadata: Json | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.metadata = metadata or {}
+
+    @property
+    def status(self) -> Json:
+        """The `Status` object that goes over the wire."""
+        status: Json = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            status["reason"] = self.reason
+        if self.details is not None:
+            status["details"] = self.details
+        return status | {"code": self.code}
+
+
+class NoSuchPathError(Exception):
+    """Nothing at all is served at a path; answered 404 in plain text, not as a `Status`."""
+
+
+def qualified(group: str, plural: str) -> str:
+    """`webs.example.com`, or `pods` in the legacy group."""
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(name: str, group: str, kind: str, causes: Sequence[Cause] = ()) -> Json:
+    details: Json = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    details["kind"] = kind
+    if causes:
+        details["causes"] = [
+            {key: value for key, value in cause.__class__._asdict(cause).items() if value} for cause in causes
+        ]
+    return details
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request cannot be understood."""
+    return StatusError(400, "BadRequest", message)
+
+
+def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
+    """403: understood, and refused to this user or at this moment."""
+    subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
+    details = _details(name, group, plural, causes)
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    """404: no such object."""
+    message = f'{qualified(group, plural)} "{name}" not found'
+    return StatusError(404, "NotFound", message, details=_details(name, group, plural))
+
+
+def no_such_resource() -> StatusError:
+    """404: no such resource or path."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
+
+
+def method_not_allowed(what: str = "the server does not allow this method on the requested resource") -> StatusError:
+    """405: the resource has no such verb."""
+    return StatusError(405, "MethodNotAllowed", what, details={})
+
+
+def not_acceptable(offered: str) -> StatusError:
+    """406: no form of the answer that the client accepts."""
+    what = "406: Not Acceptable\n\nAvailable representations"
+    return StatusError(406, "NotAcceptable", f"{what}: {offered}", details={})
+
+
+def unsupported_media_type(offered: str) -> StatusError:
+    """415: no form of the request that the server reads."""
+    what = "the body of the request was in an unknown format - accepted media types include"
+    return StatusError(415, "UnsupportedMediaType", f"{what}: {offered}")
+
+
+def already_exists(group: str, plural: str, name: str) -> StatusError:
+    """409: another object has the name."""
+    message = f'{qualified(group, plural)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, details=_details(name, group, plural))
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
+    """409: the object is not in the state that the request demands."""
+    message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
+    return StatusError(409, "Conflict", message, details=_details(name, group, plural))
+
+
+def modified(group: str, plural: str, name: str) -> StatusError:
+    """409: the resourceVersion sent is not the current one."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(group, plural, name, why)
+
+
+def apply_conflict(causes: Sequence[Cause], message: str) -> StatusError:
+    """409: other managers own fields that an apply would change."""
+    details = _details("", "", "", causes)
+    del details["kind"]
+    return StatusError(409, "Conflict", message, details=details)
+
+
+def expired(message: str, continue_token: str = "") -> StatusError:
+    """410: history or a list page is no longer there; `continue_token` goes on without consistency."""
+    metadata = {"continue": continue_token} if continue_token else None
+    return StatusError(410, "Expired", message, metadata=metadata)
+
+
+def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+    """The object named by `kind` and `name` breaks its schema or a rule; each cause is one field."""
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    message = f'{qualified_kind(group, kind)} "{name}" is invalid: {listed}'
+    return StatusError(422, "Invalid", message, details=_details(name, group, kind, causes))
+
+
+def qualified_kind(group: str, kind: str) -> str:
+    """`Web.example.com`, or `Pod` in the legacy group."""
+    return f"{kind}.{group}" if group else kind
+
+
+def required(field: str, hint: str = "") -> Cause:
+    """A field that must be there is not."""
+    return Cause(field, "FieldValueRequired", f"Required value: {hint}" if hint else "Required value")
+
+
+def invalid_value(field: str, shown: str, why: str) -> Cause:
+    """A field has a value that it must not have; `shown` is the value as JSON."""
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown}: {why}")
+
+
+def unsupported_value(field: str, shown: str, supported: Sequence[str]) -> Cause:
+    """A field has a value that is not among the supported ones."""
+    listed = ", ".join(f'"{value}"' for value in supported)
+    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {listed}")

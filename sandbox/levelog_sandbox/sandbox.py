@@ -1,0 +1,148 @@
+"""An in-process Kubernetes API over real HTTP, for demonstrations and tests.
+
+What it does not imitate, first:
+
+- No TLS, no authentication; authorization is a deny list. No admission webhooks, no quota, no priority and fairness.
+- Nothing runs: no scheduler, no kubelet, no controllers but owner garbage collection and the emptying of namespaces.
+  Pods stay Pending, or with `pods_run=True` are Running at once.
+- Core kinds are checked against the types and required fields of their OpenAPI and a few rules of their own; many other
+  validations of the server, and its defaults beyond the common ones, are missing. Of JSON schema, allOf, anyOf, oneOf,
+  not, format and CEL rules are not read.
+- No strategic merge patch and no protobuf: kubectl reads, and applies and creates from files, but `kubectl create
+  deployment` and the like fail. No scale, eviction, binding, log or exec; no conversion webhooks.
+- One process, in memory; slow watchers are not cut off.
+
+What a client sees of the rest is held to a real kube-apiserver by the suite in `tests/contract/kubernetes`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import web
+
+from levelog_sandbox.access import Access, Denial
+from levelog_sandbox.cluster import Cluster
+from levelog_sandbox.kubeconfig import write_kubeconfig
+from levelog_sandbox.metadata import Clock
+from levelog_sandbox.requestlog import RequestLog
+from levelog_sandbox.server import Refuses, Server
+from levelog_sandbox.store import Change, Store
+from levelog_sandbox.user import User
+
+Json = dict[str, Any]
+
+
+class Sandbox:
+    """An API server, up while the context is open.
+
+    `port` 0 takes a free one. `history` is the number of changes kept for each kind. `pods_run` makes pods Running.
+    `collects_garbage` deletes dependents of absent owners and empties namespaces. `denials` are refused with 403.
+    `refuses` is asked before each write over HTTP, with verb, resource, namespace and name, and returns the status code
+    to answer instead of carrying it out, or 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        pods_run: bool = False,
+        collects_garbage: bool = True,
+        established_after_seconds: float = 0.05,
+        bookmark_seconds: float = 60.0,
+        history: int = 20_000,
+        denials: Sequence[Denial] = (),
+        clock: Clock | None = None,
+        refuses: Refuses | None = None,
+    ) -> None:
+        self._host, self._port = host, port
+        self._collects_garbage = collects_garbage
+        self._cluster = Cluster(
+            history=history,
+            established_after=established_after_seconds,
+            pods_run=pods_run,
+            denials=denials,
+            clock=clock,
+        )
+        self._server = Server(self._cluster, bookmark_seconds=bookmark_seconds, refuses=refuses)
+        self._runner: web.AppRunner | None = None
+        self._collector: asyncio.Task[None] | None = None
+        self.user = User(self._cluster, "user")
+
+    async def __aenter__(self) -> Self:
+        # Watches end only when their connection is closed, so nothing is gained by waiting for them.
+        self._runner = web.AppRunner(
+            self._server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        if self._collects_garbage:
+            self._collector = asyncio.create_task(self._cluster.garbage.run(), name="sandbox garbage collector")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end_watches()
+        if self._collector is not None:
+            self._collector.cancel()
+            await asyncio.wait([self._collector])
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        """The address, such as `http://127.0.0.1:40001`."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def requests(self) -> RequestLog:
+        """What the API was asked so far."""
+        return self._cluster.requests
+
+    @property
+    def store(self) -> Store:
+        """The objects and their history; write through `user`, so that the API's rules hold."""
+        return self._cluster.store
+
+    @property
+    def access(self) -> Access:
+        """The deny list."""
+        return self._cluster.access
+
+    def serves(self, resource: str) -> bool:
+        """Whether `plural` or `plural.group` can be asked for."""
+        return any(served.name == resource for served in self._cluster.registry)
+
+    def changes(self, resource: str, *, since: int = 0) -> list[Change]:
+        """What happened to the objects of `plural` or `plural.group` after a revision, oldest first."""
+        found = self._cluster.registry.named(resource)
+        return self._cluster.store.collection(found.storage).since(since)
+
+    async def settle(self) -> None:
+        """Wait until the cluster's own controllers have nothing left to do."""
+        if self._collector is not None:
+            await self._cluster.garbage.idle()
+
+    def acting_as(self, user_agent: str) -> User:
+        """Direct calls that are logged under another user agent than `user`."""
+        return User(self._cluster, user_agent)
+
+    def kubeconfig(self, path: Path | str) -> Path:
+        """Write a kubeconfig for this sandbox."""
+        return write_kubeconfig(Path(path), self.url)
+
+    def compact(self) -> int:
+        """Forget all history: older watches and continue tokens answer 410. Returns the revision compacted to."""
+        self._cluster.store.compact()
+        return self._cluster.store.revision
+
+    def end_watches(self) -> None:
+        """Close every open watch, as a restarting server does."""
+        for watcher in tuple(self._cluster.watchers):
+            watcher.end()
