@@ -1,0 +1,55 @@
+"""What a test reads of a simulation."""
+
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+
+from levelog.levels import Drift, drift_between
+from levelog_store.rows import LevelRow
+
+
+class SeenLevel(Struct, frozen=True, kw_only=True):
+    """A level as it stands; desired and actual have the type that the view's annotation names."""
+
+    status: str
+    """in_sync, drifting, settling, failed, blocked or deleting."""
+    reason: str
+    desired: Any
+    actual: Any
+    round: int
+
+    @property
+    def drift(self) -> Drift:
+        """How actual differs from desired."""
+        return drift_between(self.desired, self.actual)
+
+
+class SeenIntent(Struct, frozen=True, kw_only=True):
+    """An intent that was decided, and what became of it."""
+
+    verb: str
+    target: str
+    """`pods/default/shop-0`"""
+    idempotency_key: str
+    state: str
+    """pending, written, settled, satisfied, failed or superseded."""
+    body: Any
+    error: str
+
+
+def seen_level(row: LevelRow, returns: Any) -> SeenLevel:
+    """Decode a row with the type that the view is annotated to return, `Level[T]`."""
+    arguments = get_args(returns)
+    value_type = arguments[0] if arguments else Any
+
+    def decoded(value: bytes | None) -> Any:
+        return None if value is None else msgspec.json.decode(value, type=value_type)
+
+    return SeenLevel(
+        status=row.status,
+        reason=row.reason,
+        desired=decoded(row.desired),
+        actual=decoded(row.actual),
+        round=row.round,
+    )

@@ -1,0 +1,278 @@
+"""The parts of a simulation: a sandbox cluster, tables in SQLite, and the fold, decide and sending that run live."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import select, update
+
+from levelog.errors import ConfigurationError, LevelogError
+from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
+from levelog.objects import Sequence as LogSequence
+from levelog.operator import Operator
+from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
+from levelog.resources import ResourceType
+from levelog.subjects import partition_of
+from levelog_actuator.results import Ended, Later
+from levelog_actuator.sending import Sender
+from levelog_actuator.settings import ActuatorSettings
+from levelog_ingest.trimming import trim
+from levelog_kube.client import KubeClient, connect
+from levelog_migrations import upgrade
+from levelog_processors.decide import Decider
+from levelog_processors.folding import Folder
+from levelog_processors.program import Program
+from levelog_sandbox import Sandbox
+from levelog_store.database import Database
+from levelog_store.leases import Leases
+from levelog_store.outbox import ClaimedIntent
+from levelog_store.rows import PendingWake
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import intents
+
+PARTITIONS: Final = 4
+MOST_CUTS: Final = 1000
+"""A simulation that does not come to rest within so many cuts is a loop, and is refused."""
+
+
+class World:
+    """Everything that a simulation steps through; built by `open_world`, used in one event loop."""
+
+    def __init__(
+        self, sandbox: Sandbox, database: Database, scope: Scope, program: Program, sender: Sender, clock: "Clock"
+    ) -> None:
+        self.sandbox = sandbox
+        self.database = database
+        self.scope = scope
+        self.program = program
+        self.clock = clock
+        self.refusals: list[Refusal] = []
+        self.is_echoing = True
+        self.decider = Decider(database, scope, program, clock)
+        self._folder = Folder(database, scope, program)
+        self._sender = sender
+        self._epochs: Mapping[int, int] = {}
+        self._sequence = 0
+        self._revisions = dict.fromkeys(program.resources, 0)
+        self._postponed: dict[str, datetime] = {}
+        self._written: set[int] = set()
+        """resourceVersions of the operator's own writes."""
+        self._withheld: list[tuple[int, int, Record]] = []
+
+    async def begin(self) -> None:
+        """Take the partitions and list every resource, empty as it is."""
+        self._epochs = await Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1)).tend()
+        for name in self.program.resources:
+            resource = GroupResource.parse(name)
+            begun = SyncStarted(resource=resource, sync_id=name, time=self.clock())
+            ended = SyncFinished(resource=resource, sync_id=name, version=Version(0), time=self.clock())
+            await self._fold([(partition, mark) for mark in (begun, ended) for partition in range(PARTITIONS)])
+
+    async def run(self) -> None:
+        """Fold, decide and write until nothing is pending now."""
+        for _ in range(MOST_CUTS):
+            await self.sandbox.settle()
+            moved = await self._take_changes()
+            cut = await self.decider.cut(
+                self._epochs, list(self._epochs), list(self.program.views), _never, now=self.clock()
+            )
+            moved |= bool(cut.decided)
+            moved |= await self._send()
+            if not moved:
+                return
+        raise LevelogError(
+            f"the simulation did not come to rest within {MOST_CUTS} cuts: levels ask for writes in a circle"
+        )
+
+    async def _take_changes(self) -> bool:
+        """Fold what happened in the cluster, but for the operator's own writes while those are not echoed."""
+        found, self._withheld = self._withheld, []
+        for name, resource in self.program.resources.items():
+            for change in self.sandbox.changes(name, since=self._revisions[name]):
+                self._revisions[name] = change.revision
+                record = self._record(resource, change.type, change.shown.encoded)
+                found.append((change.revision, *record))
+        if not self.is_echoing:
+            self._withheld = [each for each in found if each[0] in self._written]
+            found = [each for each in found if each[0] not in self._written]
+        found.sort(key=lambda each: each[0])
+        if found:
+            await self._fold([(partition, record) for _, partition, record in found])
+        return bool(found)
+
+    def _record(self, resource: ResourceType, kind: str, body: bytes) -> tuple[int, Record]:
+        trimmed = trim(body, api_version=resource.api_version, kind=resource.kind)
+        key = ObjectKey(group=resource.group, resource=resource.plural, namespace=trimmed.namespace, name=trimmed.name)
+        record = (ObjectDeleted if kind == "DELETED" else ObjectSeen)(
+            key=key,
+            uid=trimmed.uid,
+            version=trimmed.version,
+            origin="watch",
+            time=self.clock(),
+            written=trimmed.written,
+            body=trimmed.body,
+        )
+        return partition_of(key, PARTITIONS), record
+
+    async def _fold(self, records: Sequence[tuple[int, Record]]) -> None:
+        logged: list[LoggedRecord] = []
+        for partition, record in records:
+            self._sequence += 1
+            logged.append(
+                LoggedRecord(
+                    sequence=LogSequence(self._sequence),
+                    partition=Partition(partition),
+                    record_id=str(self._sequence),
+                    record=record,
+                )
+            )
+        await self._folder.fold(self._epochs, logged)
+
+    async def _send(self) -> bool:
+        """Send what is pending, in the order of decision; each receipt is folded at once."""
+        async with self.database.reading() as connection:
+            rows = (
+                await connection.execute(
+                    select(intents)
+                    .where(intents.c.scope == self.scope.number, intents.c.state == "pending")
+                    .order_by(intents.c.decided_at, intents.c.round, intents.c.ordinal)
+                )
+            ).mappings()
+            pending = [dict(row) for row in rows]
+        has_ended = False
+        for row in pending:
+            if self._postponed.get(row["key"], self.clock()) > self.clock():
+                continue
+            has_ended |= await self._send_one(row)
+        return has_ended
+
+    async def _send_one(self, row: Mapping[str, Any]) -> bool:
+        fields = [name for name in ClaimedIntent.__struct_fields__ if name not in ("attempts", "is_doubtful")]
+        attempts = int(row["attempts"]) + 1
+        intent = ClaimedIntent(**{name: row[name] for name in fields}, attempts=attempts, is_doubtful=attempts > 1)
+        result = await self._sender.carry_out(intent, lambda: True)
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                update(intents)
+                .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
+                .values(attempts=attempts, error=result.error)
+            )
+        if isinstance(result, Later):
+            self._postponed[intent.key] = self.clock() + result.delay
+            return False
+        assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
+        self._written.add(result.version)
+        receipt = result.receipt(self.scope.application, self.clock())
+        await self._fold([(int(row["partition"]), receipt)])
+        return True
+
+
+class Clock:
+    """The time of a simulation, which only `advance` moves."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Tell the time."""
+        return self.now
+
+
+class Refusal:
+    """An answer that the cluster gives instead of carrying out a write."""
+
+    def __init__(self, status: int, target: str, times: int) -> None:
+        self.status = status
+        self._target = target
+        self._left = times
+
+    def takes(self, target: str) -> bool:
+        """Tell whether a write to the target is answered so, this time."""
+        if self._left == 0 or self._target not in ("", target):
+            return False
+        self._left -= 1
+        return True
+
+
+async def _never(_: PendingWake) -> bool:
+    return False
+
+
+@asynccontextmanager
+async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenerator[World]:
+    """Start a sandbox and make the tables; both go at the end."""
+    program = Program(operators)
+    refusals: list[Refusal] = []
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-simulation-")))
+        sandbox = await stack.enter_async_context(
+            Sandbox(established_after_seconds=0, clock=clock, refuses=partial(_refused, refusals))
+        )
+        await _define(sandbox, program)
+        url = f"sqlite:///{folder / 'levelog.db'}"
+        await upgrade(url)
+        database = await stack.enter_async_context(await Database.open(url))
+        client: KubeClient = await stack.enter_async_context(await connect(sandbox.kubeconfig(folder / "kubeconfig")))
+        uid = sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"]
+        scope = await open_scope(
+            database,
+            cluster=Cluster(uid),
+            application=Application(program.operators[0].name),
+            partitions=PARTITIONS,
+            stream_created="simulation",
+            fingerprint=program.fingerprint,
+        )
+        world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings()), clock)
+        world.refusals = refusals
+        await world.begin()
+        yield world
+
+
+def _refused(refusals: Sequence[Refusal], verb: str, resource: str, namespace: str, name: str) -> int:  # noqa: ARG001
+    target = f"{resource}/{namespace or CLUSTER_SCOPE}/{name}"
+    return next((refusal.status for refusal in refusals if refusal.takes(target)), 0)
+
+
+async def _define(sandbox: Sandbox, program: Program) -> None:
+    """Let the sandbox serve every resource that the operators declare, with any content."""
+    declared = {r for operator in program.operators for r in operator.resources().values()} | set(
+        program.resources.values()
+    )
+    for resource in sorted(declared, key=lambda each: (each.group, each.plural)):
+        if sandbox.serves(str(resource.group_resource)):
+            continue
+        if not resource.group:
+            raise ConfigurationError(f"the simulation does not know the core resource {resource.plural}")
+        sandbox.user.create(_definition(resource))
+        while not sandbox.serves(str(resource.group_resource)):  # noqa: ASYNC110 - established in this loop's next rounds
+            await asyncio.sleep(0)
+
+
+def _definition(resource: ResourceType) -> dict[str, Any]:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": str(resource.group_resource)},
+        "spec": {
+            "group": resource.group,
+            "scope": resource.scope,
+            "names": {"plural": resource.plural, "kind": resource.kind, "singular": resource.kind.lower()},
+            "versions": [
+                {
+                    "name": resource.version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {
+                        "openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}
+                    },
+                }
+            ],
+        },
+    }
