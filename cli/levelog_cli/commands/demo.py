@@ -1,0 +1,128 @@
+"""`levelog demo`: everything embedded, an example operator and a story; what happened and why."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from levelog.errors import ConfigurationError
+from levelog_cli.running import execute
+from levelog_cli.settings import LogLevel, Settings
+
+HERE = Path(__file__).parent.parent / "demo"
+
+
+def demo(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON that sums up.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Stay up afterwards, with a kubeconfig to try it by hand.")
+    ] = False,
+    debug: Annotated[bool, typer.Option(help="Show the log and the traceback of what ends the command.")] = False,
+) -> None:
+    """Run an example operator on a cluster in this process, and tell what woke, what drifted and what was written."""
+    settings = Settings(log_level=LogLevel.INFO if debug else LogLevel.ERROR, debug=debug)
+    execute(settings, lambda: _demonstrate(settings, as_json=as_json, keep=keep))
+
+
+async def _demonstrate(settings: Settings, *, as_json: bool, keep: bool) -> None:
+    from msgspec.structs import replace
+
+    with _temporary_folder() as folder:
+        own = replace(settings, data_dir=folder / "data", kubeconfig=str(folder / "kubeconfig"))
+        await _run(own, as_json=as_json, keep=keep)
+
+
+@contextmanager
+def _temporary_folder() -> Generator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="levelog-demo-")
+    except OSError as error:
+        raise ConfigurationError(
+            f"the demo keeps its data in a temporary folder, and cannot make one: {error}; set TMPDIR"
+        ) from error
+    with folder as name:
+        yield Path(name)
+
+
+async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
+    import msgspec
+    import yaml
+    from rich.console import Console
+
+    from levelog_cli.compose.application import load_application
+    from levelog_cli.compose.roles import EVERYTHING
+    from levelog_cli.compose.stack import run_stack
+    from levelog_cli.demo.steps import STORY
+    from levelog_cli.demo.telling import tell
+    from levelog_cli.demo.watching import Watching
+    from levelog_processors.processor import Processor
+    from levelog_sandbox import Sandbox
+    from levelog_store.database import Database
+
+    console = Console(soft_wrap=True)
+    started = time.monotonic()
+    processors: list[Processor] = []
+    is_ready = asyncio.Event()
+
+    def follow(processor: Processor) -> None:
+        processors.append(processor)
+        is_ready.set()
+
+    async with Sandbox() as sandbox:
+        sandbox.kubeconfig(settings.kubeconfig)
+        sandbox.user.create(yaml.safe_load((HERE / "crd.yaml").read_text()))
+        application = load_application(settings, [HERE / "webs.py"])
+        running = asyncio.create_task(run_stack(settings, application, EVERYTHING, on_processor=follow))
+        try:
+            await _first(running, is_ready.wait())
+            async with await Database.open(str(settings.data_dir / "levelog.db"), read_only=True) as database:
+                watching = Watching(sandbox, database, list(processors[0].program.resources))
+                await _first(running, watching.settled())
+                writes = 0
+                for number, step in enumerate(STORY, start=1):
+                    step.act(sandbox)
+                    outcome = await _first(running, watching.settled())
+                    writes += len(outcome.writes)
+                    tell(console, number, step.title, outcome)
+            calls = processors[0].decider.calls
+            summary = {
+                "converged": True,
+                "writes": writes,
+                "calls": dict(sorted(calls.functions.items())),
+                "spurious_wakes": calls.spurious,
+                "records": processors[0].records,
+                "seconds": round(time.monotonic() - started, 2),
+            }
+            console.print(_in_words(summary))
+            if as_json:
+                print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
+            if keep:
+                console.print(f"Stays up until Ctrl-C: export KUBECONFIG={settings.kubeconfig}")
+                await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+async def _first(running: "asyncio.Task[None]", waiting: Any) -> Any:
+    """Wait for something while the stack runs; what ends the stack is raised."""
+    task = asyncio.ensure_future(waiting)
+    await asyncio.wait((running, task), return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        task.cancel()
+        running.result()
+    return task.result()
+
+
+def _in_words(summary: dict[str, Any]) -> str:
+    calls = ", ".join(f"{name} {count} times" for name, count in summary["calls"].items())
+    return (
+        f"\nConverged: {summary['records']} records, {calls}, {summary['spurious_wakes']} calls in vain, "
+        f"{summary['writes']} writes to the API, {summary['seconds']} s."
+    )

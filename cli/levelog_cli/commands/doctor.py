@@ -1,0 +1,34 @@
+"""`levelog doctor`: what would keep an application from running, and how to mend it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from levelog_cli.running import FAILED, execute
+from levelog_cli.settings import LogLevel, Settings, taking
+
+
+@taking(
+    *("nats_url", "database_url", "application", "cluster", "kubeconfig", "context", "namespace", "data_dir"),
+    "redaction_key_file",
+)
+def doctor(
+    settings: Settings,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Operators whose permissions are checked.", show_default=False),
+    ] = None,
+) -> None:
+    """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
+
+    async def work() -> None:
+        from levelog_cli.compose.doctor import examine
+
+        if not await examine(settings, files or []):
+            raise SystemExit(FAILED)
+
+    # The findings say what the log would warn of.
+    is_quiet = settings.log_level is not LogLevel.DEBUG
+    execute(msgspec.structs.replace(settings, log_level=LogLevel.ERROR) if is_quiet else settings, work)

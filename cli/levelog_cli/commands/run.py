@@ -1,0 +1,53 @@
+"""`levelog run`, and its parts as processes of their own: `ingest`, `process`, `actuate`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from levelog_cli.running import execute
+from levelog_cli.settings import Settings, taking
+
+Files = Annotated[
+    list[Path], typer.Argument(metavar="FILE", help="Python files that define operators.", show_default=False)
+]
+_CLUSTER: Final = ("kubeconfig", "context")
+_SHARED: Final = ("nats_url", "database_url", "application", "cluster")
+
+
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file")
+def run(settings: Settings, files: Files) -> None:
+    """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
+    execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
+
+
+@taking("nats_url", "application", "cluster", *_CLUSTER, "namespace", "redaction_key_file")
+def ingest(settings: Settings, files: Files) -> None:
+    """Watch what the operators read, and record it in the log."""
+    execute(settings, lambda: _stack(settings, files, ("ingest",)))
+
+
+@taking(*_SHARED, "redaction_key_file")
+def process(settings: Settings, files: Files) -> None:
+    """Fold the log into SQL and decide. Any number may run, and share the work."""
+    execute(settings, lambda: _stack(settings, files, ("process",)))
+
+
+@taking(*_SHARED, *_CLUSTER)
+def actuate(settings: Settings, files: Files) -> None:
+    """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
+    execute(settings, lambda: _stack(settings, files, ("actuate",)))
+
+
+async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) -> None:
+    from levelog_cli.compose.application import load_application
+    from levelog_cli.compose.roles import Role, refuse_missing
+
+    given = frozenset(map(Role, roles))
+    application = load_application(settings, files)
+    refuse_missing(settings, given)
+    # What is wrong up to here is said before the clients of the servers are loaded, which takes a second.
+    from levelog_cli.compose.stack import run_stack
+
+    await run_stack(settings, application, given)

@@ -1,0 +1,41 @@
+"""The cluster behind a kubeconfig: which one it is, and whether it may be watched."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from levelog.errors import IdentityMismatch
+from levelog.objects import Cluster
+from levelog_cli.compose.permissions import IDENTITY, require, to_read
+from levelog_cli.settings import Settings
+from levelog_kube.client import KubeClient
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_processors.program import Program
+
+
+async def connect_cluster(settings: Settings) -> KubeClient:
+    """Connect to the API that the settings name. Raises ConfigurationError, Unavailable."""
+    kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
+    return await connect_kube(kubeconfig, settings.context or None)
+
+
+async def identify(client: KubeClient, settings: Settings) -> Cluster:
+    """The cluster behind an API. Raises IdentityMismatch if the settings name another one."""
+    await require(client, [IDENTITY])
+    cluster = await cluster_uid(client)
+    if settings.cluster not in ("", cluster):
+        raise IdentityMismatch(f"{client.server} is cluster {cluster}, not {settings.cluster} as --cluster says")
+    return cluster
+
+
+@asynccontextmanager
+async def known_cluster(
+    settings: Settings, program: Program, *, is_watched: bool
+) -> AsyncGenerator[tuple[KubeClient, Cluster]]:
+    """A client and the identity of its cluster, once that may be watched as the program needs it."""
+    async with await connect_cluster(settings) as client:
+        cluster = await identify(client, settings)
+        if is_watched:
+            await require(client, to_read(program.resources.values(), settings.namespace))
+        yield client, cluster

@@ -1,0 +1,58 @@
+"""What the doctor says of one thing."""
+
+import sys
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import LevelogError
+from levelog.objects import Cluster
+
+
+class Found(StrEnum):
+    """How it is with one thing."""
+
+    OK = "ok"
+    NOTE = "note"
+    """It may be wrong, which cannot be seen from here, or matters to some operators only."""
+    WRONG = "wrong"
+
+
+_COLOURS: Final = {Found.OK: "\033[32m", Found.NOTE: "\033[33m", Found.WRONG: "\033[31m"}
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One line: how it is, and how to mend it where it is not well."""
+
+    found: Found
+    subject: str
+    text: str
+    mend: str = ""
+    cluster: Cluster | None = None
+    """Which cluster it is, for those who come after."""
+
+    @classmethod
+    def ok(cls, subject: str, text: str, *, cluster: Cluster | None = None) -> "Finding":
+        """It is as it has to be."""
+        return cls(found=Found.OK, subject=subject, text=text, cluster=cluster)
+
+    @classmethod
+    def note(cls, subject: str, text: str, mend: str = "") -> "Finding":
+        """Somebody has to look."""
+        return cls(found=Found.NOTE, subject=subject, text=text, mend=mend)
+
+    @classmethod
+    def wrong(cls, subject: str, text: str | LevelogError, mend: str = "") -> "Finding":
+        """It has to be mended; an error says itself how."""
+        return cls(found=Found.WRONG, subject=subject, text=str(text), mend=mend)
+
+
+def print_finding(finding: Finding) -> None:
+    """Print a line to stdout, with a second one for how to mend it."""
+    colour, reset = (_COLOURS[finding.found], "\033[0m") if sys.stdout.isatty() else ("", "")
+    text = " ".join(finding.text.split())
+    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {finding.subject:<12} {text}\n")
+    if finding.mend:
+        sys.stdout.write(f"{'':<19} → {finding.mend}\n")
+    sys.stdout.flush()

@@ -1,0 +1,84 @@
+"""NATS: whether it answers, and whether it keeps the log as levelog needs it."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from levelog.errors import LevelogError
+from levelog.objects import Cluster
+from levelog_cli.compose.doctor.findings import Finding
+from levelog_cli.data_dir import DataDir
+from levelog_cli.embedded import MAX_PAYLOAD, nats_program
+from levelog_cli.settings import Settings
+from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection, connect
+from levelog_log.stream import clusters, open_stream
+
+_NATS, _LOG = "nats", "log"
+_ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
+
+
+async def examine_nats(settings: Settings, cluster: Cluster | None) -> AsyncIterator[Finding]:
+    """Look at the server that is given, else at the embedded one, which runs only while an application does."""
+    url = settings.nats_url
+    data = DataDir(settings.data_dir)
+    if not url:
+        try:
+            url = data.running_nats_url()
+            program = nats_program()
+        except LevelogError as error:
+            yield Finding.wrong(_NATS, error)
+            return
+        if not url:
+            yield Finding.ok(_NATS, f"embedded: {program} is started by `levelog run`, with its data in {data.shown}")
+            return
+    try:
+        connection = await connect(url)
+    except LevelogError as error:
+        yield Finding.wrong(_NATS, error)
+        return
+    async with connection:
+        for finding in _server(connection, is_embedded=not settings.nats_url):
+            yield finding
+        try:
+            yield await _stream(connection, cluster)
+        except LevelogError as error:
+            yield Finding.wrong(_LOG, error)
+
+
+def _server(connection: Connection, *, is_embedded: bool) -> list[Finding]:
+    version = tuple(int(part) for part in connection.server_version.split(".")[:2])
+    size = connection.max_payload_bytes
+    return [
+        Finding.ok(_NATS, f"{connection.url}, version {connection.server_version}, with JetStream")
+        if version >= _ATOMIC_SINCE
+        else Finding.wrong(
+            _NATS,
+            f"{connection.url} is version {connection.server_version}, which has no atomic batches",
+            "use nats-server 2.12 or newer",
+        ),
+        Finding.ok(_NATS, f"takes messages of {size} bytes")
+        if size >= SMALL_PAYLOAD_BYTES
+        else Finding.wrong(
+            _NATS, f"takes messages of {size} bytes only, objects reach 1.5 MiB", f"max_payload: {MAX_PAYLOAD}"
+        ),
+        Finding.ok(_NATS, "syncs every acknowledged write to disk")
+        if is_embedded
+        else Finding.note(
+            _NATS,
+            "whether acknowledged writes are synced to disk cannot be seen from here; by default they are after 2 min",
+            "jetstream { sync_interval: always } in the server's configuration",
+        ),
+    ]
+
+
+async def _stream(connection: Connection, cluster: Cluster | None) -> Finding:
+    known = await clusters(connection)
+    if cluster is None or cluster not in known:
+        others = f"; there are logs of other clusters: {', '.join(known)}" if known else ""
+        return Finding.ok(_LOG, f"there is no log of the cluster yet, ingest makes it{others}")
+    stream = await open_stream(connection, cluster)
+    state = await stream.state()
+    return Finding.ok(
+        _LOG,
+        f"{stream.name} holds {state.messages} records, {state.bytes} bytes, in {stream.partitions} partitions, "
+        f"each for {stream.max_age.days} days",
+    )

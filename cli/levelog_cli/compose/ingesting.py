@@ -1,0 +1,29 @@
+"""Ingest as one task of a process."""
+
+from levelog.redaction import Redactor
+from levelog_cli.progress import FirstLists
+from levelog_cli.settings import LogFormat, Settings
+from levelog_ingest.ingest import Ingest
+from levelog_ingest.watched import WatchedResource
+from levelog_kube.client import KubeClient
+from levelog_log.stream import LogStream
+from levelog_processors.program import Program
+
+
+async def ingest(
+    settings: Settings, program: Program, client: KubeClient, stream: LogStream, redactor: Redactor
+) -> None:
+    """Watch what the program reads until cancelled; on a terminal, show how far the first lists are."""
+    watched = [
+        WatchedResource(
+            resource=resource.group_resource,
+            version=resource.version,
+            namespace=settings.namespace if resource.scope == "Namespaced" else "",
+        )
+        for resource in program.resources.values()
+    ]
+    if not FirstLists.is_wanted() or settings.log_format is LogFormat.JSON:
+        await Ingest(client, stream, watched, redactor).run()
+        return
+    with FirstLists([str(each.resource) for each in watched]) as lists:
+        await Ingest(client, stream, watched, redactor, on_change=lists).run()

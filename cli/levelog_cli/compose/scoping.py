@@ -1,0 +1,34 @@
+"""Waiting for what a processor makes in the database."""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+from levelog.objects import Application
+from levelog_log.hints import Hints
+from levelog_log.stream import LogStream
+from levelog_store.database import Database
+from levelog_store.overview import find_scopes
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+INTENT_HINT: Final = "intent"
+"""What actuators listen to; also said once by a processor that has opened the scope."""
+_SWEEP: Final = timedelta(seconds=10)  # a hint may be lost
+
+
+async def await_scope(database: Database, stream: LogStream, application: Application, hints: Hints) -> Scope:
+    """The application's scope, as soon as a processor has opened it for this log."""
+    hint = hints.listen(INTENT_HINT)
+    is_told = False
+    while True:
+        async with database.reading() as connection:
+            for scope in await find_scopes(connection):
+                is_same = scope.application == application and scope.cluster == stream.cluster
+                if is_same and scope.stream_created == stream.identity.created:
+                    return scope
+        if not is_told:
+            log.info("waits for `levelog process` to open application %s", application)
+            is_told = True
+        await hint.wait(_SWEEP)

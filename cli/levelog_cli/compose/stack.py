@@ -1,0 +1,186 @@
+"""The processes of an application: ingest, processor and actuator, in one process or each in its own.
+
+The rooms of a role are imported where the role is begun: the Kubernetes client is most of the memory of a process.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from levelog.objects import Cluster
+from levelog.redaction import Redactor
+from levelog_cli.compose.application import LoadedApplication
+from levelog_cli.compose.backing import Backing, embedded_backing
+from levelog_cli.compose.log import await_log
+from levelog_cli.compose.redaction import load_redactor
+from levelog_cli.compose.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
+from levelog_cli.identity import process_name
+from levelog_cli.settings import Settings
+from levelog_log.connection import Connection
+from levelog_log.connection import connect as connect_nats
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+
+if TYPE_CHECKING:
+    from levelog_kube.client import KubeClient
+    from levelog_processors.processor import Processor
+    from levelog_store.database import Database
+    from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+
+async def run_stack(
+    settings: Settings,
+    application: LoadedApplication,
+    roles: frozenset[Role],
+    *,
+    on_processor: "Callable[[Processor], None] | None" = None,
+) -> None:
+    """Run until cancelled. What fails first stops the rest and is raised.
+
+    Nothing is written before the cluster has said which one it is and that it may be watched, and both servers were
+    reached. Only all roles together may have embedded servers: other processes could not reach those. `on_processor` is
+    given the processor before it starts.
+    """
+    async with AsyncExitStack() as stack:
+        client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
+        backing = await stack.enter_async_context(_backing(settings, roles))
+        connection = await stack.enter_async_context(await connect_nats(backing.nats_url, name=shown(roles)))
+        process = _Process(
+            settings=settings,
+            application=application,
+            roles=roles,
+            backing=backing,
+            connection=connection,
+            redactor=load_redactor(settings, backing, application.program),
+            client=client,
+            cluster=cluster,
+            database=await stack.enter_async_context(_database(backing, roles)),
+            on_processor=on_processor,
+        )
+        await process.run()
+
+
+@asynccontextmanager
+async def _cluster(
+    settings: Settings, application: LoadedApplication, roles: frozenset[Role]
+) -> AsyncGenerator[tuple["KubeClient | None", Cluster | None]]:
+    if not needs_cluster(roles):
+        yield None, None
+        return
+    from levelog_cli.compose.clusters import known_cluster
+
+    async with known_cluster(settings, application.program, is_watched=Role.INGEST in roles) as known:
+        yield known
+
+
+@asynccontextmanager
+async def _backing(settings: Settings, roles: frozenset[Role]) -> AsyncGenerator[Backing]:
+    if roles != EVERYTHING:
+        yield Backing(nats_url=settings.nats_url, database_url=settings.database_url)
+        return
+    async with embedded_backing(settings) as backing:
+        yield backing
+
+
+@asynccontextmanager
+async def _database(backing: Backing, roles: frozenset[Role]) -> AsyncGenerator["Database | None"]:
+    if not needs_sql(roles):
+        yield None
+        return
+    from levelog_cli.compose.databases import open_to_run
+
+    async with await open_to_run(backing.database_url, is_own=backing.has_own_database) as database:
+        yield database
+
+
+class _Process(Struct, kw_only=True):
+    """One process with what it is connected to."""
+
+    settings: Settings
+    application: LoadedApplication
+    roles: frozenset[Role]
+    backing: Backing
+    connection: Connection
+    redactor: Redactor
+    client: "KubeClient | None"
+    cluster: Cluster | None
+    database: "Database | None"
+    on_processor: "Callable[[Processor], None] | None"
+
+    async def run(self) -> None:
+        """Run everything as tasks of a group, which lists their errors in the order in which they failed."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.backing.nats is not None:
+                tasks.create_task(self.backing.nats.watch(), name="nats-server")
+            tasks.create_task(self._run_roles(), name="roles")
+
+    async def _run_roles(self) -> None:
+        stream = await self._log()
+        log.info("%s: application %s", shown(self.roles), self.application.name, extra={"cluster": stream.cluster})
+        async with asyncio.TaskGroup() as tasks:
+            if self.client is not None and Role.INGEST in self.roles:
+                from levelog_cli.compose.ingesting import ingest
+
+                watching = ingest(self.settings, self.application.program, self.client, stream, self.redactor)
+                tasks.create_task(watching, name="ingest")
+            if self.database is not None:
+                tasks.create_task(self._work(stream, self.database), name="work")
+
+    async def _log(self) -> LogStream:
+        if self.cluster is not None and Role.INGEST in self.roles:
+            return await ensure_stream(self.connection, self.cluster)
+        return await await_log(self.connection, self.settings, self.cluster)
+
+    async def _work(self, stream: LogStream, database: "Database") -> None:
+        """Process and actuate on one scope of the database."""
+        from levelog_cli.compose.scoping import await_scope
+
+        async with Hints(self.connection, stream.cluster, self.application.name) as hints:
+            if Role.PROCESS in self.roles:
+                scope = await self._open_scope(stream, database, hints)
+            else:
+                scope = await await_scope(database, stream, self.application.name, hints)
+            await self._work_on(scope, stream, database, hints)
+
+    async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if Role.PROCESS in self.roles:
+                from levelog_processors.processor import Processor
+
+                program = self.application.program
+                processor = Processor(database, scope, program, stream, hints, owner=process_name())
+                if self.on_processor is not None:
+                    self.on_processor(processor)
+                tasks.create_task(processor.run(), name="processor")
+            if self.client is not None and Role.ACTUATE in self.roles:
+                from levelog_actuator.actuator import Actuator
+
+                actuator = Actuator(database, scope, self.client, BatchPublisher(stream), hints)
+                tasks.create_task(actuator.run(), name="actuator")
+
+    async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
+        from levelog_cli.compose.scoping import INTENT_HINT
+        from levelog_processors.columns import sql_views
+        from levelog_processors.identity import verify
+        from levelog_store.scopes import open_scope
+        from levelog_store.sqlviews import replace_views
+
+        scope = await open_scope(
+            database,
+            cluster=stream.cluster,
+            application=self.application.name,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+            fingerprint=self.application.program.fingerprint,
+        )
+        verified = await verify(database, scope, stream)
+        await replace_views(database, scope.application, sql_views(self.application.program))
+        await hints.publish(INTENT_HINT)
+        return verified

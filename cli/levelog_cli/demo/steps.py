@@ -1,0 +1,81 @@
+"""What happens in the story, each step done by a user of the cluster."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog_sandbox import Sandbox
+
+NAME: Final = "shop"
+WEBS: Final = "webs.example.com"
+NOISE: Final = 100
+
+
+class Step(Struct, frozen=True):
+    """One step: what is told of it, and what is done."""
+
+    title: str
+    act: Callable[[Sandbox], None]
+
+
+def _appear(sandbox: Sandbox) -> None:
+    web = sandbox.user.create(
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "Web",
+            "metadata": {"name": NAME, "namespace": "default"},
+            "spec": {"image": "nginx:1.28", "replicas": 3},
+        }
+    )
+    sandbox.user.create(_pod(f"{NAME}-0", web["metadata"]["uid"]))
+
+
+def _pod(name: str, owner: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": "web"},
+            "ownerReferences": [
+                {"apiVersion": "example.com/v1", "kind": "Web", "name": NAME, "uid": owner, "controller": True}
+            ],
+        },
+        "spec": {"containers": [{"name": "web", "image": "nginx:1.28"}]},
+    }
+
+
+def _scale_down_and_up(sandbox: Sandbox) -> None:
+    for replicas in (2, 3):
+        sandbox.user.patch(WEBS, NAME, {"spec": {"replicas": replicas}})
+
+
+def _delete_a_pod(sandbox: Sandbox) -> None:
+    sandbox.user.delete("pods", f"{NAME}-1")
+
+
+def _annotate(sandbox: Sandbox) -> None:
+    pods = [pod["metadata"]["name"] for pod in sandbox.user.list("pods")]
+    for number in range(NOISE):
+        resource, name = ((WEBS, NAME), *(("pods", pod) for pod in pods))[number % (1 + len(pods))]
+        sandbox.user.patch(resource, name, {"metadata": {"annotations": {"example.com/note": str(number)}}})
+
+
+def _change_the_image(sandbox: Sandbox) -> None:
+    sandbox.user.patch(WEBS, NAME, {"spec": {"image": "nginx:1.29"}})
+
+
+def _delete_the_web(sandbox: Sandbox) -> None:
+    sandbox.user.delete(WEBS, NAME)
+
+
+STORY: Final = (
+    Step("A Web with 3 replicas appears; one of its pods runs already", _appear),
+    Step("Its replicas go 3 → 2 → 3 in quick succession", _scale_down_and_up),
+    Step("Somebody deletes a pod by hand", _delete_a_pod),
+    Step(f"Annotations change {NOISE} times, on the Web and on its pods", _annotate),
+    Step("The image changes", _change_the_image),
+    Step("The Web is deleted", _delete_the_web),
+)

@@ -1,0 +1,98 @@
+"""Log lines on stderr: aligned text for people, or one JSON object a line for machines.
+
+What a call gives as `extra` (object, sequence, view, …) is a field of the line.
+"""
+
+import logging
+import sys
+import traceback
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from levelog_cli.settings import LogFormat, LogLevel
+
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_LIBRARIES: Final = ("nats", "aiohttp", "asyncio", "alembic", "kubernetes_asyncio")
+_FLOODING: Final = ("sqlalchemy", "aiosqlite")  # each statement and each of its parameters, below a warning
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def set_up_logs(log_format: LogFormat, level: LogLevel) -> None:
+    """Send the log of this process to stderr. What libraries say below a warning is seen at the level debug only."""
+    handler = _Handler()
+    handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.NOTSET if level is LogLevel.DEBUG else logging.WARNING)
+    for name in _FLOODING:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.captureWarnings(capture=True)
+
+
+class _Handler(logging.Handler):
+    """Writes to what stderr is at that moment: while a progress bar is shown, that keeps the lines apart."""
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.stream.write(f"{self.format(record)}\n")
+            self.stream.flush()
+        except Exception:  # noqa: BLE001 - the log must not stop what it tells about
+            self.handleError(record)
+
+
+class _TextFormatter(logging.Formatter):
+    """`12:30:01.250 info     ingest      listed webs.example.com   object=… sequence=…`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a line, and the traceback below it if there is one."""
+        at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        named = "  ".join(
+            f"{name}={_shown(value)}" for name, value in _extras(record).items() if value not in ("", [], None)
+        )
+        line = (
+            f"{at} {record.levelname.lower():<8} {_room(record.name):<10} {record.getMessage():<40}  {named}".rstrip()
+        )
+        return f"{line}\n{_trace(record)}" if record.exc_info else line
+
+
+class _JsonFormatter(logging.Formatter):
+    """One object a line: time (RFC 3339, UTC), level, logger, message, the extras, and exception with a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a line."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extras(record),
+        }
+        if record.exc_info:
+            fields["exception"] = _trace(record)
+        return _encoder.encode(fields).decode()
+
+
+def _extras(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _room(logger: str) -> str:
+    first = logger.partition(".")[0]
+    return first.removeprefix("levelog_") if first.startswith("levelog_") else first
+
+
+def _trace(record: logging.LogRecord) -> str:
+    return "".join(traceback.format_exception(*record.exc_info)).rstrip() if record.exc_info else ""
+
+
+def _shown(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text if text and " " not in text else repr(text)

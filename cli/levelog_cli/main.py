@@ -1,0 +1,45 @@
+"""The command `levelog`. What a command needs is imported when it runs, so that `--help` answers at once."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from levelog_cli.commands.demo import demo
+from levelog_cli.commands.doctor import doctor
+from levelog_cli.commands.levels import levels
+from levelog_cli.commands.migrate import migrate
+from levelog_cli.commands.run import actuate, ingest, process, run
+
+app = typer.Typer(
+    name="levelog",
+    help="Level-triggered Kubernetes operators on a durable log.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, run, ingest, process, actuate, migrate, levels, doctor):
+    app.command()(command)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        sys.stdout.write(f"levelog {version('levelog')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Level-triggered Kubernetes operators on a durable log."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

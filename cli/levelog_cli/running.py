@@ -1,0 +1,88 @@
+"""Running a command to its end: logs, event loop, signals, and what becomes of an error."""
+
+import asyncio
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, NoReturn
+
+from levelog.errors import ConfigurationError, LevelogError
+from levelog_cli.logs import set_up_logs
+from levelog_cli.settings import Settings
+
+FAILED: Final = 1
+MISUSED: Final = 2
+"""As typer ends for an option that does not exist."""
+
+Command = Callable[[], Coroutine[Any, Any, None]]
+
+
+def execute(settings: Settings, command: Command) -> None:
+    """Run a command; an error of levelog ends it with one sentence on stderr and an exit status.
+
+    The status is 2 where the command, a file or the environment has to be changed, else 1. Anything else that is
+    raised is a defect, and keeps its traceback. SIGINT and SIGTERM cancel the command, which then ends with status 0.
+    """
+    set_up_logs(settings.log_format, settings.log_level)
+    try:
+        _run(command)
+    except LevelogError as error:
+        _end(settings, error)
+    except BaseExceptionGroup as group:
+        _, defects = group.split(LevelogError)
+        if defects is not None:
+            raise
+        _end(settings, first_error(group))
+
+
+def first_error(group: BaseException) -> BaseException:
+    """The error that the others followed from: a task group lists them in the order in which its tasks failed.
+
+    What is raised in the body of a group comes last in its list, so groups that fail hold their work in tasks.
+    """
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
+def _end(settings: Settings, error: BaseException) -> NoReturn:
+    if settings.debug:
+        traceback.print_exception(error)
+    sys.stderr.write(f"levelog: {' '.join(str(error).split())}\n")
+    raise SystemExit(MISUSED if isinstance(error, ConfigurationError) else FAILED)
+
+
+def _run(command: Command) -> None:
+    import uvloop  # noqa: PLC0415 - commands that end before this start without it
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(_Stopped):
+        runner.run(_until_stopped(command))
+
+
+class _Stopped(Exception):
+    """A signal asked the command to end, and it did."""
+
+
+async def _until_stopped(command: Command) -> None:
+    """Run the command as a task that the first signal cancels; the second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(command(), name="command")
+    is_stopped = False
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if is_stopped:
+            raise _Stopped from None
+        raise

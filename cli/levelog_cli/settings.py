@@ -1,0 +1,130 @@
+"""What can be set, each by a flag and by the variable of the same name; a flag wins over its variable."""
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, get_args, get_type_hints
+
+import typer
+from msgspec import Struct
+from msgspec.structs import fields
+
+from levelog.errors import ConfigurationError
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """What is left out of the log: everything below."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _option(text: str, *, metavar: str = " ", variable: str | None = None, flag: str | None = None) -> Any:
+    names = (flag,) if flag else ()
+    return typer.Option(
+        *names, help=text, metavar=metavar, envvar=variable, rich_help_panel="Settings", show_default=False
+    )
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Settings of one command; what the command does not take has its default, which for a text is the empty one."""
+
+    nats_url: Annotated[str, _option("NATS with JetStream; several with commas between.", metavar="URL")] = ""
+    database_url: Annotated[str, _option("postgresql://USER:PASSWORD@HOST/DATABASE", metavar="URL")] = ""
+    application: Annotated[str, _option("Name of what is run; default: of the first operator.", metavar="NAME")] = ""
+    cluster: Annotated[str, _option("uid of kube-system; needed if NATS holds the logs of several.", metavar="UID")] = (
+        ""
+    )
+    data_dir: Annotated[Path, _option("Where what is embedded keeps its data; default: .levelog", metavar="DIR")] = (
+        Path(".levelog")
+    )
+    redaction_key_file: Annotated[
+        Path | None, _option("Key under which secret values are replaced in the log.", metavar="FILE")
+    ] = None
+    namespace: Annotated[str, _option("Watch this namespace only; default: all.", metavar="NAME")] = ""
+    kubeconfig: Annotated[
+        str,
+        _option("Access to the cluster; default: in-cluster, or ~/.kube/config", variable="KUBECONFIG", metavar="FILE"),
+    ] = ""
+    context: Annotated[str, _option("Context in the kubeconfig; default: its current one.", metavar="NAME")] = ""
+    log_format: Annotated[LogFormat, _option("text or json; default: text", metavar="FORMAT")] = LogFormat.TEXT
+    log_level: Annotated[LogLevel, _option("debug, info, warning or error; default: info", metavar="LEVEL")] = (
+        LogLevel.INFO
+    )
+    debug: Annotated[bool, _option("Show the traceback of what ends the command.", flag="--debug")] = False
+
+    def required(self, name: str, why: str) -> str:
+        """The value of a setting that the command cannot do without.
+
+        Raises ConfigurationError naming its flag and its variable.
+        """
+        value = getattr(self, name)
+        if not value:
+            raise ConfigurationError(f"{why}: give {flag(name)} or set {variable(name)}")
+        return str(value)
+
+
+def flag(name: str) -> str:
+    """How a setting is given on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return str(_OPTIONS[name].envvar)
+
+
+def taking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Turn a function whose first parameter is Settings into a command with options for these and for the logs.
+
+    typer reads options from a signature, so the settings are written into it in place of the first parameter.
+    """
+    taken = (*names, *_LOGS)
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**values: Any) -> None:
+            settings = Settings(**{name: values.pop(name) for name in taken})
+            command(settings, **values)
+
+        _, *own = inspect.signature(command).parameters.values()
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + [_parameter(n) for n in taken]
+        shown: Any = called
+        shown.__name__ = command.__name__
+        shown.__doc__ = command.__doc__
+        shown.__module__ = command.__module__
+        shown.__signature__ = inspect.Signature(parameters)
+        shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return called
+
+    return decorate
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=_DEFAULTS[name],
+        annotation=Annotated[_TYPES[name], _OPTIONS[name]],
+    )
+
+
+def _with_variable(name: str, option: Any) -> Any:
+    option.envvar = option.envvar or f"LEVELOG_{name.upper()}"
+    return option
+
+
+_LOGS: Final = ("log_format", "log_level", "debug")
+_HINTS: Final = get_type_hints(Settings, include_extras=True)
+_TYPES: Final = {name: get_args(hint)[0] for name, hint in _HINTS.items()}
+_OPTIONS: Final = {name: _with_variable(name, get_args(hint)[1]) for name, hint in _HINTS.items()}
+_DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
