@@ -1,0 +1,143 @@
+"""What controllers do after a delete: kube-controller-manager in a cluster, the sandbox by itself."""
+
+import secrets
+from typing import Any
+
+import pytest_asyncio
+
+from rigs.clusterclient import ClusterClient
+from rigs.customresources import DEFINITIONS, Webs, define, definition, webs_of
+from rigs.waiting import until
+
+from .conftest import new_namespace
+
+SECONDS = 60.0
+
+
+@pytest_asyncio.fixture
+async def namespace(controlled: ClusterClient) -> str:
+    return await new_namespace(controlled)
+
+
+@pytest_asyncio.fixture
+async def owners(controlled: ClusterClient, namespace: str) -> Webs:
+    return await webs_of(controlled, namespace)
+
+
+@pytest_asyncio.fixture
+async def dependents(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets"
+
+
+def reference(owner: dict[str, Any], **more: bool) -> dict[str, Any]:
+    metadata = owner["metadata"]
+    named = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"]}
+    return {**named, "uid": metadata["uid"], **more}
+
+
+async def owned(api: ClusterClient, path: str, name: str, *owners: dict[str, Any]) -> None:
+    answer = await api.create(path, {"metadata": {"name": name, "ownerReferences": list(owners)}})
+    assert answer.code == 201, answer.body
+
+
+async def gone(api: ClusterClient, path: str) -> None:
+    async def is_gone() -> bool:
+        return (await api.get(path)).code == 404
+
+    await until(is_gone, f"{path} gone", seconds=SECONDS)
+
+
+async def test_dependents_go_with_their_owner(controlled: ClusterClient, owners: Webs, dependents: str) -> None:
+    owner = (await owners.create("a")).body
+    await owned(controlled, dependents, "child", reference(owner))
+    await owned(controlled, dependents, "free")
+    child = (await controlled.get(f"{dependents}/child")).body
+    grandchild = reference({**child, "apiVersion": "v1", "kind": "Secret"})
+    await owned(controlled, dependents, "grandchild", grandchild)
+    await controlled.delete(owners.at("a"))
+    await gone(controlled, f"{dependents}/child")
+    await gone(controlled, f"{dependents}/grandchild")
+    assert (await controlled.get(f"{dependents}/free")).code == 200
+
+
+async def test_a_dependent_stays_while_one_owner_does(controlled: ClusterClient, owners: Webs, dependents: str) -> None:
+    first, second = (await owners.create("a")).body, (await owners.create("b")).body
+    await owned(controlled, dependents, "child", reference(first), reference(second))
+    await owned(controlled, dependents, "witness", reference(first))
+    await controlled.delete(owners.at("a"))
+    await gone(controlled, f"{dependents}/witness")
+    assert (await controlled.get(f"{dependents}/child")).code == 200
+    await controlled.delete(owners.at("b"))
+    await gone(controlled, f"{dependents}/child")
+
+
+async def test_a_dependent_of_an_owner_that_never_was_goes(controlled: ClusterClient, dependents: str) -> None:
+    uid = "33333333-3333-3333-3333-333333333333"
+    nobody = {"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": uid}
+    await owned(controlled, dependents, "child", nobody)
+    await gone(controlled, f"{dependents}/child")
+
+
+async def test_in_the_foreground_the_owner_waits_for_those_that_block_it(
+    controlled: ClusterClient, owners: Webs, dependents: str
+) -> None:
+    owner = (await owners.create("a")).body
+    held = {
+        "name": "held",
+        "finalizers": ["example.com/hold"],
+        "ownerReferences": [reference(owner, blockOwnerDeletion=True)],
+    }
+    assert (await controlled.create(dependents, {"metadata": held})).code == 201
+    marked = await controlled.delete(owners.at("a"), propagationPolicy="Foreground")
+    assert marked.metadata["finalizers"] == ["foregroundDeletion"]
+
+    async def is_marked() -> bool:
+        return "deletionTimestamp" in (await controlled.get(f"{dependents}/held")).metadata
+
+    await until(is_marked, "the dependent marked", seconds=SECONDS)
+    assert (await controlled.get(owners.at("a"))).code == 200
+    await controlled.merge(f"{dependents}/held", {"metadata": {"finalizers": None}})
+    await gone(controlled, owners.at("a"))
+    await gone(controlled, f"{dependents}/held")
+
+
+async def test_orphans_stay_and_forget_their_owner(controlled: ClusterClient, owners: Webs, dependents: str) -> None:
+    owner = (await owners.create("a")).body
+    await owned(controlled, dependents, "child", reference(owner))
+    await controlled.delete(owners.at("a"), propagationPolicy="Orphan")
+    await gone(controlled, owners.at("a"))
+    child = await controlled.get(f"{dependents}/child")
+    assert child.code == 200
+    assert "ownerReferences" not in child.metadata
+
+
+async def test_a_namespace_ends_with_all_that_is_in_it(
+    controlled: ClusterClient, namespace: str, owners: Webs, dependents: str
+) -> None:
+    await owners.create("a")
+    await owned(controlled, dependents, "b")
+    await owners.create("held", finalizers=["example.com/hold"])
+    await controlled.delete(f"/api/v1/namespaces/{namespace}")
+    await gone(controlled, f"{dependents}/b")
+    await gone(controlled, owners.at("a"))
+
+    async def is_marked() -> bool:
+        return "deletionTimestamp" in (await controlled.get(owners.at("held"))).metadata
+
+    await until(is_marked, "the held object marked", seconds=SECONDS)
+    assert (await controlled.get(f"/api/v1/namespaces/{namespace}")).body["status"]["phase"] == "Terminating"
+    await controlled.merge(owners.at("held"), {"metadata": {"finalizers": None}})
+    await gone(controlled, f"/api/v1/namespaces/{namespace}")
+
+
+async def test_the_objects_of_a_definition_go_with_it(controlled: ClusterClient, namespace: str) -> None:
+    group = f"g{secrets.token_hex(4)}.example.com"
+    await define(controlled, definition(group, "rocks", "Rock"))
+    path = f"/apis/{group}/v1/namespaces/{namespace}/rocks"
+    rock = {"apiVersion": f"{group}/v1", "kind": "Rock", "metadata": {"name": "a"}, "spec": {"image": "one"}}
+    made = await controlled.create(path, rock)
+    async with controlled.watch(path, resourceVersion=made.version) as events:
+        await controlled.delete(f"{DEFINITIONS}/rocks.{group}")
+        assert (await events.next())["type"] == "DELETED"
+    await gone(controlled, f"{DEFINITIONS}/rocks.{group}")
+    await gone(controlled, path)

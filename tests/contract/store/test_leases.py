@@ -1,0 +1,201 @@
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from levelog.errors import IdentityMismatch, LeaseLost
+from levelog_store.database import Database
+from levelog_store.leases import HURRY, Leases, guard
+from levelog_store.scopes import reset_scope
+from levelog_store.tables import processors
+from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
+
+
+async def test_a_processor_alone_holds_every_partition(database: Database) -> None:
+    scope = await scope_of(database)
+    alone = processor(database, scope, "a")
+    epochs = await alone.tend()
+    assert sorted(epochs) == list(range(PARTITIONS))
+    assert await alone.tend() == epochs == await alone.owned()
+
+
+async def test_a_newcomer_gets_its_share_and_nothing_else_moves(database: Database) -> None:
+    scope = await scope_of(database)
+    first, second, third = (processor(database, scope, owner) for owner in "zyx")
+    before = await first.tend()
+    assert await second.tend() == {}
+    kept = await first.tend()
+    assert len(kept) == PARTITIONS // 2
+    assert kept.items() <= before.items()
+    moved = await second.tend()
+    assert sorted([*kept, *moved]) == list(range(PARTITIONS))
+    assert all(epoch > before[partition] for partition, epoch in moved.items())
+    await third.tend()
+    await first.tend()
+    await second.tend()
+    await third.tend()
+    held = [await each.owned() for each in (first, second, third)]
+    assert [len(epochs) for epochs in held] == [3, 3, 2]
+    assert held[0].items() <= kept.items()
+    assert held[1].items() <= moved.items()
+
+
+async def test_processors_beyond_the_partitions_stand_by(database: Database) -> None:
+    scope = await scope_of(database, partitions=2)
+    all_of_them = [processor(database, scope, str(n)) for n in range(4)]
+    for each in all_of_them:
+        await each.tend()
+    held = [await each.tend() for each in all_of_them]
+    assert sorted(len(epochs) for epochs in held) == [0, 0, 1, 1]
+
+
+async def test_what_is_released_is_taken_at_once(database: Database) -> None:
+    scope = await scope_of(database)
+    first, second = processor(database, scope, "a"), processor(database, scope, "b")
+    before = await first.tend()
+    await first.release()
+    assert await first.owned() == {}
+    after = await second.tend()
+    assert sorted(after) == list(range(PARTITIONS))
+    assert all(after[partition] > before[partition] for partition in before)
+
+
+async def test_a_process_that_is_certain_to_be_alone_ends_the_leases_of_its_predecessor(database: Database) -> None:
+    scope = await scope_of(database)
+    killed, alone = processor(database, scope, "killed"), processor(database, scope, "alone")
+    before = await killed.tend()
+    await alone.end_others()
+    assert sorted(await alone.tend()) == list(range(PARTITIONS))
+    assert not await can_commit(database, scope, before)
+
+
+async def test_the_partitions_of_a_dead_processor_are_taken_when_its_leases_end(database: Database) -> None:
+    scope = await scope_of(database)
+    dead, other = processor(database, scope, "dead"), processor(database, scope, "other")
+    await dead.tend()
+    await other.tend()
+    assert await other.tend() == {}
+    await expire(database, "dead")
+    assert sorted(await other.tend()) == list(range(PARTITIONS))
+
+
+async def test_leases_that_ended_but_were_not_taken_are_renewed_under_their_epoch(database: Database) -> None:
+    scope = await scope_of(database)
+    slow = processor(database, scope, "slow")
+    before = await slow.tend()
+    await expire(database, "slow")
+    assert await can_commit(database, scope, before)
+    assert await slow.tend() == before
+    assert await processor(database, scope, "other").tend() == {}
+
+
+async def test_leases_end_by_the_databases_clock(database: Database) -> None:
+    scope = await scope_of(database)
+    await Leases(database, scope, owner="gone", duration=timedelta(milliseconds=1)).tend()
+    other = processor(database, scope, "other")
+    while not (taken := await other.tend()):
+        pass  # at most a millisecond, then what `gone` holds has ended
+    assert len(taken) == PARTITIONS
+
+
+async def test_a_processor_hurries_only_while_others_hold_part_of_its_share(database: Database) -> None:
+    scope = await scope_of(database)
+    first, second = processor(database, scope, "a"), processor(database, scope, "b")
+    await first.tend()
+    assert first.interval == timedelta(minutes=20)
+    await second.tend()
+    assert second.interval == HURRY
+    await first.tend()
+    await second.tend()
+    assert second.interval == timedelta(minutes=20)
+
+
+async def test_processors_long_gone_are_forgotten(database: Database) -> None:
+    scope = await scope_of(database)
+    await processor(database, scope, "gone").tend()
+    await expire(database, "gone")
+    await processor(database, scope, "here").tend()
+    async with database.reading() as connection:
+        assert (await connection.execute(select(processors.c.owner))).scalars().all() == ["here"]
+
+
+async def test_applications_lease_apart(database: Database) -> None:
+    one, other = await scope_of(database), await scope_of(database, application="other")
+    for scope in (one, other):
+        assert len(await processor(database, scope, "same name").tend()) == PARTITIONS
+
+
+async def test_a_guard_without_partitions_is_a_defect(database: Database) -> None:
+    scope = await scope_of(database)
+    with pytest.raises(ValueError, match="partitions"):
+        async with database.transaction() as connection:
+            await guard(connection, scope, {})
+
+
+async def test_invariant_10_a_processor_that_lost_its_lease_cannot_commit(database: Database) -> None:
+    scope = await scope_of(database)
+    old, new = processor(database, scope, "old"), processor(database, scope, "new")
+    passed = await old.tend()
+    await fold(database, scope, passed, 5)
+    await expire(database, "old")
+    current = await new.tend()
+    with pytest.raises(LeaseLost, match="partition 0 for webs under epoch 1"):
+        await fold(database, scope, passed, 6)
+    assert set((await sequences(database, scope)).values()) == {5}
+    await fold(database, scope, current, 7)
+    assert set((await sequences(database, scope)).values()) == {7}
+
+
+async def test_invariant_10_one_lost_lease_among_several_refuses_all(database: Database) -> None:
+    scope = await scope_of(database)
+    old, new = processor(database, scope, "old"), processor(database, scope, "new")
+    passed = await old.tend()
+    await new.tend()
+    kept = await old.tend()
+    await new.tend()
+    assert await can_commit(database, scope, kept)
+    with pytest.raises(LeaseLost):
+        await fold(database, scope, passed, 6)
+    assert set((await sequences(database, scope)).values()) == {0}
+
+
+async def test_invariant_10_a_lease_lost_and_taken_again_does_not_save_older_work(database: Database) -> None:
+    scope = await scope_of(database)
+    owner, other = processor(database, scope, "owner"), processor(database, scope, "other")
+    begun_under = await owner.tend()
+    await expire(database, "owner")
+    await other.tend()
+    await other.release()
+    again = await owner.tend()
+    assert again.keys() == begun_under.keys()
+    assert not await can_commit(database, scope, begun_under)
+    assert await can_commit(database, scope, again)
+
+
+async def test_invariant_10_older_code_cannot_commit_nor_lease(database: Database) -> None:
+    older = await scope_of(database)
+    running = processor(database, older, "running")
+    epochs = await running.tend()
+    newer = await scope_of(database, fingerprint="code-2")
+    with pytest.raises(LeaseLost, match="promoted"):
+        await fold(database, older, epochs, 6)
+    with pytest.raises(LeaseLost, match="promoted"):
+        await running.tend()
+    taken = await processor(database, newer, "new").tend()
+    assert len(taken) == PARTITIONS
+    assert not await can_commit(database, older, taken)
+    await running.release()
+    assert await can_commit(database, newer, taken)
+
+
+async def test_invariant_10_nobody_commits_work_from_before_a_reset(database: Database) -> None:
+    scope = await scope_of(database)
+    running = processor(database, scope, "running")
+    epochs = await running.tend()
+    again = await reset_scope(database, scope, stream_created="stream-2", reason="made anew")
+    with pytest.raises(LeaseLost):
+        await fold(database, scope, epochs, 6)
+    with pytest.raises(IdentityMismatch, match="started over"):
+        await running.tend()
+    taken = await processor(database, again, "new").tend()
+    assert await can_commit(database, again, taken)

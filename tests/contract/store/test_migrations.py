@@ -1,0 +1,129 @@
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from levelog.errors import ConfigurationError, MigrationRequired
+from levelog_migrations import check, current, downgrade, head, upgrade
+from levelog_store.database import Database
+from levelog_store.tables import metadata
+
+DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql+asyncpg": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg"}
+CATALOG = {
+    "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL ORDER BY name",
+    "postgresql": """
+        SELECT 'index ' || indexname AS name, indexdef FROM pg_indexes WHERE schemaname = 'public'
+        UNION ALL
+        SELECT 'constraint ' || conname, pg_get_constraintdef(c.oid) FROM pg_constraint c
+        JOIN pg_class t ON t.oid = c.conrelid JOIN pg_namespace n ON n.oid = t.relnamespace WHERE n.nspname = 'public'
+        UNION ALL
+        SELECT 'column ' || table_name || '.' || column_name, concat_ws(' ', data_type, collation_name, is_nullable,
+            column_default, ordinal_position, col_description((table_schema || '.' || table_name)::regclass,
+            ordinal_position)) FROM information_schema.columns WHERE table_schema = 'public'
+        ORDER BY name""",
+}
+
+
+async def catalog(url: str) -> dict[str, str]:
+    """Everything that the database knows about its tables."""
+    async with await Database.open(url) as database, database.reading() as connection:
+        rows = await connection.execute(text(CATALOG[database.dialect.name]))
+        found = {name: " ".join(str(words).split()).replace(" ,", ",").replace(" )", ")") for name, words in rows}
+    return {name: words for name, words in found.items() if "alembic" not in name}
+
+
+def differences(connection: Connection) -> list[Any]:
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+
+async def test_migrations_make_the_tables_of_the_models(database_url: str) -> None:
+    await upgrade(database_url)
+    engine = create_async_engine(make_url(database_url).set(drivername=DRIVERS[database_url.partition(":")[0]]))
+    try:
+        async with engine.connect() as connection:
+            assert await connection.run_sync(differences) == []
+    finally:
+        await engine.dispose()
+
+
+async def test_migrations_and_models_lead_to_the_same_catalog(database_url: str, tmp_path: Path) -> None:
+    await upgrade(database_url)
+    migrated = await catalog(database_url)
+    await downgrade(database_url, "base")
+    async with await Database.open(database_url) as database, database.transaction() as connection:
+        await connection.run_sync(metadata.create_all)
+    assert migrated == await catalog(database_url)
+    assert len(migrated) > 20
+
+
+async def test_up_and_down_and_up_leads_to_the_same_tables(database_url: str) -> None:
+    await upgrade(database_url)
+    before = await catalog(database_url)
+    await downgrade(database_url, "base")
+    assert await catalog(database_url) == {}
+    assert await current(database_url) is None
+    await upgrade(database_url)
+    assert await catalog(database_url) == before
+    assert await current(database_url) == head()
+
+
+async def test_upgrading_twice_changes_nothing(database_url: str) -> None:
+    for _ in range(2):
+        await upgrade(database_url)
+        await check(database_url)
+
+
+async def test_a_database_without_tables_has_to_be_migrated(database_url: str) -> None:
+    async with await Database.open(database_url):
+        pass
+    with pytest.raises(MigrationRequired, match=r"has no tables of levelog yet, .* run `levelog migrate`"):
+        await check(database_url)
+
+
+async def test_a_database_of_newer_code_is_refused_and_left_alone(database_url: str) -> None:
+    await upgrade(database_url)
+    async with await Database.open(database_url) as database, database.transaction() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    before = await catalog(database_url)
+    for step in (check, upgrade):
+        with pytest.raises(MigrationRequired, match=r"is at revision 9999, .*newer code"):
+            await step(database_url)
+    assert await catalog(database_url) == before
+
+
+async def test_looking_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no database file"):
+        await check(f"sqlite:///{tmp_path}/absent.db")
+    with pytest.raises(ConfigurationError, match="there is no database file"):
+        await current(f"sqlite:///{tmp_path}/absent.db")
+
+
+async def test_many_processes_may_upgrade_at_once(postgres_url: str) -> None:
+    await asyncio.gather(*(upgrade(postgres_url) for _ in range(5)))
+    await check(postgres_url)
+
+
+async def test_a_failed_upgrade_leaves_nothing_half_done(database_url: str) -> None:
+    async with await Database.open(database_url) as database, database.transaction() as connection:
+        await connection.execute(text("CREATE TABLE decisions (in_the_way integer)"))
+    with pytest.raises(Exception, match="decisions"):
+        await upgrade(database_url)
+    assert [name for name in await catalog(database_url) if "decisions" not in name] == []
+    assert await current(database_url) is None
+
+
+async def test_text_has_byte_order_where_the_server_sorts_otherwise(postgres_url: str) -> None:
+    await upgrade(postgres_url)
+    async with await Database.open(postgres_url) as database, database.reading() as connection:
+        others = await connection.execute(
+            text("""
+                SELECT table_name, column_name FROM information_schema.columns
+                WHERE table_schema = 'public' AND data_type = 'text' AND collation_name IS DISTINCT FROM 'C'""")
+        )
+        assert others.all() == []

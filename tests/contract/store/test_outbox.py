@@ -1,0 +1,380 @@
+import asyncio
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import ClauseElement, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store import outbox, outboxsql
+from levelog_store.database import Database
+from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
+from levelog_store.tables import intents
+from rigs.intents import NOON, decide, intent, intents_by_key, states
+
+A, B = "pods/default/a", "pods/default/b"
+LEASE = timedelta(seconds=30)
+PAST = timedelta(seconds=-1)
+_scopes = count(10)
+
+
+async def claim(
+    database: Database, owner: str = "one", *, limit: int = 100, lease: timedelta = LEASE
+) -> list[ClaimedIntent]:
+    async with database.transaction() as connection:
+        return await outbox.claim(connection, 1, owner, limit=limit, lease=lease)
+
+
+def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
+    return [each.key for each in claimed]
+
+
+def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
+    given: dict[str, Any] = {
+        "error": "",
+        "attempts": 1,
+        "result_uid": "u",
+        "result_version": 7,
+        "receipt": b'{"a": 1.0}',
+    }
+    return StoredReceipt(key=key, state=state, **{**given, **fields})
+
+
+async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
+    async with database.transaction(durable=False) as connection:
+        return await outbox.store_receipts(connection, 1, owner, receipts)
+
+
+async def postpone(
+    database: Database, key: str, delay: timedelta, *, is_doubtful: bool = False, owner: str = "one"
+) -> None:
+    later = Postponement(key=key, delay=delay, error="503", attempts=1, is_doubtful=is_doubtful)
+    async with database.transaction() as connection:
+        await outbox.postpone(connection, 1, owner, [later])
+
+
+async def test_a_new_intent_is_claimed_once_with_all_that_a_request_needs(database: Database) -> None:
+    row = intent(A, verb="apply", body={"a": "ü"}, options={"force": True}, target_uid="u", target_version=5)
+    await decide(database, row)
+    (claimed,) = await claim(database)
+    assert claimed == ClaimedIntent(
+        **{name: row[name] for name in ClaimedIntent.__struct_fields__ if name not in {"attempts", "is_doubtful"}},
+        attempts=1,
+        is_doubtful=False,
+    )
+    held = (await intents_by_key(database))[row["key"]]
+    assert (held["state"], held["owner"], held["attempts"]) == ("claimed", "one", 1)
+    assert held["due_at"] == held["expires_at"]
+    assert await claim(database, "two") == []
+
+
+async def test_only_open_intents_of_the_scope_are_claimed(database: Database) -> None:
+    closed = ("written", "settled", "satisfied", "failed", "superseded")
+    await decide(database, *(intent(f"pods/default/{state}", state=state) for state in closed), intent(A, scope=2))
+    assert await claim(database) == []
+
+
+async def test_a_claim_that_ended_is_taken_over_as_doubtful(database: Database) -> None:
+    (key,) = await decide(database, intent(A))
+    await claim(database, lease=PAST)
+    (again,) = await claim(database, "two")
+    assert (again.key, again.is_doubtful, again.attempts) == (key, True, 2)
+
+
+async def test_what_is_put_off_comes_back_when_it_is_due_and_not_before(database: Database) -> None:
+    soon, late = await decide(database, intent(A), intent(B))
+    await claim(database)
+    await postpone(database, soon, PAST)
+    await postpone(database, late, timedelta(hours=1))
+    assert await states(database, [soon, late]) == ["pending", "pending"]
+    (again,) = await claim(database)
+    assert (again.key, again.is_doubtful, again.attempts) == (soon, False, 2)
+
+
+async def test_of_what_waited_for_its_time_the_longest_due_goes_first(database: Database) -> None:
+    hours = [intent(f"pods/default/{late}", due_at=NOON - timedelta(hours=late)) for late in (1, 3, 2)]
+    await decide(database, *hours, intent(A))
+    claimed = [*await claim(database, limit=1), *await claim(database, limit=1), *await claim(database)]
+    assert [each.target.rpartition("/")[2] for each in claimed] == ["3", "2", "1", "a"]
+
+
+async def test_what_may_have_taken_effect_stays_claimed_while_it_waits(database: Database) -> None:
+    (key,) = await decide(database, intent(A))
+    await claim(database)
+    await postpone(database, key, PAST, is_doubtful=True)
+    held = (await intents_by_key(database))[key]
+    assert (held["state"], held["owner"], held["error"]) == ("claimed", "", "503")
+    assert [each.is_doubtful for each in await claim(database, "two")] == [True]
+
+
+async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(database: Database) -> None:
+    (key,) = await decide(database, intent(A))
+    await claim(database, "one", lease=PAST)
+    await claim(database, "two")
+    await postpone(database, key, PAST, owner="one")
+    assert await store(database, receipt(key), owner="one") == set()
+    held = (await intents_by_key(database))[key]
+    assert (held["state"], held["owner"], held["receipt"]) == ("claimed", "two", None)
+
+
+async def test_a_claim_holds_until_it_ends_is_taken_or_has_its_receipt(database: Database) -> None:
+    async def held(owner: str) -> set[str]:
+        async with database.reading() as connection:
+            return await outbox.still_claimed(connection, 1, owner, [lasting, ended, done, "unknown"])
+
+    lasting, ended, done = await decide(database, intent(A), intent(B), intent("pods/default/c"))
+    await claim(database)
+    assert await held("one") == {lasting, ended, done}
+    await store(database, receipt(done))
+    async with database.transaction() as connection:
+        await connection.execute(update(intents).where(intents.c.key == ended).values(expires_at=NOON))
+    assert await held("one") == {lasting}
+    assert await held("two") == set()
+
+
+async def test_receipts_are_stored_word_for_word(database: Database) -> None:
+    written, failed = await decide(database, intent(A), intent(B))
+    await claim(database)
+    words = '{"outcome":"failed","error":"\\"a\\" ü 1.0","n":1.50}'
+    stored = await store(
+        database, receipt(written), receipt(failed, "failed", error="no 'way'", receipt=words.encode())
+    )
+    assert stored == {written, failed}
+    held = await intents_by_key(database)
+    assert [held[key]["state"] for key in (written, failed)] == ["written", "failed"]
+    assert (held[written]["result_uid"], held[written]["result_version"]) == ("u", 7)
+    assert held[failed]["error"] == "no 'way'"
+    assert held[failed]["receipt"] == json.loads(words)
+    async with database.reading() as connection:
+        found = await outbox.unrelayed(connection, 1, 10)
+    assert {row.key: row.receipt for row in found} == {written: b'{"a": 1.0}', failed: words.encode()}
+
+
+async def test_receipts_wait_to_be_relayed_until_they_are_noted(database: Database) -> None:
+    keys = await decide(database, intent(A), intent(B))
+    await claim(database)
+    await store(database, *(receipt(key) for key in keys))
+    async with database.transaction() as connection:
+        await outbox.mark_relayed(connection, 1, keys[:1])
+    async with database.reading() as connection:
+        assert [row.key for row in await outbox.unrelayed(connection, 1, 10)] == keys[1:]
+        assert await outbox.unrelayed(connection, 2, 10) == []
+
+
+async def test_the_time_of_the_next_intent_that_waits_is_known(database: Database) -> None:
+    async def wait() -> timedelta | None:
+        async with database.reading() as connection:
+            return await outbox.next_due(connection, 1)
+
+    assert await wait() is None
+    (key,) = await decide(database, intent(A))
+    assert await wait() is None
+    await claim(database)
+    await postpone(database, key, timedelta(seconds=100))
+    waiting = await wait()
+    assert waiting is not None
+    assert timedelta(seconds=60) < waiting <= timedelta(seconds=100)
+
+
+async def test_all_claims_end_at_once_when_their_process_is_known_to_be_gone(database: Database) -> None:
+    claimed, waiting = await decide(database, intent(A), intent(B))
+    await claim(database)
+    await postpone(database, waiting, timedelta(hours=1), is_doubtful=True)
+    async with database.transaction() as connection:
+        assert await outbox.end_claims(connection, 1) == 1
+    assert [(each.key, each.is_doubtful) for each in await claim(database, "two")] == [(claimed, True)]
+
+
+async def test_one_target_is_written_in_the_order_of_the_decisions(database: Database) -> None:
+    first = intent(A, ordinal=0, decided_at=NOON)
+    second = intent(A, ordinal=1, decided_at=NOON)
+    later = intent(A, decided_at=NOON + timedelta(seconds=1))
+    other = intent(B, decided_at=NOON + timedelta(seconds=2))
+    await decide(database, later, other, second, first)
+    assert set(keys_of(await claim(database))) == {first["key"], other["key"]}
+    assert await claim(database) == []
+    await store(database, receipt(first["key"]))
+    assert keys_of(await claim(database)) == [second["key"]]
+    await store(database, receipt(second["key"], "failed"))
+    assert keys_of(await claim(database)) == [later["key"]]
+
+
+async def test_an_intent_that_is_put_off_holds_up_later_ones_of_its_target_alone(database: Database) -> None:
+    first, second, other = intent(A), intent(A), intent(B)
+    await decide(database, first)
+    await claim(database)
+    await postpone(database, first["key"], timedelta(hours=1))
+    await decide(database, second, other)
+    assert keys_of(await claim(database)) == [other["key"]]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_may_be_on_its_way_goes_before_an_earlier_decision_that_came_late(
+    database: Database, is_late: bool
+) -> None:
+    sent = intent(A, decided_at=NOON + timedelta(seconds=1))
+    await decide(database, sent)
+    await claim(database, lease=PAST if is_late else LEASE)
+    await decide(database, intent(A, decided_at=NOON))
+    assert keys_of(await claim(database, "two")) == ([sent["key"]] if is_late else [])
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000))
+async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(database: Database, seed: int) -> None:
+    """Random claims, receipts, delays and lost claims: one open claim a target, and receipts in order."""
+    chance = random.Random(seed)
+    scope = next(_scopes)  # Hypothesis tries a seed again, on the same database
+    rows = [intent(f"pods/default/{chance.randrange(3)}", scope=scope) for _ in range(8)]
+    target = {row["key"]: row["target"] for row in rows}
+    await decide(database, *chance.sample(rows, len(rows)))
+    finished: list[str] = []
+    open_claims: dict[str, str] = {}  # by target
+    while len(finished) < len(rows):
+        async with database.transaction() as connection:
+            lease = chance.choice((LEASE, PAST))
+            for each in await outbox.claim(connection, scope, "one", limit=chance.randint(1, 4), lease=lease):
+                assert open_claims.get(each.target, each.key) == each.key
+                open_claims[each.target] = each.key
+            for key in [key for key in open_claims.values() if chance.random() < 0.6]:
+                match chance.randrange(3):
+                    case 0:
+                        if await outbox.store_receipts(connection, scope, "one", [receipt(key)]):
+                            finished.append(key)
+                            del open_claims[target[key]]
+                    case 1:
+                        later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=True)
+                        await outbox.postpone(connection, scope, "one", [later])
+                    case _:
+                        later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=False)
+                        await outbox.postpone(connection, scope, "one", [later])
+                        if key in await _pending(connection, scope):
+                            del open_claims[target[key]]
+            ends = update(intents).where(intents.c.scope == scope, intents.c.state == "claimed")
+            await connection.execute(ends.values(due_at=NOON, expires_at=NOON))
+    for name in set(target.values()):
+        assert [key for key in finished if target[key] == name] == [r["key"] for r in rows if r["target"] == name]
+
+
+async def _pending(connection: AsyncConnection, scope: int) -> set[str]:
+    is_pending = (intents.c.scope == scope) & (intents.c.state == "pending")
+    return set((await connection.execute(select(intents.c.key).where(is_pending))).scalars())
+
+
+async def test_claimants_at_once_never_get_the_same_intent_nor_one_target_twice(database: Database) -> None:
+    rows = [intent(f"pods/default/{number % 40}") for number in range(200)]
+    await decide(database, *rows)
+    order = [row["key"] for row in rows]
+    busy: Counter[str] = Counter()
+    done: list[str] = []
+
+    async def work(owner: str) -> None:
+        while len(done) < len(rows):
+            claimed = await claim(database, owner, limit=7)
+            for each in claimed:
+                busy[each.target] += 1
+            assert all(count <= 1 for count in busy.values()), busy
+            await asyncio.sleep(0)
+            for each in claimed:  # before the commit: from then on the next one of the target may be claimed
+                busy[each.target] -= 1
+                done.append(each.key)
+            if claimed:
+                stored = await store(database, *(receipt(each.key) for each in claimed), owner=owner)
+                assert stored == set(keys_of(claimed))
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(work(f"owner-{number}"))
+    assert sorted(done) == sorted(order)
+    for target in {row["target"] for row in rows}:
+        mine = {row["key"] for row in rows if row["target"] == target}
+        assert [key for key in done if key in mine] == [key for key in order if key in mine]
+
+
+async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Database) -> None:
+    first, second = await decide(shared, intent(A), intent(B))
+    async with shared.transaction() as connection:
+        (mine,) = await outbox.claim(connection, 1, "one", limit=1, lease=LEASE)
+        async with asyncio.timeout(5):
+            theirs = await claim(shared, "two")
+    assert {mine.key, *keys_of(theirs)} == {first, second}
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+async def test_a_claim_reads_only_open_intents_by_their_index(database: Database, is_analyzed: bool) -> None:
+    """However many intents were carried out before, and whatever the statistics say."""
+    async with filled(database, is_analyzed=is_analyzed) as connection:
+        plan = await plan_of(connection, outboxsql.claimable(connection.dialect), scope=1, limit=100)
+    assert "Seq Scan" not in plan
+    assert "SCAN mine" not in plan
+    assert "intents_open" in plan
+    # Of each of them, those for the same target.
+    assert re.search(r"intents_unsettled.*\n.*Index Cond: .*target = |intents_unsettled .*target=\?", plan)
+    assert "Sort" not in plan
+    assert "TEMP B-TREE" not in plan
+
+
+async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database: Database) -> None:
+    """PostgreSQL needs statistics for that, which autovacuum makes within a minute; SQLite has none."""
+    async with filled(database, is_analyzed=database.is_shared) as connection:
+        keys = outboxsql.texts(connection.dialect, ["a", "b"])
+        for statement in (
+            outboxsql.take(connection.dialect, LEASE),
+            outboxsql.held(connection.dialect),
+            outboxsql.lock_held(connection.dialect),
+            outboxsql.end(),
+            outboxsql.give_back(),
+            outboxsql.mark_relayed(connection.dialect),
+        ):
+            plan = await plan_of(connection, statement, of_scope=1, of_keys=keys, of_key="a")
+            assert re.search(r"Index Cond: .*key = |\(scope=\? AND key=\?\)", plan), plan
+
+
+@asynccontextmanager
+async def filled(database: Database, *, is_analyzed: bool) -> AsyncGenerator[AsyncConnection]:
+    """A transaction on a database with many settled intents and some of every other kind."""
+    old = [intent(f"pods/default/{number % 500}", state="settled", is_relayed=True) for number in range(5000)]
+    new = [intent(f"pods/default/{number}") for number in range(300)]
+    late = [intent(f"pods/late/{number}", due_at=NOON, state="claimed", owner="x") for number in range(50)]
+    await decide(database, *old, *new, *late)
+    async with database.transaction() as connection:
+        if is_analyzed:
+            await connection.execute(text("ANALYZE intents"))
+        yield connection
+
+
+async def plan_of(connection: AsyncConnection, statement: ClauseElement, **given: Any) -> str:
+    """How the database would run a statement that it prepared without knowing the values."""
+    compiled = statement.compile(dialect=connection.dialect)
+    all_values = {**dict(compiled.params or {}), **given}
+    values = [all_values[name] for name in getattr(compiled, "positiontup", None) or ()]
+    if connection.dialect.name == "sqlite":
+        rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", tuple(values))
+        return "\n".join(str(row) for row in rows)
+    await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_generic_plan")
+    await connection.exec_driver_sql(f"PREPARE planned AS {compiled}")
+    rows = await connection.exec_driver_sql(f"EXPLAIN EXECUTE planned ({', '.join(map(_literal, values))})")
+    plan = "\n".join(str(row) for row in rows)
+    await connection.exec_driver_sql("DEALLOCATE planned")
+    return plan
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case list():
+            return f"ARRAY[{', '.join(map(_literal, value))}]"  # pyright: ignore[reportUnknownArgumentType]
+        case str() | timedelta():
+            return f"'{value}'"
+        case _:
+            return str(value)

@@ -1,0 +1,158 @@
+"""What is shown of an application: levels, parents without one, and why."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import insert
+
+from levelog.objects import Application, Cluster
+from levelog_store.database import Database
+from levelog_store.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import levels, syncs, wakeups
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+async def scope_of(database: Database, application: str = "shops", cluster: str = "c1") -> Scope:
+    return await open_scope(
+        database,
+        cluster=Cluster(cluster),
+        application=Application(application),
+        partitions=2,
+        stream_created="today",
+        fingerprint="f",
+    )
+
+
+def level(scope: Scope, view: str, parent: str, status: str = "in_sync", **columns: Any) -> dict[str, Any]:
+    return {
+        "scope": scope.number,
+        "view": view,
+        "parent": parent,
+        "partition": 0,
+        "parent_uid": "u",
+        "status": status,
+        "reason": "",
+        "desired": None,
+        "actual": None,
+        "drift": None,
+        "round": 2,
+        "attempts": 0,
+        "evaluations": 1,
+        "inputs": "",
+        "reads": "",
+        "decided_inputs": "",
+        "cause": 1,
+        "recheck_at": None,
+        "evaluated_at": NOON,
+        **columns,
+    }
+
+
+async def add(database: Database, table: Any, *rows: dict[str, Any]) -> None:
+    async with database.transaction() as connection:
+        await connection.execute(insert(table), list(rows))
+
+
+def wake(scope: Scope, view: str, parent: str) -> dict[str, Any]:
+    return {
+        "scope": scope.number,
+        "view": view,
+        "parent": parent,
+        "partition": 0,
+        "cause": 1,
+        "generation": 1,
+        "due_at": None,
+    }
+
+
+def sync(scope: Scope, resource: str, partition: int, finished: int) -> dict[str, Any]:
+    return {
+        "scope": scope.number,
+        "partition": partition,
+        "resource": resource,
+        "sync_id": "s",
+        "started_sequence": 1,
+        "finished_sequence": finished,
+        "namespace": "",
+        "version": 1,
+    }
+
+
+async def lines(database: Database, scope: Scope, **selected: str) -> list[LevelLine]:
+    async with database.reading() as connection:
+        return await read_level_lines(connection, scope, **selected)
+
+
+def names(found: list[LevelLine]) -> list[tuple[str, str]]:
+    return [(line.view, line.parent.rpartition("/")[2]) for line in found]
+
+
+async def test_levels_are_selected_by_view_status_and_name(database: Database) -> None:
+    scope, other = await scope_of(database), await scope_of(database, "others")
+    await add(
+        database,
+        levels,
+        level(scope, "webs/pods", "webs.example.com/a/shop", "failed", reason="no", drift=b'{"missing":["x"]}'),
+        level(scope, "webs/pods", "webs.example.com/b/shop"),
+        level(scope, "webs/pods", "webs.example.com/b/a_shop"),
+        level(scope, "webs/pods", "webs.example.com/b/a-shop"),
+        level(scope, "webs/status", "webs.example.com/a/shop"),
+        level(other, "webs/pods", "webs.example.com/a/shop"),
+    )
+    assert await lines(database, scope, status="failed") == [
+        LevelLine(
+            view="webs/pods",
+            parent="webs.example.com/a/shop",
+            status="failed",
+            reason="no",
+            drift=b'{"missing":["x"]}',
+            round=2,
+            evaluated_at=NOON,
+        )
+    ]
+    assert len(await lines(database, scope)) == 5
+    assert names(await lines(database, scope, view="status")) == [("webs/status", "shop")]
+    assert len(await lines(database, scope, view="webs/pods")) == 4
+    assert await lines(database, scope, view="ods") == []
+    assert len(await lines(database, scope, name="shop")) == 3
+    assert len(await lines(database, scope, name="a/shop")) == 2
+    assert len(await lines(database, scope, name="webs.example.com/b/shop")) == 1
+    assert names(await lines(database, scope, name="a_shop")) == [("webs/pods", "a_shop")]
+    assert await lines(database, scope, name="hop") == []
+
+
+async def test_a_parent_that_was_never_evaluated_is_blocked_and_says_why(database: Database) -> None:
+    scope = await scope_of(database)
+    parent = "webs.example.com/a/shop"
+    await add(database, wakeups, wake(scope, "webs/pods", parent), wake(scope, "webs/status", parent))
+    await add(database, levels, level(scope, "webs/status", parent))
+    (line,) = await lines(database, scope, view="pods")
+    assert (line.status, line.round, line.evaluated_at) == ("blocked", 0, None)
+    assert line.reason == "not evaluated yet: a resource that the view reads is not listed, or no processor runs"
+    await add(database, syncs, sync(scope, "pods", 0, 7), sync(scope, "pods", 1, 0), sync(scope, "webs", 0, 7))
+    await add(database, syncs, sync(scope, "webs", 1, 8))
+    (line,) = await lines(database, scope, view="pods", status="blocked")
+    assert line.reason == "not listed to the end yet: pods"
+    assert await lines(database, scope, view="pods", status="in_sync") == []
+    (line,) = await lines(database, scope, view="status")  # its wake is pending, but it has a level
+    assert line.status == "in_sync"
+    async with database.reading() as connection:
+        assert await listed_resources(connection, scope) == {"pods": False, "webs": True}
+
+
+async def test_every_application_is_found(database: Database) -> None:
+    opened = [
+        await scope_of(database, "b"),
+        await scope_of(database, "a", "c2"),
+        await scope_of(database, "a", "c1"),
+    ]
+    async with database.reading() as connection:
+        assert await find_scopes(connection) == [opened[2], opened[1], opened[0]]
+
+
+async def test_the_server_tells_its_version_and_whether_it_is_durable(database: Database) -> None:
+    facts = await read_server_facts(database)
+    assert facts.version.startswith("PostgreSQL " if database.is_shared else "SQLite ")
+    assert facts.is_durable is not database.is_shared  # the tests' PostgreSQL runs without fsync

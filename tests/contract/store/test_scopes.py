@@ -1,0 +1,149 @@
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import Boolean, Integer, Table, insert, select
+from sqlalchemy.types import TypeEngine
+
+from levelog.errors import ConfigurationError
+from levelog_store.database import Database, upsert
+from levelog_store.scopes import Scope, reset_scope
+from levelog_store.tables import (
+    Json,
+    Timestamp,
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    leases,
+    levels,
+    objects,
+    scopes,
+    syncs,
+    tombstones,
+    wakeups,
+)
+from rigs.leasing import LONG_AGO, PARTITIONS, count, fold, processor, scope_of, sequences
+
+FOLDED = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs)
+
+
+def row(table: Table, scope: Scope, **values: Any) -> dict[str, Any]:
+    """A row with something in every column that must have it."""
+    filled = {column.name: filler(column.type) for column in table.columns if not column.nullable}
+    return {**filled, "scope": scope.number, **values}
+
+
+def filler(kind: TypeEngine[Any]) -> object:
+    match kind:
+        case Timestamp():
+            return LONG_AGO
+        case Json():
+            return b"null"
+        case Boolean():
+            return False
+        case Integer():
+            return 0
+        case _:
+            return ""
+
+
+async def test_a_scope_is_made_once_however_many_open_it(database: Database) -> None:
+    found = await asyncio.gather(*(scope_of(database) for _ in range(5)))
+    assert len(set(found)) == 1
+    assert await count(database, leases, found[0]) == PARTITIONS
+    assert await sequences(database, found[0]) == dict.fromkeys(range(PARTITIONS), 0)
+    async with database.reading() as connection:
+        assert len((await connection.execute(select(scopes))).all()) == 1
+
+
+async def test_applications_have_scopes_of_their_own(database: Database) -> None:
+    one, other = await scope_of(database), await scope_of(database, application="other")
+    assert one.number != other.number
+    assert (await scope_of(database)).number == one.number
+
+
+async def test_another_number_of_partitions_is_refused_and_changes_nothing(database: Database) -> None:
+    scope = await scope_of(database)
+    epochs = await processor(database, scope, "a").tend()
+    with pytest.raises(ConfigurationError, match="with 8 partitions of cluster cluster, the log has 16 now"):
+        await scope_of(database, partitions=16, fingerprint="code-2")
+    await fold(database, scope, epochs, 3)
+
+
+async def test_opening_with_the_same_code_disturbs_nobody(database: Database) -> None:
+    scope = await scope_of(database)
+    running = processor(database, scope, "a")
+    epochs = await running.tend()
+    assert await scope_of(database) == scope
+    await fold(database, scope, epochs, 3)
+    assert await running.tend() == epochs
+
+
+async def test_a_scope_tells_the_stream_that_it_was_made_for(database: Database) -> None:
+    scope = await scope_of(database)
+    await reset_scope(database, scope, stream_created="stream-2", reason="made anew")
+    assert (await scope_of(database)).stream_created == "stream-2"
+
+
+async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents(database: Database) -> None:
+    scope, other = await scope_of(database), await scope_of(database, application="other")
+    epochs = await processor(database, scope, "a").tend()
+    await fold(database, scope, epochs, 42)
+    level = {
+        "view": "webs/pods",
+        "parent": "webs.example.com/default/shop",
+        "parent_uid": "u",
+        "round": 7,
+        "evaluations": 9,
+        "status": "in_sync",
+        "desired": b"{}",
+        "actual": b"{}",
+        "drift": b"{}",
+        "inputs": "digest",
+        "reads": "digest",
+        "decided_inputs": "digest",
+        "cause": 41,
+        "attempts": 2,
+        "recheck_at": LONG_AGO,
+    }
+    async with database.transaction() as connection:
+        for each in (scope, other):
+            for table in FOLDED:
+                await upsert(connection, table, [row(table, each)])
+            await connection.execute(insert(levels), [row(levels, each, **level)])
+        for key, receipt, is_folded in (("waiting", b"{}", False), ("done", b"{}", True), ("open", None, False)):
+            values = row(intents, scope, key=key, receipt=receipt, is_folded=is_folded, is_relayed=receipt is not None)
+            await connection.execute(insert(intents), [values])
+
+    again = await reset_scope(database, scope, stream_created="stream-2", reason="the stream was made anew")
+
+    assert (again.stream_created, again.resets) == ("stream-2", 1)
+    assert [await count(database, table, scope) for table in FOLDED] == [0] * len(FOLDED)
+    assert [await count(database, table, other) for table in FOLDED] == [1] * len(FOLDED)
+    assert set((await sequences(database, scope)).values()) == {0}
+    async with database.reading() as connection:
+        kept = (await connection.execute(select(levels).where(levels.c.scope == scope.number))).mappings().one()
+        untouched = (await connection.execute(select(levels.c.status).where(levels.c.scope == other.number))).scalar()
+        relayed = await connection.execute(select(intents.c.key, intents.c.is_relayed).order_by(intents.c.key))
+        assert [tuple(each) for each in relayed] == [("done", True), ("open", False), ("waiting", False)]
+    assert (kept["round"], kept["evaluations"], kept["parent_uid"]) == (7, 9, "u")
+    assert (kept["status"], kept["reason"]) == ("blocked", "the stream was made anew")
+    emptied = ("desired", "actual", "drift", "recheck_at", "evaluated_at")
+    assert {kept[name] for name in emptied} == {None}
+    assert {kept[name] for name in ("inputs", "reads", "decided_inputs")} == {""}
+    assert (kept["cause"], kept["attempts"]) == (0, 0)
+    assert untouched == "in_sync"
+
+
+async def test_several_processes_that_find_the_same_mismatch_reset_once(database: Database) -> None:
+    scope = await scope_of(database)
+    found = await asyncio.gather(
+        *(reset_scope(database, scope, stream_created="stream-2", reason="made anew") for _ in range(4))
+    )
+    assert {each.resets for each in found} == {1}
+    epochs = await processor(database, found[0], "a").tend()
+    await fold(database, found[0], epochs, 3)
+    late = await reset_scope(database, scope, stream_created="stream-2", reason="made anew")
+    assert late == found[0]
+    assert set((await sequences(database, scope)).values()) == {3}

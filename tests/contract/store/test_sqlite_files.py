@@ -1,0 +1,181 @@
+"""SQLite serves one process: others are refused, and what was committed survives its death."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from levelog.errors import ConfigurationError
+from levelog_migrations import upgrade
+from levelog_store.database import Database
+from levelog_store.tables import key_versions
+from rigs.processes import Process
+from rigs.waiting import until
+
+OPEN = """
+import asyncio, sys
+from levelog.errors import ConfigurationError
+from levelog_store.database import Database
+
+async def main():
+    try:
+        async with await Database.open(sys.argv[1]):
+            print("opened", flush=True)
+            await asyncio.Event().wait()
+    except ConfigurationError as error:
+        sys.exit(str(error))
+
+asyncio.run(main())
+"""
+
+COMMIT = """
+import asyncio, sys
+from sqlalchemy import insert
+from levelog_store.database import Database
+from levelog_store.tables import key_versions
+
+async def main():
+    async with await Database.open(sys.argv[1]) as database:
+        for n in range(1_000_000):
+            async with database.transaction(durable=False) as connection:
+                for part in "ab":
+                    row = {"scope": 1, "index": part, "key": str(n), "version": n}
+                    await connection.execute(insert(key_versions).values(row))
+            print(n, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "levelog.db"
+
+
+async def run(script: str, path: Path, tmp_path: Path) -> Process:
+    """A process that has written its first line."""
+    process = Process([sys.executable, "-c", script, path], tmp_path / "process.log")
+
+    async def has_written() -> bool:
+        process.check()
+        return "\n" in process.log.read_text()
+
+    await until(has_written, "the first line of a process")
+    return process
+
+
+async def test_a_second_process_is_refused_at_once_with_one_sentence(path: Path, tmp_path: Path) -> None:
+    async with await Database.open(f"sqlite:///{path}"):
+        second = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", OPEN, f"sqlite:///{path}", stderr=asyncio.subprocess.PIPE
+        )
+        _, said = await asyncio.wait_for(second.communicate(), 30)
+    assert second.returncode == 1
+    assert said.decode().splitlines() == [
+        f"the database {path} is in use by process {os.getpid()}: SQLite serves one process, use PostgreSQL for several"
+    ]
+
+
+@pytest.mark.parametrize("link", ["levelog.db", "link.db"])
+async def test_another_process_is_named_by_whichever_path_the_file_is_opened(
+    path: Path, tmp_path: Path, link: str
+) -> None:
+    process = await run(OPEN, path, tmp_path)
+    try:
+        if link != path.name:
+            (tmp_path / link).symlink_to(path)
+        with pytest.raises(ConfigurationError, match=f"in use by process {process.pid}"):
+            await Database.open(str(tmp_path / link))
+    finally:
+        process.kill()
+    async with await Database.open(str(path)):
+        pass
+
+
+async def test_a_process_can_open_again_what_it_closed(path: Path) -> None:
+    for _ in range(2):
+        async with await Database.open(str(path)):
+            with pytest.raises(ConfigurationError, match="in use"):
+                await Database.open(str(path))
+
+
+async def test_others_may_read_while_one_process_writes(path: Path) -> None:
+    await upgrade(str(path))
+    async with await Database.open(str(path)) as owner, await Database.open(str(path), read_only=True) as reader:
+        async with owner.transaction() as connection:
+            await connection.execute(insert(key_versions).values(scope=1, index="i", key="k", version=1))
+            async with reader.reading() as beside:
+                assert (await beside.execute(select(key_versions.c.key))).scalars().all() == []
+        async with reader.reading() as after:
+            assert (await after.execute(select(key_versions.c.key))).scalars().all() == ["k"]
+
+
+async def test_a_file_to_read_is_not_made(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"there is no database file {path}"):
+        await Database.open(str(path), read_only=True)
+    with pytest.raises(ConfigurationError, match="there is no database file"):
+        await Database.open(str(path), read_only=True)
+
+
+async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"{tmp_path}/absent/levelog.db"):
+        await Database.open(f"sqlite:///{tmp_path}/absent/levelog.db")
+
+
+async def test_a_file_that_is_no_database_is_named(path: Path) -> None:
+    path.write_bytes(content := b"something else, and long enough to be looked at" * 100)  # noqa: ASYNC240
+    with pytest.raises(ConfigurationError, match=f"database {path} .*not a database"):
+        await Database.open(str(path))
+    assert path.read_bytes() == content  # noqa: ASYNC240
+
+
+async def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
+    odd = tmp_path / "a b?c#d%20e&f=g é"
+    odd.mkdir()
+    async with await Database.open(str(odd / "x?mode=ro.db")) as database, database.transaction() as connection:
+        await connection.execute(text("CREATE TABLE t (n)"))
+    assert (odd / "x?mode=ro.db").exists()
+
+
+async def test_writers_use_the_write_ahead_log_and_sync_each_commit(path: Path) -> None:
+    async with await Database.open(str(path)) as database, database.transaction(durable=False) as connection:
+        settings = {
+            name: await connection.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+async def test_what_was_committed_survives_sigkill_and_nothing_else_does(path: Path, tmp_path: Path) -> None:
+    await upgrade(str(path))
+    for _ in range(3):
+        process = await run(COMMIT, path, tmp_path)
+        try:
+            before = len(process.log.read_text().splitlines())
+
+            async def has_committed(process: Process = process, before: int = before) -> bool:
+                return len(process.log.read_text().splitlines()) > before + 20
+
+            await until(has_committed, "some commits")
+        finally:
+            process.kill()
+        told = {line for line in process.log.read_text().splitlines() if line}
+        async with await Database.open(str(path)) as database:
+            async with database.reading() as connection:
+                rows = (await connection.execute(select(key_versions.c.index, key_versions.c.key))).all()
+            assert await check(database) == "ok"
+            async with database.transaction() as connection:
+                await connection.execute(key_versions.delete())
+        kept = {part: {key for index, key in rows if index == part} for part in "ab"}
+        assert kept["a"] == kept["b"]
+        assert told <= kept["a"]
+        assert len(kept["a"] - told) <= 1
+        process.log.unlink()
+
+
+async def check(database: Database) -> object:
+    async with database.reading() as connection:
+        return await connection.scalar(text("PRAGMA integrity_check"))

@@ -1,0 +1,131 @@
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import text
+
+from levelog import Index, Level, Operator, Resource, Struct
+from levelog.objects import Application, Cluster
+from levelog_processors.columns import sql_views
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.folds import write_changes
+from levelog_store.names import RESERVED
+from levelog_store.rows import Changes, Entry, LevelRow, StoredObject
+from levelog_store.scopes import open_scope
+from levelog_store.sqlviews import replace_views
+from levelog_store.tables import levels, metadata
+from levelog_store.upserts import upsert
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class Size(Struct):
+    ready_replicas: int
+    image: str | None = None
+
+
+def operator() -> Operator:
+    op = Operator("webs")
+
+    @op.index
+    def images(web: Web) -> Iterator[tuple[str, tuple[str, int]]]:
+        yield "a", ("b", 1)
+
+    @op.view
+    def sizes(web: Web, images: Index[str, tuple[str, int]]) -> Level[Size]:
+        return Level(Size(1), Size(1))
+
+    @op.view
+    def counts(web: Web) -> Level[int | None]:
+        return Level(1, 1)
+
+    return op
+
+
+async def rows(database: Database, statement: str) -> list[dict[str, Any]]:
+    async with database.reading() as connection:
+        return [dict(row) for row in (await connection.execute(text(statement))).mappings()]
+
+
+async def filled(database: Database) -> str:
+    """Fill the tables and make the views; returns what comes before a view's name in this database."""
+    scope = await open_scope(
+        database,
+        cluster=Cluster("c1"),
+        application=Application("my-webs"),
+        partitions=4,
+        stream_created="now",
+        fingerprint="f",
+    )
+    name = "webs.example.com/default/shop"
+    web = StoredObject(
+        object=name,
+        partition=0,
+        resource="webs.example.com",
+        namespace="default",
+        name="shop",
+        uid="u1",
+        version=1,
+        sequence=1,
+        is_deleting=False,
+        body=b"{}",
+    )
+    entry = Entry("webs/images", '"a"', 0, b'["nginx",80]')
+    async with database.transaction() as connection:
+        await write_changes(connection, scope.number, Changes(objects={name: web}, entries_written=[(name, entry)]))
+        for view, desired, actual in (
+            ("webs/sizes", b'{"image":"nginx","readyReplicas":3}', b'{"image":null,"readyReplicas":2}'),
+            ("webs/counts", b"3", b"null"),
+        ):
+            row = LevelRow(
+                view=view, parent=name, partition=0, parent_uid="u1", status="drifting", desired=desired, actual=actual
+            )
+            values = {field: getattr(row, field) for field in LevelRow.__struct_fields__}
+            await upsert(connection, levels, [{"scope": scope.number, **values}])
+    await replace_views(database, "my-webs", sql_views(Program([operator()])))
+    return '"my-webs".' if database.is_shared else ""
+
+
+async def test_a_view_of_structs_has_a_typed_column_for_each_field(database: Database) -> None:
+    prefix = await filled(database)
+    [row] = await rows(
+        database, f"select * from {prefix}sizes where status <> 'in_sync' and desired_ready_replicas > 2"
+    )
+    assert (row["namespace"], row["name"], row["cluster"]) == ("default", "shop", "c1")
+    assert (row["desired_ready_replicas"], row["actual_ready_replicas"]) == (3, 2)
+    assert (row["desired_image"], row["actual_image"]) == ("nginx", None)
+
+
+async def test_a_view_of_a_scalar_has_one_column_for_each_side(database: Database) -> None:
+    prefix = await filled(database)
+    assert await rows(database, f"select desired, actual from {prefix}counts") == [{"desired": 3, "actual": None}]
+
+
+async def test_an_index_has_columns_for_the_parts_of_key_and_value(database: Database) -> None:
+    prefix = await filled(database)
+    found = await rows(database, f"select key, value_1, value_2, namespace, name, error from {prefix}images")
+    assert found == [
+        {"key": "a", "value_1": "nginx", "value_2": 80, "namespace": "default", "name": "shop", "error": ""}
+    ]
+
+
+async def test_views_of_handlers_that_are_gone_go_with_the_next_start(database: Database) -> None:
+    prefix = await filled(database)
+    op = Operator("webs")
+
+    @op.view
+    def others(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    await replace_views(database, "my-webs", sql_views(Program([op])))
+    assert await rows(database, f"select * from {prefix}others") == []
+    catalogue = (
+        "sqlite_master where type = 'view'" if not database.is_shared else "pg_views where schemaname = 'my-webs'"
+    )
+    assert await rows(database, f"select count(*) as views from {catalogue}") == [{"views": 1}]
+
+
+def test_every_table_has_a_reserved_name() -> None:
+    assert set(metadata.tables) | {"alembic_version"} == RESERVED

@@ -1,0 +1,78 @@
+"""An actuator on a real log and database; tests that ask for `acting` run on the sandbox and on kube-apiserver."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from levelog_sandbox import Sandbox
+from rigs.acting import WEBS, Acting
+from rigs.api import Api
+from rigs.controlplane import ControlPlane
+from rigs.nats import NatsServer
+
+SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the servers be found or built before the first test, not within its time limit."""
+    for item in items:
+        if isinstance(item, pytest.Function) and Path(__file__).parent in item.path.parents:
+            params = item.callspec.params if hasattr(item, "callspec") else {}
+            if KUBE_APISERVER in params.values():
+                item.fixturenames.append("control_plane_binaries")
+
+
+@pytest.fixture(params=[SANDBOX, KUBE_APISERVER])
+def control_plane_or_none(request: pytest.FixtureRequest) -> ControlPlane | None:
+    """The control plane that tests share, or None for the sandbox."""
+    return request.getfixturevalue("control_plane") if request.param == KUBE_APISERVER else None
+
+
+@pytest_asyncio.fixture
+async def server(control_plane_or_none: ControlPlane | None) -> AsyncIterator[Api]:
+    """An API with the resource webs.example.com."""
+    if control_plane_or_none is not None:
+        admin = control_plane_or_none.admin
+        await serve_webs(admin)
+        yield admin
+        return
+    async with Sandbox() as sandbox:
+        api = Api(sandbox.url)
+        await serve_webs(api)
+        yield api
+
+
+@pytest_asyncio.fixture
+async def acting(server: Api, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Acting]:
+    """On SQLite."""
+    async with Acting(server, nats_server.url, f"sqlite:///{tmp_path}/levelog.db", tmp_path) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as started:
+        await serve_webs(Api(started.url))
+        yield started
+
+
+@pytest_asyncio.fixture
+async def on_sandbox(sandbox: Sandbox, nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Acting]:
+    """On the sandbox alone, with SQLite."""
+    async with Acting(Api(sandbox.url), nats_server.url, f"sqlite:///{tmp_path}/levelog.db", tmp_path) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def shared(sandbox: Sandbox, nats_server: NatsServer, postgres_url: str, tmp_path: Path) -> AsyncIterator[Acting]:
+    """On the sandbox, with PostgreSQL."""
+    async with Acting(Api(sandbox.url), nats_server.url, postgres_url, tmp_path) as started:
+        yield started
+
+
+async def serve_webs(api: Api) -> None:
+    """Make the CRD unless the server, which tests share, has it."""
+    if not await api.is_ok("/apis/example.com/v1/webs"):
+        await api.create_crd(group="example.com", plural=WEBS.partition(".")[0], kind="Web")

@@ -1,0 +1,132 @@
+"""Invariant 11: no write hits another incarnation than the decision saw, and none brings a deleted object back."""
+
+from typing import Any
+
+import pytest
+
+from rigs.acting import ACTUATOR, WEBS, Acting
+from rigs.apirequests import ApiRequest, asks
+from rigs.faults import FailBefore, Hold
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "configmaps": {"data": {"k": "1"}},
+    "pods": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    WEBS: {"spec": {"k": "1"}},
+}
+LABELS = {"metadata": {"labels": {"by": "levelog"}}}
+STATUS = {"status": {"message": "levelog"}}
+JSON_PATCH = [{"op": "add", "path": "/metadata/labels", "value": {"by": "levelog"}}]
+
+WRITES = [
+    pytest.param(resource, verb, body, options, id=f"{resource}-{verb}{options.get('patch_type', '')}")
+    for resource in FIELDS
+    for verb, body, options in (
+        ("apply", LABELS, {"force": True}),
+        ("patch", LABELS, {}),
+        ("patch", JSON_PATCH, {"patch_type": "json"}),
+        ("patch_status", STATUS, {}),
+        ("delete", None, {}),
+    )
+    if (resource, verb) != ("configmaps", "patch_status")  # they have none
+]
+
+
+def writes(request: ApiRequest) -> bool:
+    return request.is_write and request.user_agent.startswith(ACTUATOR)
+
+
+async def intent_for(acting: Acting, resource: str, verb: str, body: Any, options: Any) -> Any:
+    seen = await acting.make(resource, "a", **FIELDS[resource])
+    if verb == "apply":
+        head = {"apiVersion": seen["apiVersion"], "kind": seen["kind"]}
+        body = {**body, **head, "metadata": {**body["metadata"], "name": "a"}}
+    return acting.intent(verb, seen, body=body, options=options)
+
+
+@pytest.mark.parametrize(("resource", "verb", "body", "options"), WRITES)
+@pytest.mark.parametrize("is_doubtful", [False, True])
+async def test_invariant_11_an_object_made_anew_under_the_same_name_is_left_alone(
+    acting: Acting, resource: str, verb: str, body: Any, options: Any, is_doubtful: bool
+) -> None:
+    """The object is deleted and made anew while the request is on its way, the first one or one that was sent again."""
+    wanted = await intent_for(acting, resource, verb, body, options)
+    if is_doubtful:
+        acting.proxy.add(FailBefore(), writes)
+    held = acting.proxy.add(Hold(stage="request"), writes)
+    async with acting.running():
+        (key,) = await acting.decide(wanted)
+        await held.until_applied()
+        await acting.remove(resource, "a")
+        other = await acting.make(resource, "a", **FIELDS[resource])
+        held.release()
+        (receipt,) = await acting.receipts_of([key])
+    assert (receipt.outcome, receipt.target_uid) == ("gone", wanted["target_uid"])
+    now = await acting.get(resource, "a")
+    assert now["metadata"]["uid"] == other["metadata"]["uid"]
+    assert now["metadata"]["resourceVersion"] == other["metadata"]["resourceVersion"]
+    assert acting.effective() == []
+
+
+@pytest.mark.parametrize(("resource", "verb", "body", "options"), WRITES)
+@pytest.mark.parametrize("is_doubtful", [False, True])
+async def test_invariant_11_an_object_that_was_deleted_stays_deleted(
+    acting: Acting, resource: str, verb: str, body: Any, options: Any, is_doubtful: bool
+) -> None:
+    wanted = await intent_for(acting, resource, verb, body, options)
+    if is_doubtful:
+        acting.proxy.add(FailBefore(), writes)
+    held = acting.proxy.add(Hold(stage="request"), writes)
+    async with acting.running():
+        (key,) = await acting.decide(wanted)
+        await held.until_applied()
+        await acting.remove(resource, "a")
+        held.release()
+        (receipt,) = await acting.receipts_of([key])
+    assert receipt.outcome == "gone"
+    assert await acting.get(resource, "a") is None
+    assert acting.effective() == []
+
+
+@pytest.mark.parametrize("resource", [WEBS, "pods"])
+async def test_invariant_11_a_status_that_others_change_all_the_time_is_never_written_to_another_incarnation(
+    acting: Acting, resource: str
+) -> None:
+    """Each request finds another version, the last one another incarnation."""
+    wanted = await intent_for(acting, resource, "patch_status", STATUS, {})
+    first, second = [acting.proxy.add(Hold(stage="request"), writes) for _ in range(2)]
+    async with acting.running():
+        (key,) = await acting.decide(wanted)
+        await first.until_applied()
+        await acting.change(resource, "a", {"metadata": {"labels": {"a": "b"}}})
+        first.release()
+        await second.until_applied()
+        await acting.remove(resource, "a")
+        other = await acting.make(resource, "a", **FIELDS[resource])
+        second.release()
+        (receipt,) = await acting.receipts_of([key])
+    assert receipt.outcome == "gone"
+    now = await acting.get(resource, "a")
+    assert now["metadata"]["resourceVersion"] == other["metadata"]["resourceVersion"]
+
+
+async def test_invariant_11_a_create_that_was_lost_leaves_what_somebody_else_made_meanwhile(acting: Acting) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
+    web = await acting.make(WEBS, "w", spec={})
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Web",
+        "name": "w",
+        "uid": web["metadata"]["uid"],
+        "controller": True,
+    }
+    acting.proxy.add(FailBefore(), writes)
+    look = acting.proxy.add(Hold(stage="request"), asks("get", name="a", user_agent=ACTUATOR))
+    async with acting.running():
+        (key,) = await acting.decide(acting.intent("create", target=f"configmaps/{acting.namespace}/a", body=body))
+        await look.until_applied()
+        theirs = await acting.make("configmaps", "a", data={"k": "theirs"}, metadata={"ownerReferences": [owner]})
+        look.release()
+        (receipt,) = await acting.receipts_of([key])
+    assert receipt.outcome == "failed"
+    now = await acting.get("configmaps", "a")
+    assert now["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]

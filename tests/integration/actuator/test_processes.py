@@ -1,0 +1,308 @@
+"""Actuators that are killed, stopped and started: what is written once stays written once."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import update
+
+from levelog.errors import IdentityMismatch
+from levelog.objects import Cluster, ObjectKey, Uid
+from levelog.records import ReceiptNoted
+from levelog_actuator import Actuator
+from levelog_log.publisher import BatchPublisher
+from levelog_store.tables import intents
+from rigs.acting import ACTUATOR, QUICK, WEBS, Acting
+from rigs.apirequests import ApiRequest, asks
+from rigs.faults import Delay, Hold, Strike
+from rigs.intents import NOON, states
+from rigs.nats import NatsServer
+from rigs.processes import Process
+from rigs.waiting import until
+
+TESTS = Path(__file__).parents[2]
+
+
+class ActuatorProcess:
+    """One that can be killed, and started again."""
+
+    def __init__(self, acting: Acting, nats: NatsServer, folder: Path) -> None:
+        self._argv: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "rigs.actuatorprocess",
+            nats.url,
+            acting.database_url,
+            acting.kubeconfig,
+        ]
+        self._log = folder / "actuator.log"
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        before = self._runs()
+        self._process = Process(self._argv, self._log, env={"PYTHONPATH": str(TESTS)})
+
+        async def runs() -> bool:
+            self.process.check()
+            return self._runs() > before
+
+        await until(runs, "an actuator that runs")
+
+    def _runs(self) -> int:
+        return self._log.read_text().count("RUNS") if self._log.exists() else 0
+
+    @property
+    def process(self) -> Process:
+        assert self._process is not None
+        return self._process
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+
+@pytest.fixture
+def actuator(shared: Acting, nats_server: NatsServer, tmp_path: Path) -> Iterator[ActuatorProcess]:
+    process = ActuatorProcess(shared, nats_server, tmp_path)
+    yield process
+    process.kill()
+
+
+def writes(request: ApiRequest) -> bool:
+    return request.is_write and request.user_agent.startswith(ACTUATOR)
+
+
+async def wanted_of(acting: Acting, kind: str) -> Any:
+    match kind:
+        case "apply":
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
+            return acting.intent("apply", target=f"configmaps/{acting.namespace}/a", body=body)
+        case "json":
+            seen = await acting.make(WEBS, "a", spec={"list": []})
+            operations = [{"op": "add", "path": "/spec/list/-", "value": "1"}]
+            return acting.intent("patch", seen, body=operations, options={"patch_type": "json"})
+        case "status":
+            return acting.intent("patch_status", await acting.make(WEBS, "a", spec={}), body={"status": {"k": "1"}})
+        case _:
+            return acting.intent("delete", await acting.make("configmaps", "a"))
+
+
+@pytest.mark.parametrize("kind", ["apply", "json", "status", "delete"])
+@pytest.mark.parametrize("stage", ["request", "answer"])
+async def test_invariant_7_an_actuator_killed_around_a_write_is_followed_by_one_that_looks_first(
+    shared: Acting, actuator: ActuatorProcess, kind: str, stage: Any
+) -> None:
+    wanted = await wanted_of(shared, kind)
+    await actuator.start()
+    strike = shared.proxy.add(Strike(call=actuator.kill, stage=stage), writes)
+    (key,) = await shared.decide(wanted)
+    await strike.until_applied()
+    row = (await shared.rows())[key]
+    assert (row["state"], row["receipt"]) == ("claimed", None)
+    await actuator.start()
+    (receipt,) = await shared.receipts_of([key])
+    assert receipt.outcome in {"written", "gone", "conflict"}
+    assert len(shared.effective()) == 1
+    looks = [each for each in shared.proxy.log if asks("get", name="a", user_agent=ACTUATOR)(each.request)]
+    assert len(looks) == 1
+
+
+async def test_a_receipt_that_was_stored_before_a_kill_reaches_the_log_after_it(
+    shared: Acting, actuator: ActuatorProcess, nats_server: NatsServer
+) -> None:
+    wanted = await wanted_of(shared, "status")
+    await actuator.start()
+    nats_server.kill()
+    (key,) = await shared.decide(wanted, hint=False)
+
+    async def is_stored() -> bool:
+        return bool((await shared.rows())[key]["state"] == "written")
+
+    await until(is_stored, "a receipt in SQL")
+    assert not (await shared.rows())[key]["is_relayed"]
+    actuator.kill()
+    await nats_server.start()
+    await shared.connection.wait_connected()
+    await actuator.start()
+    (receipt,) = await shared.receipts_of([key])
+    assert receipt.outcome == "written"
+    assert len(shared.sent()) == 1
+
+
+async def test_a_receipt_that_its_own_actuator_never_relays_is_relayed_by_another(on_sandbox: Acting) -> None:
+    parent = ObjectKey.parse(f"{WEBS}/default/shop")
+    left = on_sandbox.intent("patch", target="configmaps/default/a")
+    receipt = ReceiptNoted(
+        application="webs",
+        key=left["key"],
+        view="webs/pods",
+        parent=parent,
+        parent_uid=Uid("u"),
+        round=1,
+        verb="patch",
+        target=ObjectKey.parse("configmaps/default/a"),
+        outcome="written",
+        time=NOON,
+    )
+    async with on_sandbox.running():
+        await on_sandbox.carried_out(on_sandbox.intent("delete", await on_sandbox.make("configmaps", "a")))
+        await on_sandbox.decide(left | {"state": "written", "receipt": msgspec.json.encode(receipt)}, hint=False)
+        assert await on_sandbox.receipts_of([left["key"]]) == [receipt]
+        await on_sandbox.relayed(left["key"])
+
+
+async def test_a_stopped_actuator_ends_its_requests_and_gives_the_rest_back(
+    shared: Acting, actuator: ActuatorProcess
+) -> None:
+    seen = [await shared.make("configmaps", f"a-{number}") for number in range(40)]  # more than requests at once
+    held = shared.proxy.add(Hold(stage="answer"), writes, times=None)
+    await actuator.start()
+    keys = await shared.decide(*(shared.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
+    await held.until_applied(QUICK.concurrency)
+    stopping = asyncio.create_task(asyncio.to_thread(actuator.process.stop, signal.SIGTERM))
+
+    async def are_given_back() -> bool:
+        rows = await shared.rows()
+        return Counter(rows[key]["state"] for key in keys)["pending"] == 40 - QUICK.concurrency
+
+    await until(are_given_back, "what was not sent yet, given back")
+    held.release()
+    await stopping
+    rows = await shared.rows()
+    assert Counter(rows[key]["state"] for key in keys) == {"written": QUICK.concurrency, "pending": 8}
+    assert len(shared.sent()) == QUICK.concurrency
+    shared.proxy.remove(held)
+    async with shared.running():
+        await shared.receipts_of(keys)
+    assert len(shared.sent()) == 40
+
+
+async def test_invariant_7_two_actuators_killed_at_random_write_each_object_once(
+    shared: Acting, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    chance = random.Random(7)
+    folders = [tmp_path / str(number) for number in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    processes = [ActuatorProcess(shared, nats_server, folder) for folder in folders]
+    seen = [await shared.make("configmaps", f"a-{number}") for number in range(150)]
+    shared.proxy.add(Delay(seconds=0.02, stage="answer"), writes, times=None)
+    keys: list[str] = []
+    with ended(processes):
+        for process in processes:
+            await process.start()
+        for each in seen:
+            keys += await shared.decide(shared.intent("patch", each, body={"data": {"k": "1"}}))
+            if chance.random() < 0.08:
+                process = chance.choice(processes)
+                process.kill()
+                await process.start()
+        receipts = await shared.receipts_of(keys, seconds=60)
+    assert Counter(each.outcome for each in receipts).keys() <= {"written", "unchanged"}
+    assert Counter(request.name for request in shared.effective()) == {each["metadata"]["name"]: 1 for each in seen}
+
+
+@contextmanager
+def ended(processes: list[ActuatorProcess]) -> Generator[None]:
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+
+
+async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
+    shared: Acting, actuator: ActuatorProcess
+) -> None:
+    """Stopped with claims in its queue, while another one carries them out."""
+    seen = [await shared.make("configmaps", f"a-{number}") for number in range(60)]
+    await actuator.start()
+    stopped = Strike(call=lambda: os.kill(actuator.process.pid, signal.SIGSTOP), stage="answer")
+    strike = shared.proxy.add(stopped, writes)
+    keys = await shared.decide(*(shared.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
+    await strike.until_applied()
+    async with shared.running():
+        await shared.receipts_of(keys)
+    sent = len(shared.sent())
+    os.kill(actuator.process.pid, signal.SIGCONT)
+    seen_later = await shared.make("configmaps", "later")
+    (key,) = await shared.decide(shared.intent("patch", seen_later, body={"data": {"k": "1"}}))
+    await shared.receipts_of([key])
+    assert len(shared.sent()) == sent + 1
+    assert Counter(request.name for request in shared.effective()) == {
+        each["metadata"]["name"]: 1 for each in [*seen, seen_later]
+    }
+
+
+SLOW = msgspec.structs.replace(QUICK, concurrency=1)
+
+
+async def test_a_request_is_not_begun_that_may_outlast_its_claim(on_sandbox: Acting) -> None:
+    """Four intents, claimed together for 4 s and sent one at a time, 1 s each: the last would begin after 3 s."""
+    seen = [await on_sandbox.make("configmaps", f"a-{number}") for number in range(4)]
+    on_sandbox.proxy.add(Delay(seconds=1, stage="answer"), writes, times=None)
+    async with on_sandbox.running(SLOW) as actuator:
+        wanted = [on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in seen]
+        receipts = await on_sandbox.carried_out(*wanted)
+    assert actuator.counts.postponed >= 1  # more of them where the machine takes longer than the proxy's second
+    assert {(each.outcome, each.attempts) for each in receipts} == {("written", 1)}
+    assert len(on_sandbox.sent()) == 4
+
+
+async def test_what_another_actuator_claimed_while_it_waited_for_its_turn_is_not_sent(on_sandbox: Acting) -> None:
+    seen = [await on_sandbox.make("configmaps", f"a-{number}") for number in range(3)]
+    first = on_sandbox.proxy.add(Delay(seconds=1.2, stage="answer"), writes)
+    async with on_sandbox.running(SLOW):
+        wanted = [on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in seen]
+        keys = await on_sandbox.decide(*wanted)
+
+        async def are_claimed() -> bool:
+            return await states(on_sandbox.database, keys) == ["claimed"] * 3
+
+        await until(are_claimed, "claims")
+        async with on_sandbox.database.transaction() as connection:
+            await connection.execute(update(intents).where(intents.c.key == keys[1]).values(owner="another"))
+        await on_sandbox.receipts_of([keys[0], keys[2]])
+        await first.until_applied()
+    assert sorted(request.name for request in on_sandbox.sent()) == ["a-0", "a-2"]
+
+
+async def test_nothing_is_written_to_another_cluster_or_under_another_log(on_sandbox: Acting) -> None:
+    seen = await on_sandbox.make("configmaps", "a")
+    await on_sandbox.decide(on_sandbox.intent("patch", seen, body={"data": {"k": "1"}}))
+    other_cluster = msgspec.structs.replace(on_sandbox.scope, cluster=Cluster("other"))
+    other_log = msgspec.structs.replace(on_sandbox.scope, stream_created="another time")
+    for changed, words in ((other_cluster, "the cluster at"), (other_log, "the stream levelog-")):
+        publisher = BatchPublisher(on_sandbox.stream)
+        stranger = Actuator(on_sandbox.database, changed, on_sandbox.client, publisher, on_sandbox.hints)
+        with pytest.raises(IdentityMismatch, match=words):
+            await stranger.run()
+    assert on_sandbox.sent() == []
+    async with on_sandbox.running():
+        await on_sandbox.receipts_of(list(await on_sandbox.rows()))
+
+
+async def test_on_sqlite_the_claims_of_the_process_before_end_at_once(on_sandbox: Acting) -> None:
+    """Nobody else can be alive: the file is locked by one process."""
+    seen = await on_sandbox.make("configmaps", "a")
+    left = on_sandbox.intent("patch", seen, body={"data": {"k": "1"}}) | {
+        "state": "claimed",
+        "owner": "dead",
+        "due_at": NOON + timedelta(days=36500),
+        "expires_at": NOON + timedelta(days=36500),
+        "attempts": 1,
+    }
+    (key,) = await on_sandbox.decide(left)
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.receipts_of([key])
+    assert (receipt.outcome, receipt.attempts) == ("written", 2)

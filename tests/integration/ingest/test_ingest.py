@@ -1,0 +1,393 @@
+import asyncio
+import logging
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from levelog.errors import ConfigurationError, IdentityMismatch
+from levelog.objects import Cluster, GroupResource, Version
+from levelog.records import ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.redaction import Redactor
+from levelog_ingest.ingest import Ingest
+from levelog_ingest.watched import ResourceStatus, WatchedResource
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.connection import connect
+from levelog_log.messages import Writer
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_sandbox.access import Denial
+from levelog_sandbox.sandbox import Sandbox
+from rigs.ingesting import (
+    CONFIG_MAPS,
+    gaps,
+    ingesting,
+    lists,
+    state_of,
+    until_recorded,
+    until_watching,
+)
+from rigs.logs import delete_stream, read_all
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+SECRETS = WatchedResource(resource=GroupResource(group="", resource="secrets"), version="v1")
+GIZMOS = WatchedResource(resource=GroupResource(group="example.com", resource="gizmos"), version="v1")
+KEY = b"0123456789abcdef"
+
+
+class World:
+    """A sandbox with a log on a nats-server."""
+
+    def __init__(self, sandbox: Sandbox, kubeconfig: Path, stream: LogStream) -> None:
+        self.sandbox, self.user, self.kubeconfig, self.stream = sandbox, sandbox.user, kubeconfig, stream
+
+    def create(self, name: str, **data: str) -> Any:
+        return self.user.create(config_map(name, **data))
+
+    def change(self, name: str, **data: str) -> Any:
+        return self.user.patch("configmaps", name, {"data": data})
+
+    def delete(self, name: str) -> Any:
+        return self.user.delete("configmaps", name)
+
+
+@pytest.fixture
+async def world(tmp_path: Path, nats_server: NatsServer) -> Any:
+    async with Sandbox() as sandbox, await connect(nats_server.url) as connection:
+        kubeconfig = sandbox.kubeconfig(tmp_path / "config")
+        async with await connect_kube(kubeconfig) as client:
+            cluster = await cluster_uid(client)
+        yield World(sandbox, kubeconfig, await ensure_stream(connection, cluster, partitions=4))
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": data,
+    }
+
+
+async def test_what_exists_is_listed_between_markers_in_every_partition(world: World) -> None:
+    for number in range(50):
+        world.create(f"c-{number}", n=str(number))
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+        records = await until_recorded(world.stream, lists)
+    for partition in range(4):
+        own = [record.record for record in records if record.partition == partition]
+        assert isinstance(own[0], SyncStarted)
+        assert isinstance(own[-1], SyncFinished)
+        assert own[0].sync_id == own[-1].sync_id
+        assert all(isinstance(record, ObjectSeen) and record.origin == "list" for record in own[1:-1])
+    # The markers at the end are one atomic batch: they stand side by side.
+    ends = [record.sequence for record in records if isinstance(record.record, SyncFinished)]
+    assert ends == list(range(ends[0], ends[0] + 4))
+    assert len(state_of(records)) == 50
+
+
+async def test_bodies_are_what_the_api_sent_less_what_is_cut(world: World) -> None:
+    made = world.user.create(config_map("c", text='ä \\ " 1.50'))
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, lists)
+    (seen,) = [record.record for record in records if isinstance(record.record, ObjectSeen)]
+    assert "managedFields" in made["metadata"]
+    del made["metadata"]["managedFields"]
+    assert msgspec.json.decode(seen.body) == made
+    assert seen.written.manager == "user"
+    assert seen.uid == made["metadata"]["uid"]
+    assert str(seen.version) == made["metadata"]["resourceVersion"]
+
+
+async def test_invariant_1_changes_are_recorded_in_order_with_the_deletion_last(world: World) -> None:
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+        versions = [world.create("c", n="0")["metadata"]["resourceVersion"]]
+        versions += [world.change("c", n=str(number))["metadata"]["resourceVersion"] for number in range(1, 30)]
+        world.delete("c")
+
+        def is_gone(records: Any) -> bool:
+            return any(isinstance(record.record, ObjectDeleted) for record in records)
+
+        records = await until_recorded(world.stream, is_gone)
+    of_object = [r.record for r in records if isinstance(r.record, (ObjectSeen, ObjectDeleted))]
+    assert [str(record.version) for record in of_object[:-1]] == versions
+    last = of_object[-1]
+    assert isinstance(last, ObjectDeleted)
+    assert last.version > of_object[-2].version
+    assert msgspec.json.decode(last.body)["data"] == {"n": "29"}
+
+
+async def test_after_a_restart_it_goes_on_where_the_log_ends(world: World) -> None:
+    for name in ("stays", "changes", "goes"):
+        world.create(name, n="1")
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+        world.change("stays", n="2")
+        await until_recorded(world.stream, lambda records: state_of(records).get("stays", {}).get("data") == {"n": "2"})
+    world.change("changes", n="2")
+    world.delete("goes")
+    world.create("comes", n="1")
+    asked = world.sandbox.requests.last
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, lambda records: "comes" in state_of(records))
+    assert lists(records) == 1
+    assert {name: body["data"]["n"] for name, body in state_of(records).items()} == {
+        "stays": "2",
+        "changes": "2",
+        "comes": "1",
+    }
+    assert not [request for request in world.sandbox.requests.since(asked) if request.verb == "list"]
+    # Nothing that was in the log before was written again.
+    seen = [(r.record.key.name, r.record.version) for r in records if isinstance(r.record, ObjectSeen)]
+    assert len(seen) == len(set(seen))
+
+
+async def test_a_list_that_was_broken_off_is_made_again(world: World) -> None:
+    world.create("c", n="1")
+    async with ingesting(world.kubeconfig, world.stream):
+        await until_recorded(world.stream, lists)
+    writer = Writer(world.stream.cluster, world.stream.partitions, "ingest")
+    broken_off = SyncStarted(resource=CONFIG_MAPS.resource, sync_id="broken-off", time=datetime.now(UTC))
+    await BatchPublisher(world.stream).publish(writer.to_all_partitions(broken_off))
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
+    assert state_of(records).keys() == {"c"}
+    assert gaps(records) == []
+
+
+async def test_a_list_older_than_half_the_retention_is_made_again_without_a_gap(world: World) -> None:
+    world.create("c")
+    writer = Writer(world.stream.cluster, world.stream.partitions, "ingest")
+    resource, long_ago = CONFIG_MAPS.resource, datetime.now(UTC) - world.stream.max_age / 2
+    markers: list[SyncStarted | SyncFinished] = [
+        SyncStarted(resource=resource, sync_id="old", time=long_ago),
+        SyncFinished(resource=resource, sync_id="old", version=Version(1), time=long_ago),
+    ]
+    for marker in markers:
+        await BatchPublisher(world.stream).publish(writer.to_all_partitions(marker))
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
+    assert state_of(records).keys() == {"c"}
+    assert gaps(records) == []
+
+
+async def test_expired_history_is_told_and_what_was_deleted_meanwhile_is_swept(world: World) -> None:
+    for name in ("stays", "goes"):
+        world.create(name, n="1")
+    async with ingesting(world.kubeconfig, world.stream):
+        await until_recorded(world.stream, lists)
+    world.delete("goes")
+    world.create("comes", n="1")
+    world.sandbox.compact()
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
+    (gap,) = gaps(records)
+    assert gap.since > 0
+    assert state_of(records).keys() == {"stays", "comes"}
+
+
+async def test_a_watch_that_the_server_ends_is_taken_up_without_a_list(world: World) -> None:
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+        for number in range(5):
+            world.create(f"before-{number}")
+            world.sandbox.end_watches()
+            world.create(f"after-{number}")
+        records = await until_recorded(world.stream, lambda records: len(state_of(records)) == 10)
+    assert lists(records) == 1
+    assert gaps(records) == []
+
+
+async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "levelog_ingest"):
+        async with ingesting(world.kubeconfig, world.stream, CONFIG_MAPS, GIZMOS) as ingest:
+
+            async def is_absent() -> bool:
+                return [status.phase for status in ingest.snapshot()] == ["watching", "absent"]
+
+            await until(is_absent, "gizmos to be found absent")
+            assert "waiting" in ingest.snapshot()[1].detail
+            world.user.create(custom_resource("example.com", "gizmos", "Gizmo"))
+
+            async def is_served() -> bool:
+                return [status.phase for status in ingest.snapshot()] == ["watching", "watching"]
+
+            await until(is_served, "gizmos to be watched")
+            assert ingest.snapshot()[1].detail == ""
+    told = [record.getMessage() for record in caplog.records if "does not serve" in record.getMessage()]
+    assert told == ["the cluster does not serve gizmos.example.com in version v1; waiting for it"]
+
+
+async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.sandbox.access.denials += [Denial("watch", "configmaps"), Denial("list", "configmaps")]
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+
+        async def is_forbidden() -> bool:
+            return ingest.snapshot()[0].phase == "forbidden"
+
+        await until(is_forbidden, "the refusal to be noted")
+        assert 'cannot watch resource "configmaps"' in ingest.snapshot()[0].detail
+        assert any(record.levelno == logging.ERROR and "configmaps" in record.getMessage() for record in caplog.records)
+        world.sandbox.access.denials.clear()
+        await until_watching(ingest)
+    assert lists(await read_all(world.stream)) == 1
+
+
+async def test_values_of_secrets_never_reach_the_log(world: World) -> None:
+    def secret(value: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "s", "namespace": "default"},
+            "stringData": {"password": value},
+        }
+
+    world.user.create(secret("hunter2-first"))
+    redactor = Redactor(KEY)
+    async with ingesting(world.kubeconfig, world.stream, SECRETS, redactor=redactor) as ingest:
+        await until_watching(ingest)
+        world.user.patch("secrets", "s", {"stringData": {"password": "hunter2-second"}})
+        world.user.delete("secrets", "s")
+        records = await until_recorded(
+            world.stream, lambda records: any(isinstance(record.record, ObjectDeleted) for record in records)
+        )
+    bodies = [r.record.body for r in records if isinstance(r.record, (ObjectSeen, ObjectDeleted))]
+    first, second, last = (msgspec.json.decode(body)["data"]["password"] for body in bodies)
+    assert first != second == last
+    for body in bodies:
+        assert b"hunter2" not in body
+        assert b"aHVudGVyMi" not in body  # in base64
+    wanted = redactor.redact_manifest(SECRETS.resource, secret("hunter2-second"))
+    assert wanted["stringData"]["password"] == second
+
+
+async def test_secrets_without_a_key_are_refused(world: World) -> None:
+    async with await connect_kube(world.kubeconfig) as client:
+        with pytest.raises(ConfigurationError, match="LEVELOG_REDACTION_KEY"):
+            Ingest(client, world.stream, [SECRETS], Redactor())
+
+
+async def test_a_resource_that_is_given_twice_is_refused(world: World) -> None:
+    once = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespace="a")
+    async with await connect_kube(world.kubeconfig) as client:
+        with pytest.raises(ConfigurationError, match="configmaps is to be watched twice"):
+            Ingest(client, world.stream, [once, CONFIG_MAPS], Redactor())
+
+
+async def test_one_namespace_is_watched_if_one_is_asked_for(world: World) -> None:
+    world.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    world.create("here")
+    elsewhere = config_map("elsewhere")
+    elsewhere["metadata"]["namespace"] = "other"
+    world.user.create(elsewhere)
+    in_other = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespace="other")
+    async with ingesting(world.kubeconfig, world.stream, in_other):
+        records = await until_recorded(world.stream, lists)
+    assert state_of(records).keys() == {"elsewhere"}
+    # The log now covers one namespace: all of them need a list.
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
+    assert {"here", "elsewhere"} <= state_of(records).keys()
+
+
+async def test_nothing_is_written_into_the_log_of_another_cluster(world: World) -> None:
+    other = await ensure_stream(world.stream.connection, Cluster("another"))
+    async with await connect_kube(world.kubeconfig) as client:
+        ingest = Ingest(client, other, [CONFIG_MAPS], Redactor())
+        with pytest.raises(IdentityMismatch, match=f"is cluster {world.stream.cluster}, the log is of another"):
+            await ingest.run()
+    assert await other.last_sequence() == 0
+
+
+async def test_invariant_1_nothing_is_missing_when_nats_is_killed_meanwhile(
+    world: World, nats_server: NatsServer
+) -> None:
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+        for round_ in range(3):
+            for number in range(100):
+                world.create(f"c-{round_}-{number}")
+                if number == 50:
+                    nats_server.kill()
+            world.delete(f"c-{round_}-7")
+            await nats_server.start()
+            await world.stream.connection.wait_connected()
+        records = await until_recorded(world.stream, lambda records: len(state_of(records)) == 297)
+    assert lists(records) == 1
+
+
+async def test_invariant_13_an_empty_nats_is_noticed_and_filled_again(world: World) -> None:
+    for number in range(10):
+        world.create(f"c-{number}")
+    async with await connect_kube(world.kubeconfig) as client:
+        ingest = Ingest(client, world.stream, [CONFIG_MAPS], Redactor())
+        running = asyncio.create_task(ingest.run())
+        await until_watching(ingest)
+        await delete_stream(world.stream.connection, world.stream)
+        world.create("late")
+        with pytest.raises(BaseExceptionGroup) as raised:
+            await asyncio.wait_for(running, timeout=20)
+    assert raised.group_contains(IdentityMismatch, match="is gone")
+    again = await ensure_stream(world.stream.connection, world.stream.cluster, partitions=4)
+    async with ingesting(world.kubeconfig, again):
+        records = await until_recorded(again, lists)
+    assert len(state_of(records)) == 11
+
+
+async def test_invariant_14_an_object_larger_than_nats_takes_is_recorded_by_its_metadata(tmp_path: Path) -> None:
+    async with (
+        NatsServer(settings="max_payload: 65536") as server,
+        Sandbox() as sandbox,
+        await connect(server.url) as connection,
+    ):
+        kubeconfig = sandbox.kubeconfig(tmp_path / "config")
+        async with await connect_kube(kubeconfig) as client:
+            stream = await ensure_stream(connection, await cluster_uid(client))
+        sandbox.user.create(config_map("large", value="x" * 70_000))
+        sandbox.user.create(config_map("small", value="x"))
+        async with ingesting(kubeconfig, stream):
+            state = state_of(await until_recorded(stream, lists))
+    assert state["small"]["data"] == {"value": "x"}
+    assert "data" not in state["large"]
+    assert "max_payload" in state["large"]["metadata"]["annotations"]["levelog/left-out"]
+    assert state["large"]["metadata"]["uid"]
+
+
+async def test_progress_of_a_list_is_told_with_its_total(world: World) -> None:
+    for number in range(30):
+        world.create(f"c-{number}")
+    seen: list[tuple[str, int, int | None]] = []
+
+    def note(status: ResourceStatus) -> None:
+        seen.append((status.phase, status.objects, status.total))
+
+    async with ingesting(world.kubeconfig, world.stream, on_change=note) as ingest:
+        await until_watching(ingest)
+    assert seen[0] == ("listing", 0, 30)
+    assert ("watching", 30, 30) in seen
+
+
+def custom_resource(group: str, plural: str, kind: str) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [version],
+        },
+    }

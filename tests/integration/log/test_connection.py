@@ -1,0 +1,78 @@
+from datetime import timedelta
+
+import pytest
+
+from levelog.errors import ConfigurationError, Unavailable
+from levelog_log.connection import connect
+from rigs.logs import new_log, web_message, writer_for
+from rigs.nats import NatsServer
+from rigs.ports import free_port
+from rigs.waiting import until
+
+SHORT = timedelta(seconds=2)
+
+
+async def test_a_server_that_is_not_there_is_named_without_credentials() -> None:
+    url = f"nats://me:hunter2@127.0.0.1:{free_port()}"
+    with pytest.raises(Unavailable) as raised:
+        await connect(url, timeout=SHORT)
+    assert url.replace("me:hunter2@", "") in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["", "http://127.0.0.1:4222", "127.0.0.1:4222", "nats://:4222", "nats://a:b:c"])
+async def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="nats://HOST:PORT"):
+        await connect(url, timeout=SHORT)
+
+
+async def test_a_server_without_jetstream_is_refused_with_what_to_do() -> None:
+    async with NatsServer(has_jetstream=False) as server:
+        with pytest.raises(ConfigurationError, match=r"JetStream is not enabled.*sync_interval: always"):
+            await connect(server.url, timeout=SHORT)
+
+
+async def test_wrong_credentials_are_refused_at_once() -> None:
+    async with NatsServer(settings="authorization { user: a, password: b }") as server:
+        async with await connect(server.url.replace("//", "//a:b@")) as connection:
+            assert connection.is_connected
+        with pytest.raises(ConfigurationError, match="refused the credentials") as raised:
+            await connect(server.url.replace("//", "//a:hunter2@"), timeout=timedelta(seconds=20))
+        assert "hunter2" not in str(raised.value)
+
+
+async def test_a_second_server_is_used_when_the_first_is_not_there(nats_server: NatsServer) -> None:
+    url = f"nats://127.0.0.1:{free_port()},{nats_server.url}"
+    async with await connect(url, timeout=timedelta(seconds=10)) as connection:
+        assert connection.is_connected
+
+
+async def test_a_request_under_way_ends_when_the_connection_breaks(nats_server: NatsServer) -> None:
+    async with await connect(nats_server.url) as connection:
+
+        async def swallow(_: object) -> None:
+            nats_server.kill()
+
+        await connection.client.subscribe("silence", cb=swallow)
+        await connection.client.flush()
+        with pytest.raises(Unavailable, match="lost before an answer came"):
+            await connection.request("silence", timeout=timedelta(minutes=5))
+
+
+async def test_nothing_published_while_disconnected_is_sent_later(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        connection = stream.connection
+        nats_server.kill()
+
+        async def is_down() -> bool:
+            return not connection.is_connected
+
+        await until(is_down, "the connection to break")
+        with pytest.raises(Unavailable):
+            await connection.publish_all([web_message(writer_for(stream), "w", 1)])
+        with pytest.raises(Unavailable):
+            await connection.request("$JS.API.INFO")
+        await nats_server.start()
+        await connection.wait_connected()
+        assert connection.reconnects == 1
+        assert await stream.last_sequence() == 0

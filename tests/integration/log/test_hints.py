@@ -1,0 +1,64 @@
+import asyncio
+from datetime import timedelta
+
+from levelog.objects import Application
+from levelog_log.connection import connect
+from levelog_log.hints import Hints
+from rigs.logs import MOMENT, new_log
+from rigs.nats import NatsServer
+
+APPLICATION = Application("shop")
+LONG = timedelta(seconds=20)
+
+
+async def test_a_hint_wakes_every_listener_of_its_topic_in_every_process(nats_server: NatsServer) -> None:
+    async with (
+        new_log(nats_server) as stream,
+        await connect(nats_server.url) as elsewhere,
+        Hints(stream.connection, stream.cluster, APPLICATION) as here,
+        Hints(elsewhere, stream.cluster, APPLICATION) as there,
+    ):
+        listeners = [here.listen("wake"), here.listen("wake"), there.listen("wake")]
+        other = there.listen("intent")
+        await here.publish("wake")
+        assert await asyncio.gather(*(listener.wait(LONG) for listener in listeners)) == [True, True, True]
+        assert not await other.wait(MOMENT)
+
+
+async def test_a_hint_that_came_before_the_wait_is_not_lost_and_counts_once(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, Hints(stream.connection, stream.cluster, APPLICATION) as hints:
+        hint, marker = hints.listen("wake"), hints.listen("marker")
+        for _ in range(3):
+            await hints.publish("wake")
+        await hints.publish("marker")
+        assert await marker.wait(LONG)
+        assert await hint.wait(MOMENT)
+        assert not await hint.wait(MOMENT)
+
+
+async def test_applications_do_not_hear_each_other(nats_server: NatsServer) -> None:
+    async with (
+        new_log(nats_server) as stream,
+        Hints(stream.connection, stream.cluster, APPLICATION) as mine,
+        Hints(stream.connection, stream.cluster, Application("a.b c")) as others,
+    ):
+        hint = mine.listen("wake")
+        theirs = others.listen("wake")
+        await others.publish("wake")
+        assert await theirs.wait(LONG)
+        assert not await hint.wait(MOMENT)
+
+
+async def test_everybody_looks_once_after_a_lost_connection(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, Hints(stream.connection, stream.cluster, APPLICATION) as hints:
+        hint = hints.listen("wake")
+        nats_server.kill()
+        await hint.wait(LONG)  # for the loss
+        await hints.publish("wake")  # to nobody, and no error
+        await nats_server.start()
+        assert await hint.wait(LONG)
+        await stream.connection.wait_connected()
+        while await hint.wait(MOMENT):
+            pass
+        await hints.publish("wake")
+        assert await hint.wait(LONG)

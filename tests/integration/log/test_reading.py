@@ -1,0 +1,238 @@
+import asyncio
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from levelog.errors import IdentityMismatch
+from levelog.objects import Partition, Sequence
+from levelog.records import LoggedRecord, ObjectSeen, Unreadable
+from levelog_log.publisher import BatchPublisher
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream, ensure_stream
+from rigs.logs import MOMENT, delete_stream, names_and_versions, new_log, read_all, web_message, writer_for
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+LONG = timedelta(seconds=20)
+
+
+async def publish(stream: LogStream, numbers: range, *, name: str = "w", body: bytes = b"{}") -> None:
+    writer = writer_for(stream)
+    publisher = BatchPublisher(stream)
+    for start in range(numbers.start, numbers.stop, 500):
+        part = range(start, min(start + 500, numbers.stop))
+        await publisher.publish([web_message(writer, f"{name}-{number}", number, body=body) for number in part])
+
+
+async def read(reader: Reader, least: int) -> list[LoggedRecord]:
+    records: list[LoggedRecord] = []
+    async with asyncio.timeout(30):
+        while len(records) < least:
+            records += await reader.next_batch()
+    return records
+
+
+def sequences(records: list[LoggedRecord]) -> list[int]:
+    return [record.sequence for record in records]
+
+
+async def consumers(stream: LogStream) -> list[str]:
+    answer = await stream.connection.request(f"$JS.API.CONSUMER.NAMES.{stream.name}")
+    return msgspec.json.decode(answer.data)["consumers"] or []
+
+
+async def test_reading_begins_at_any_record_and_ends_at_the_last(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        await publish(stream, range(1, 3001))
+        async with Reader(stream, start=Sequence(1001)) as reader:
+            records = await read(reader, 2000)
+            assert sequences(records) == list(range(1001, 3001))
+            assert (reader.position, reader.seen_to, reader.pending, reader.caught_up) == (3000, 3000, 0, True)
+            assert await reader.next_batch(timeout=MOMENT) == []
+            await publish(stream, range(3001, 3003))
+            assert sequences(await read(reader, 2)) == [3001, 3002]
+
+
+async def test_a_batch_holds_at_most_what_was_asked_for(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        await publish(stream, range(1, 1001))
+        async with Reader(stream) as reader:
+            first = await reader.next_batch(max_records=7)
+            assert len(first) == 7 or reader.pending
+            assert reader.position == len(first)
+            assert not reader.caught_up
+            rest = await read(reader, 1000 - len(first))
+            assert sequences(first + rest) == list(range(1, 1001))
+
+
+async def test_a_reader_of_partitions_gets_just_their_records(nats_server: NatsServer) -> None:
+    async with new_log(nats_server, partitions=8) as stream:
+        await publish(stream, range(1, 1001))
+        everything = await read_all(stream)
+        wanted = [Partition(1), Partition(5)]
+        assert await read_all(stream, wanted) == [record for record in everything if record.partition in wanted]
+
+
+async def test_a_reader_of_quiet_partitions_learns_how_far_the_log_is(nats_server: NatsServer) -> None:
+    async with new_log(nats_server, partitions=2) as stream:
+        writer = writer_for(stream)
+        publisher = BatchPublisher(stream)
+        await publish(stream, range(1, 50))
+        (of_last,) = [(await stream.record_at(Sequence(49)))]
+        assert of_last is not None
+        quiet = Partition(1 - of_last.partition)
+        async with Reader(stream, partitions=[quiet]) as reader:
+
+            async def is_read() -> bool:
+                await reader.next_batch(timeout=MOMENT)
+                return reader.seen_to == 49
+
+            await until(is_read, "the end of a quiet partition")
+            assert isinstance(of_last.record, ObjectSeen)
+            for version in range(50, 60):
+                await publisher.publish([web_message(writer, of_last.record.key.name, version)])
+            assert reader.seen_to == 49
+            assert await reader.confirm() == 59
+
+
+async def test_confirming_says_nothing_while_a_record_is_to_be_read(nats_server: NatsServer) -> None:
+    async with new_log(nats_server, partitions=1) as stream:
+        await publish(stream, range(1, 11))
+        reader = Reader(stream)
+        assert await reader.confirm() == 0  # nothing can have arrived, as it has not begun
+        async with reader:
+            await read(reader, 10)
+            assert await reader.confirm() == 10
+
+
+async def test_records_larger_than_a_request_for_records_come_too(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        publisher, writer = BatchPublisher(stream), writer_for(stream)
+        sizes = [10, 6_000_000, 7_000_000, 20, 3_000_000, 3_000_000, 30]
+        for version, size in enumerate(sizes, 1):
+            await publisher.publish([web_message(writer, "w", version, body=b"x" * size)])
+        async with Reader(stream) as reader:
+            records = await read(reader, len(sizes))
+        assert [len(record.record.body) for record in records if isinstance(record.record, ObjectSeen)] == sizes
+
+
+async def test_invariant_1_reading_goes_on_without_loss_or_repetition_when_the_server_is_killed(
+    nats_server: NatsServer,
+) -> None:
+    async with new_log(nats_server) as stream, Reader(stream) as reader:
+        await publish(stream, range(1, 5001), body=b"x" * 1000)
+        records = await read(reader, 1)
+        for _ in range(2):
+            nats_server.kill()
+            await nats_server.start()
+            records += await read(reader, 1000)
+        await stream.connection.wait_connected()
+        await publish(stream, range(5001, 5101))
+        records += await read(reader, 5100 - len(records))
+        assert sequences(records) == list(range(1, 5101))
+
+
+async def test_reading_goes_on_when_its_consumer_is_removed(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, Reader(stream) as reader:
+        await publish(stream, range(1, 101))
+        records = await read(reader, 100)
+        (consumer,) = await consumers(stream)
+        await stream.connection.request(f"$JS.API.CONSUMER.DELETE.{stream.name}.{consumer}")
+        await publish(stream, range(101, 201))
+        records += await read(reader, 100)
+        assert sequences(records) == list(range(1, 201))
+
+
+async def test_a_closed_reader_leaves_no_consumer(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        await publish(stream, range(1, 11))
+        async with Reader(stream) as reader:
+            await read(reader, 10)
+            assert len(await consumers(stream)) == 1
+
+        async def is_gone() -> bool:
+            return not await consumers(stream)
+
+        await until(is_gone, "the consumer to go")
+
+
+async def test_invariant_14_a_record_that_cannot_be_read_is_told_and_passed(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        writer = writer_for(stream)
+        good = web_message(writer, "w", 1)
+        strange = [
+            good._replace(headers=b""),
+            good._replace(headers=good.headers.replace(b"levelog-envelope: 1", b"levelog-envelope: 99")),
+            good._replace(headers=good.headers.replace(b"levelog-version: 1", b"levelog-version: one")),
+        ]
+        await BatchPublisher(stream).publish([*strange, good])
+        records = await read_all(stream)
+        assert [type(record.record) for record in records] == [Unreadable, Unreadable, Unreadable, ObjectSeen]
+        for record, word in zip(records, ("levelog-envelope", "'99'", "one"), strict=False):
+            assert word in str(record.record)
+
+
+async def test_invariant_13_a_reader_notices_a_log_that_was_made_anew(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, Reader(stream) as reader:
+        await publish(stream, range(1, 11))
+        await read(reader, 10)
+        await delete_stream(stream.connection, stream)
+        fresh = await ensure_stream(stream.connection, stream.cluster)
+        await publish(fresh, range(1, 21))
+        with pytest.raises(IdentityMismatch, match=r"made anew|is gone"):
+            await reader.next_batch(timeout=LONG)
+
+
+async def test_invariant_13_a_reader_notices_a_log_that_is_gone(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, Reader(stream) as reader:
+        await publish(stream, range(1, 11))
+        await read(reader, 10)
+        await delete_stream(stream.connection, stream)
+        with pytest.raises(IdentityMismatch, match="is gone"):
+            await reader.next_batch(timeout=LONG)
+
+
+async def test_invariant_13_a_reader_notices_a_log_that_was_rolled_back(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with new_log(nats_server) as stream:
+        await publish(stream, range(1, 11))
+        nats_server.kill()
+        shutil.copytree(nats_server.store_dir, tmp_path / "older")
+        await nats_server.start()
+        await stream.connection.wait_connected()
+        await publish(stream, range(11, 21))
+        async with Reader(stream) as reader:
+            assert len(await read(reader, 20)) == 20
+            nats_server.kill()
+            shutil.rmtree(nats_server.store_dir)
+            shutil.copytree(tmp_path / "older", nats_server.store_dir)
+            await nats_server.start()
+            with pytest.raises(IdentityMismatch, match="ends at 10, before 20"):
+                await reader.next_batch(timeout=LONG)
+
+
+async def test_a_start_past_the_end_of_the_log_is_noticed_and_not_waited_for(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        await publish(stream, range(1, 11))
+        async with Reader(stream, start=Sequence(101)) as reader:
+            with pytest.raises(IdentityMismatch, match="ends at 10, before 100"):
+                await reader.next_batch(timeout=LONG)
+
+
+async def test_a_start_before_the_first_record_left_is_noticed(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream:
+        await publish(stream, range(1, 21))
+        info = await stream.connection.request(f"$JS.API.STREAM.INFO.{stream.name}")
+        # Expiry by age takes as long as the age; a limit removes the oldest in the same way.
+        config = {**msgspec.json.decode(info.data)["config"], "max_msgs": 5}
+        answer = await stream.connection.request(f"$JS.API.STREAM.UPDATE.{stream.name}", msgspec.json.encode(config))
+        assert "error" not in msgspec.json.decode(answer.data)
+        async with Reader(stream, start=Sequence(8)) as reader:
+            with pytest.raises(IdentityMismatch, match="begins at 16, after 7"):
+                await reader.next_batch(timeout=LONG)
+        assert sequences(await read_all(stream)) == [16, 17, 18, 19, 20]
+        assert len(names_and_versions(await read_all(stream, start=Sequence(16)))) == 5

@@ -1,0 +1,279 @@
+"""What a user gets wrong ends in one sentence and a status other than 0, with nothing half done."""
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog.objects import Cluster
+from levelog_log.connection import connect
+from levelog_log.stream import ensure_stream
+from levelog_sandbox import Denial, Sandbox
+from rigs.controlplane import ControlPlane
+from rigs.levelog import WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+from rigs.ports import free_port
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(pods_run=True) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    """The command with access to a sandbox in which Webs are defined."""
+    await define_webs(sandbox)
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+
+
+def kubeconfig_of(url: str, path: Path) -> Path:
+    cluster = {"name": "c", "cluster": {"server": url}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    users = [{"name": "u", "user": {}}]
+    path.write_text(
+        yaml.safe_dump({"clusters": [cluster], "contexts": [context], "users": users, "current-context": "c"})
+    )
+    return path
+
+
+async def test_no_cluster_is_configured(tmp_path: Path) -> None:
+    sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, status=2)
+    assert sentence.startswith("no cluster is configured: there is no ~/.kube/config, KUBECONFIG is not set")
+    assert not (tmp_path / ".levelog").exists()
+
+
+async def test_the_cluster_cannot_be_reached(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    levelog = Levelog(tmp_path, kubeconfig_of(url, tmp_path / "kubeconfig"))
+    sentence = await levelog.refused("run", WEBS_FILE, status=1)
+    assert sentence == f"GET /version: {url} cannot be reached: Connection refused"
+    assert not levelog.data.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{[", "cannot be used"), ("just text", "cannot be used"), ("apiVersion: v1\nkind: Config\n", "cannot be used")],
+    ids=["no YAML", "no mapping", "empty"],
+)
+async def test_a_kubeconfig_that_cannot_be_read(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(content)
+    levelog = Levelog(tmp_path, path)
+    sentence = await levelog.refused("run", WEBS_FILE, status=2)
+    assert sentence.startswith(f"kubeconfig {path} ")
+    assert said in sentence
+    assert not levelog.data.exists()
+
+
+async def test_a_kubeconfig_that_does_not_exist(tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path)
+    sentence = await levelog.refused("run", WEBS_FILE, "--kubeconfig", "none", status=2)
+    assert sentence == "kubeconfig none does not exist"
+
+
+async def test_a_context_that_the_kubeconfig_does_not_have(levelog: Levelog) -> None:
+    sentence = await levelog.refused("run", WEBS_FILE, "--context", "moon", status=2)
+    assert "moon" in sentence
+    assert sentence.startswith("kubeconfig ")
+
+
+async def test_nats_cannot_be_reached(levelog: Levelog) -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    for command in ("run", "ingest"):
+        sentence = await levelog.refused(command, WEBS_FILE, "--nats-url", url, status=1)
+        assert sentence.startswith(f"NATS at {url} cannot be reached: ")
+    assert not (levelog.data / "levelog.db").exists()
+
+
+async def test_nats_is_without_jetstream(levelog: Levelog) -> None:
+    async with NatsServer(has_jetstream=False) as server:
+        sentence = await levelog.refused("run", WEBS_FILE, "--nats-url", server.url, status=2)
+    assert sentence.startswith(f"JetStream is not enabled on NATS at {server.url}: start it with ")
+    assert not (levelog.data / "levelog.db").exists()
+
+
+async def test_a_postgresql_that_was_not_migrated(levelog: Levelog, nats_server: NatsServer, postgres_url: str) -> None:
+    env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+    for command in ("run", "process", "actuate"):
+        sentence = await levelog.refused(command, WEBS_FILE, status=2, env=env)
+        assert "has no tables of levelog yet" in sentence
+        assert "run `levelog migrate`" in sentence
+    migrated = await levelog.ends("migrate", env=env)
+    assert migrated.status == 0
+    assert migrated.stdout.startswith("the database is at revision ")
+
+
+async def test_a_database_of_a_newer_revision(levelog: Levelog) -> None:
+    await levelog.ends("migrate")
+    with sqlite3.connect(levelog.data / "levelog.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
+    database.close()
+    for command in (("run", WEBS_FILE), ("levels",), ("migrate",)):
+        sentence = await levelog.refused(*command, status=2)
+        assert "is at revision from-the-future, which this code, at " in sentence
+
+
+async def test_an_operator_file_with_a_syntax_error(levelog: Levelog) -> None:
+    (levelog.folder / "wrong.py").write_text("op = (\n")
+    for command in ("run", "ingest", "process", "actuate"):
+        sentence = await levelog.refused(command, "wrong.py", status=2)
+        assert sentence == "operator file wrong.py has a syntax error in line 1 ('(' was never closed): op = ("
+    assert not levelog.data.exists()
+
+
+async def test_an_operator_file_without_an_operator(levelog: Levelog) -> None:
+    (levelog.folder / "empty.py").write_text("")
+    sentence = await levelog.refused("run", "empty.py", status=2)
+    assert sentence == 'operator file empty.py defines no Operator: write op = Operator("…") at module level'
+
+
+async def test_an_operator_that_does_nothing(levelog: Levelog) -> None:
+    (levelog.folder / "idle.py").write_text("from levelog import Operator\nop = Operator('idle')\n")
+    sentence = await levelog.refused("run", "idle.py", status=2)
+    assert sentence == "operator idle: defines no index and no view, so there is nothing to run"
+
+
+async def test_two_operators_of_one_name(levelog: Levelog) -> None:
+    shutil.copy(WEBS_FILE, levelog.folder / "copy.py")
+    sentence = await levelog.refused("run", WEBS_FILE, "copy.py", status=2)
+    assert sentence == "two operators are named 'webs'; names are unique in an application"
+
+
+async def test_processes_of_their_own_need_what_they_share(levelog: Levelog) -> None:
+    for command in ("ingest", "process", "actuate"):
+        sentence = await levelog.refused(command, WEBS_FILE, status=2)
+        assert sentence == (
+            f"levelog {command} shares the log with other processes: give --nats-url or set LEVELOG_NATS_URL"
+        )
+    for command in ("process", "actuate"):
+        sentence = await levelog.refused(command, WEBS_FILE, "--nats-url", "nats://127.0.0.1:4222", status=2)
+        assert sentence == (
+            f"levelog {command} shares the database with other processes: "
+            "give --database-url or set LEVELOG_DATABASE_URL"
+        )
+    assert not levelog.data.exists()
+
+
+async def test_secrets_are_not_read_without_a_key(levelog: Levelog, nats_server: NatsServer) -> None:
+    (levelog.folder / "secrets.py").write_text(
+        "from levelog import Operator, Resource\n"
+        "op = Operator('secrets')\n"
+        "class Secret(Resource, version='v1', plural='secrets'):\n    data: dict[str, str] = {}\n"
+        "@op.index\ndef by_name(secret: Secret):\n    yield secret.metadata.name, len(secret.data)\n"
+    )
+    nats = ("--nats-url", nats_server.url)
+    sentence = await levelog.refused("ingest", "secrets.py", *nats, status=2)
+    assert sentence.startswith("the operators read Secrets, whose values are recorded only as keyed hashes: give --red")
+    (levelog.folder / "key").write_text("short\n")
+    sentence = await levelog.refused("ingest", "secrets.py", *nats, "--redaction-key-file", "key", status=2)
+    assert sentence == "redaction key file key: the redaction key has 5 bytes; it needs at least 16"
+    sentence = await levelog.refused("ingest", "secrets.py", *nats, "--redaction-key-file", "none", status=2)
+    assert sentence == "redaction key file none cannot be read: No such file or directory"
+
+
+async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: Sandbox, tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        line = await running.says("does not serve")
+        assert "the cluster does not serve webs.example.com in version v1; waiting for it" in line
+        await define_webs(sandbox)
+        await running.says("listed 0 objects", "webs.example.com")
+    finally:
+        running.kill()
+
+
+async def test_missing_permissions_are_named_before_anything_is_begun(sandbox: Sandbox, levelog: Levelog) -> None:
+    sandbox.access.denials += [Denial("watch", "webs.example.com"), Denial("list", "pods")]
+    sentence = await levelog.refused("run", WEBS_FILE, status=2)
+    assert "may not list pods in all namespaces, nor watch webs.example.com in all namespaces at http://" in sentence
+    assert not levelog.data.exists()
+    sandbox.access.denials[:] = [Denial("get", "namespaces")]
+    elsewhere = {"LEVELOG_NATS_URL": "nats://127.0.0.1", "LEVELOG_DATABASE_URL": "postgresql://127.0.0.1/none"}
+    sentence = await levelog.refused("actuate", WEBS_FILE, status=2, env=elsewhere)
+    assert "may not get namespaces kube-system" in sentence
+
+
+async def test_another_cluster_than_the_one_that_was_named(sandbox: Sandbox, levelog: Levelog) -> None:
+    sentence = await levelog.refused("run", WEBS_FILE, "--cluster", "another", status=1)
+    assert sentence.startswith(f"{sandbox.url} is cluster ")
+    assert sentence.endswith(", not another as --cluster says")
+    assert not levelog.data.exists()
+
+
+async def test_the_logs_of_several_clusters(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with await connect(nats_server.url) as connection:
+        for cluster in ("one", "two"):
+            await ensure_stream(connection, Cluster(cluster))
+    database = tmp_path / "levelog.db"
+    levelog = Levelog(tmp_path)
+    await levelog.ends("migrate", "--database-url", database)
+    shared = ("--nats-url", nats_server.url, "--database-url", database)
+    sentence = await levelog.refused("process", WEBS_FILE, *shared, status=2)
+    assert sentence == (
+        f"NATS at {nats_server.url} holds the logs of several clusters, one, two: say which with --cluster or "
+        "LEVELOG_CLUSTER"
+    )
+    running = levelog.start("process", WEBS_FILE, *shared, "--cluster", "two")
+    try:
+        assert '"cluster":"two"' in await running.says("application webs")
+    finally:
+        running.kill()
+
+
+async def test_missing_permissions_at_a_real_api_server(control_plane: ControlPlane, tmp_path: Path) -> None:
+    identity = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+    webs = {"apiGroups": ["example.com"], "resources": ["webs"], "verbs": ["list"]}
+    levelog = Levelog(tmp_path, await control_plane.kubeconfig_for([identity, pods, webs]))
+    sentence = await levelog.refused("run", WEBS_FILE, status=2)
+    assert sentence.startswith("system:serviceaccount:default:user-")
+    assert " may not watch webs.example.com in all namespaces at https://" in sentence
+    assert not levelog.data.exists()
+
+
+async def test_credentials_that_are_refused(control_plane: ControlPlane, tmp_path: Path) -> None:
+    config = yaml.safe_load(control_plane.kubeconfig.read_text())
+    config["users"][0]["user"]["token"] = "wrong"
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    sentence = await Levelog(tmp_path, path).refused("run", WEBS_FILE, status=2)
+    assert sentence.startswith(f"the API server at {control_plane.url} refused the credentials: ")
+
+
+async def test_a_second_process_on_the_embedded_servers(levelog: Levelog) -> None:
+    first = levelog.start("run", WEBS_FILE)
+    try:
+        await first.says("owns 16 of 16 partitions")
+        sentence = await levelog.refused("run", WEBS_FILE, status=2)
+        assert sentence.startswith(f"data directory .levelog is in use by another process (pid {first.pid}): ")
+        sentence = await levelog.refused("migrate", status=2)
+        assert sentence.startswith(f"data directory .levelog is in use by another process (pid {first.pid}): ")
+        database = levelog.data / "levelog.db"
+        sentence = await levelog.refused("run", WEBS_FILE, "--data-dir", "other", "--database-url", database, status=2)
+        assert f"{database} is in use by process {first.pid}" in sentence
+        assert first.is_running
+    finally:
+        first.kill()
+
+
+async def test_an_option_that_does_not_exist(tmp_path: Path) -> None:
+    ended = await Levelog(tmp_path).ends("run", WEBS_FILE, "--nats", "x")
+    assert ended.status == 2
+    assert "No such option: --nats" in ended.stderr
+
+
+async def test_debug_shows_the_traceback(levelog: Levelog) -> None:
+    (levelog.folder / "bad.py").write_text("op = 1 / 0\n")
+    ended = await levelog.ends("run", "bad.py", "--debug")
+    assert ended.status == 2
+    assert "Traceback (most recent call last):" in ended.stderr
+    assert ended.stderr.splitlines()[-1] == (
+        "levelog: operator file bad.py failed in line 1 while being loaded: ZeroDivisionError: division by zero"
+    )

@@ -1,0 +1,129 @@
+"""`levelog doctor`: every line says that something is well, or what is wrong and how to mend it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from levelog_sandbox import Denial, Sandbox
+from rigs.controlplane import ControlPlane
+from rigs.levelog import WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+from rigs.ports import free_port
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as started:
+        yield started
+
+
+@pytest.fixture
+def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+
+
+async def examine(levelog: Levelog, *arguments: str | Path, is_well: bool) -> str:
+    """Its output, one finding a line."""
+    ended = await levelog.ends("doctor", *arguments)
+    assert ended.stderr == "", ended
+    assert ended.status == (0 if is_well else 1), ended
+    found = ended.stdout.replace(f"\n{'':<19} →", " →")
+    assert all(line.split()[0] in {"ok", "note", "wrong"} for line in found.splitlines()), found
+    assert all(" → " in line for line in found.splitlines() if line.startswith("note")), found
+    return found
+
+
+def lines(found: str, subject: str) -> list[str]:
+    return [line for line in found.splitlines() if line.split()[1] == subject]
+
+
+async def test_what_is_well_is_said_to_be(sandbox: Sandbox, levelog: Levelog) -> None:
+    await define_webs(sandbox)
+    found = await examine(levelog, WEBS_FILE, is_well=True)
+    assert lines(found, "operators") == ["ok     operators    application webs, which reads pods, webs.example.com"]
+    assert sandbox.url in lines(found, "cluster")[0]
+    assert "ok     resource     webs.example.com is served in version v1" in found
+    assert "ok     permissions  may list and watch pods" in found
+    assert "ok     permissions  may get, create, patch, delete pods" in found
+    assert "ok     nats         embedded: " in found
+    assert "ok     database     embedded: SQLite, made by `levelog run` in .levelog" in found
+    assert not levelog.data.exists()
+
+
+async def test_everything_that_is_wrong_is_told_in_one_go(sandbox: Sandbox, levelog: Levelog) -> None:
+    sandbox.access.denials += [Denial("watch", "pods"), Denial("delete", "pods")]
+    nats, postgres = f"nats://127.0.0.1:{free_port()}", f"postgresql://me:secret@127.0.0.1:{free_port()}/x"
+    found = await examine(levelog, WEBS_FILE, "--nats-url", nats, "--database-url", postgres, is_well=False)
+    assert "wrong  resource     the cluster does not serve webs.example.com in version v1 → install its Custom" in found
+    assert "wrong  permissions  may not watch pods in all namespaces → grant the verbs" in found
+    assert "note   permissions  may not delete pods in all namespaces → grant it if" in found
+    assert lines(found, "nats")[0].startswith(f"wrong  nats         NATS at {nats} cannot be reached: ")
+    assert lines(found, "database")[0].startswith("wrong  database     ")
+    assert "secret" not in found
+
+
+async def test_a_wrong_operator_file_does_not_keep_the_rest_from_being_examined(levelog: Levelog) -> None:
+    (levelog.folder / "wrong.py").write_text("op =\n")
+    found = await examine(levelog, "wrong.py", is_well=False)
+    assert lines(found, "operators")[0].startswith("wrong  operators    operator file wrong.py has a syntax error")
+    assert lines(found, "cluster")[0].startswith("ok ")
+    assert lines(found, "permissions") == ["note   permissions  not checked without operators → levelog doctor FILE"]
+
+
+async def test_the_cluster_cannot_be_reached(tmp_path: Path) -> None:
+    found = await examine(Levelog(tmp_path), is_well=False)
+    assert lines(found, "cluster")[0].startswith("wrong  cluster      no cluster is configured: ")
+    assert lines(found, "nats")[0].startswith("ok ")
+
+
+async def test_settings_of_nats(levelog: Levelog) -> None:
+    async with NatsServer(settings="max_payload: 1MB") as small:
+        found = await examine(levelog, "--nats-url", small.url, is_well=False)
+    assert "wrong  nats         takes messages of 1048576 bytes only, objects reach 1.5 MiB → max_payload: 8MB" in found
+    assert "note   nats         whether acknowledged writes are synced" in found
+    async with NatsServer(has_jetstream=False) as bus:
+        found = await examine(levelog, "--nats-url", bus.url, is_well=False)
+    assert lines(found, "nats")[0].startswith("wrong  nats         JetStream is not enabled on NATS at ")
+
+
+async def test_a_database_that_was_not_migrated_and_then_is(levelog: Levelog, postgres_url: str) -> None:
+    levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+    found = await examine(levelog, is_well=False)
+    assert "wrong  database     loses what it committed when its machine fails: fsync is off → fsync = on" in found
+    assert "run `levelog migrate`" in lines(found, "database")[-1]
+    await levelog.ends("migrate")
+    found = await examine(levelog, is_well=False)
+    assert lines(found, "database")[-1].startswith("ok     database     is at revision ")
+
+
+async def test_beside_a_running_application_its_servers_are_examined(sandbox: Sandbox, levelog: Levelog) -> None:
+    await define_webs(sandbox)
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await running.says("owns 16 of 16 partitions")
+        found = await examine(levelog, WEBS_FILE, is_well=True)
+        assert "ok     nats         syncs every acknowledged write to disk" in found
+        assert " records, " in lines(found, "log")[0]
+        assert "holds application webs on cluster " in lines(found, "database")[-1]
+        token = (levelog.data / "nats.url").read_text().partition("//")[2].partition("@")[0]
+        assert token not in found
+    finally:
+        running.kill()
+
+
+async def test_at_a_real_api_server_the_user_and_each_missing_verb_are_named(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    identity = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "get", "create"]}
+    levelog = Levelog(tmp_path, await control_plane.kubeconfig_for([identity, pods]))
+    found = await examine(levelog, WEBS_FILE, is_well=False)
+    assert "as system:serviceaccount:default:user-" in lines(found, "cluster")[0]
+    assert "ok     permissions  may list and watch pods" in found
+    assert (
+        "wrong  permissions  may not list webs.example.com in all namespaces, nor watch webs.example.com in all"
+        in found
+    )
+    assert "note   permissions  may not patch pods in all namespaces, nor delete pods in all namespaces" in found

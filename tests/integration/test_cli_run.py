@@ -1,0 +1,236 @@
+"""`levelog run` and its parts as processes of their own, from a change in a cluster to the written objects."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog_sandbox import Denial, Sandbox
+from rigs.levelog import PROGRAM, WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+from rigs.ports import is_listening
+from rigs.waiting import until
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A cluster with Webs, one of which wants three pods."""
+    async with Sandbox(pods_run=True) as started:
+        await define_webs(started)
+        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        yield started
+
+
+@pytest.fixture
+def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+
+
+def pods(sandbox: Sandbox) -> list[str]:
+    """Names of the pods that levelog has written, one for each effective write."""
+    return sorted(request.name for request in sandbox.requests.writes(resource="pods", user_agent="levelog"))
+
+
+async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox: Sandbox, levelog: Levelog) -> None:
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        level = await levelog.in_sync()
+        assert (level["application"], level["view"], level["parent"], level["round"]) == (
+            *("webs", "webs/pods", "webs.example.com/default/shop"),
+            1,
+        )
+        assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
+        nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
+        assert is_listening(nats)
+        assert await running.stops() == 0
+        assert not is_listening(nats)
+    finally:
+        running.kill()
+    with sqlite3.connect(levelog.data / "levelog.db") as database:
+        assert database.execute("SELECT count(*) FROM leases WHERE owner <> ''").fetchone() == (0,)
+        assert database.execute("SELECT DISTINCT state, is_relayed, is_folded FROM intents").fetchall() == [
+            ("settled", 1, 1)
+        ]
+    database.close()
+    text = (await levelog.ends("levels", "shop", "--view", "pods", "--status", "in_sync")).stdout
+    assert text.splitlines()[0].split() == ["VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON"]
+    assert text.splitlines()[1].split() == ["webs/pods", "webs.example.com/default/shop", "in_sync", "1"]
+
+
+async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    first = levelog.start("run", WEBS_FILE)
+    try:
+        await levelog.in_sync()
+        nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
+    finally:
+        first.kill()
+
+    async def is_gone() -> bool:
+        return not is_listening(nats)
+
+    await until(is_gone, "the end of the embedded nats-server", seconds=10)
+    sandbox.user.delete("pods", "shop-1")
+    second = levelog.start("run", WEBS_FILE)
+    try:
+        await levelog.in_sync(2)
+        assert pods(sandbox) == ["shop-0", "shop-1", "shop-1", "shop-2"]
+        assert await second.stops(signal.SIGINT) == 0
+    finally:
+        second.kill()
+
+
+async def test_killed_while_it_starts_it_leaves_nothing_running(sandbox: Sandbox, levelog: Levelog) -> None:
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        ports = levelog.data / "nats"
+
+        async def has_started() -> list[Path]:
+            running.check()
+            return list(ports.glob("*.ports")) if ports.exists() else []
+
+        (file,) = await until(has_started, "an embedded nats-server")
+        server = int(file.stem.rpartition("_")[2])
+    finally:
+        running.kill()
+
+    async def is_gone() -> bool:
+        try:
+            os.kill(server, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    await until(is_gone, "the end of the embedded nats-server", seconds=10)
+
+
+async def test_log_lines_are_json_with_object_sequence_and_view(sandbox: Sandbox, levelog: Levelog) -> None:
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await levelog.in_sync()
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+    lines = [json.loads(line) for line in running.log.read_text().splitlines()]
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    decided = [line for line in lines if line.get("view") == "webs/pods" and "sequence" in line]
+    assert {line["object"] for line in decided} == {"webs.example.com/default/shop"}
+
+
+async def test_each_part_as_a_process_of_its_own(
+    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer, postgres_url: str
+) -> None:
+    shared = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+    levelog.env |= shared
+    assert (await levelog.ends("migrate")).status == 0
+    # In the order in which nothing is there yet that they need.
+    actuator = levelog.start("actuate", WEBS_FILE)
+    processors = [levelog.start("process", WEBS_FILE, env={"KUBECONFIG": ""}) for _ in range(2)]
+    ingest = None
+    try:
+        for waiting in (actuator, *processors):
+            await waiting.says("waits for the log")
+        ingest = levelog.start("ingest", WEBS_FILE, env={"LEVELOG_DATABASE_URL": ""})
+        await levelog.in_sync()
+        assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
+        for processor in processors:
+            await processor.says("owns 8 of 16 partitions")
+        assert not levelog.data.exists()
+        assert [await process.stops() for process in (ingest, *processors, actuator)] == [0, 0, 0, 0]
+    finally:
+        for process in (ingest, *processors, actuator):
+            if process is not None:
+                process.kill()
+
+
+async def test_a_processor_does_not_load_the_kubernetes_client() -> None:
+    script = (
+        "import sys, levelog_cli.main, levelog_cli.compose.stack, levelog_cli.compose.databases\n"
+        "import levelog_cli.compose.scoping, levelog_processors.processor, levelog_processors.identity\n"
+        "print([name for name in ('kubernetes_asyncio', 'rich') if name in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert out.decode().strip() == "[]"
+
+
+async def test_only_the_given_namespace_is_watched(sandbox: Sandbox, levelog: Levelog) -> None:
+    sandbox.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    web = yaml.safe_load((WEBS / "shop.yaml").read_text())
+    web["metadata"] = {"name": "elsewhere", "namespace": "other"}
+    sandbox.user.create(web)
+    sandbox.access.denials += [Denial("list", "pods", namespace="", subresource="")]
+    running = levelog.start("run", WEBS_FILE, "--namespace", "other")
+    try:
+        assert (await levelog.in_sync())["parent"] == "webs.example.com/other/elsewhere"
+        assert pods(sandbox) == ["elsewhere-0", "elsewhere-1", "elsewhere-2"]
+    finally:
+        running.kill()
+
+
+async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
+    async with Sandbox(pods_run=True) as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        sandbox.user.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+        )
+        (tmp_path / "maps.py").write_text(
+            "from levelog import Index, Level, Operator, Resource\n"
+            "op = Operator('maps')\n"
+            "class Map(Resource, version='v1', plural='configmaps', kind='ConfigMap'):\n    data: dict[str, str] = {}\n"
+            "class Web(Resource, group='example.com', version='v1', plural='webs'):\n    pass\n"
+            "@op.index\ndef webs(web: Web):\n    yield web.metadata.name, 1\n"
+            "@op.view\ndef known(map: Map, webs: Index[str, int]) -> Level[bool]:\n"
+            "    return Level(desired=True, actual=map.metadata.name in webs)\n"
+        )
+        running = levelog.start("run", "maps.py")
+        try:
+            await running.says("listed ", "configmaps")
+
+            async def shown() -> list[dict[str, Any]]:
+                return await levelog.levels("--status", "blocked", "default/a")
+
+            (level,) = await until(shown, "a blocked level")
+            assert level["view"] == "maps/known"
+            assert level["reason"].startswith("not evaluated yet: ")
+        finally:
+            running.kill()
+
+
+async def test_on_a_terminal_the_first_lists_are_shown_and_log_lines_stay_whole(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    terminal, slave = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM, "run", WEBS_FILE, cwd=levelog.folder, env={**levelog.env, "TERM": "xterm"}, stderr=slave
+    )
+    os.close(slave)
+    seen = bytearray()
+    asyncio.get_running_loop().add_reader(terminal, lambda: seen.extend(os.read(terminal, 65536)))
+    try:
+
+        async def is_written() -> bool:
+            return all(f"apply pods/default/shop-{n}: written".encode() in seen for n in range(3))
+
+        await until(is_written, "log lines on the terminal", seconds=60)
+        assert b"webs.example.com" in seen
+        assert "━".encode() in seen  # a bar
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    finally:
+        asyncio.get_running_loop().remove_reader(terminal)
+        os.close(terminal)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

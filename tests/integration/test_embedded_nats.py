@@ -1,0 +1,211 @@
+"""The nats-server that levelog brings along: who may use it, what it keeps, and that it never outlives its parent."""
+
+import asyncio
+import fcntl
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import nats
+import pytest
+
+from levelog.errors import ConfigurationError, Unavailable
+from levelog_cli import data_dir
+from levelog_cli.data_dir import DataDir
+from levelog_cli.embedded import EmbeddedNats
+from levelog_log.connection import connect
+from rigs.ports import is_listening
+from rigs.processes import Process
+from rigs.waiting import until
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from levelog_cli import data_dir
+from levelog_cli.data_dir import DataDir
+from levelog_cli.embedded import EmbeddedNats
+
+async def main() -> None:
+    data = DataDir(Path(sys.argv[1]))
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as server:
+            print(server.url, flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+async def ends(server: str) -> None:
+    """Wait until nothing listens where a server did."""
+    port = int(server.rpartition(":")[2])
+
+    async def is_closed() -> bool:
+        return not is_listening(port)
+
+    await until(is_closed, f"the end of {server}", seconds=10)
+
+
+async def holder(folder: Path) -> tuple[Process, str]:
+    """A process that runs an embedded server, and the server's URL."""
+    log = folder.parent / "holder.log"
+    log.write_text("")
+    process = Process([sys.executable, "-c", HOLDER, folder], log)
+
+    async def started() -> str:
+        process.check()
+        return log.read_text().strip()
+
+    return process, await until(started, "an embedded nats-server")
+
+
+async def test_it_has_jetstream_large_messages_and_a_disk_sync_for_each_write(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as server, await connect(server.url) as connection:
+            assert connection.max_payload_bytes == 8 * 1024 * 1024
+            account = json.loads((await connection.request("$JS.API.INFO")).data)
+            assert "error" not in account
+            assert "sync_interval: always" in (data.nats / "nats-server.conf").read_text()
+
+
+async def test_only_who_reads_the_token_in_the_directory_may_connect(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as server:
+            without_token = f"nats://{server.url.rpartition('@')[2]}"
+            with pytest.raises(ConfigurationError, match="refused the credentials"):
+                await connect(without_token)
+            assert data.running_nats_url() == server.url
+            for secret in (data.nats_url_file, data.nats / "nats-server.conf", data.redaction_key_file()):
+                assert stat.S_IMODE(secret.stat().st_mode) == 0o600, secret
+            assert stat.S_IMODE(data.path.stat().st_mode) == 0o700
+        assert data.running_nats_url() == ""
+
+
+async def test_what_it_acknowledged_is_there_after_both_were_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    process, _ = await holder(folder)
+    client = await nats.connect(DataDir(folder).running_nats_url(), allow_reconnect=False)
+    stream = client.jetstream()
+    await stream.add_stream(name="kept", subjects=["kept"])
+    await stream.publish("kept", b"written")
+    process.kill()
+    await client.close()
+    again, _ = await holder(folder)  # at once: it waits for the killed one's server to be gone
+    client = await nats.connect(DataDir(folder).running_nats_url(), allow_reconnect=False)
+    try:
+        assert (await client.jetstream().get_msg("kept", seq=1)).data == b"written"
+    finally:
+        await client.close()
+        again.stop()
+
+
+async def test_it_is_gone_after_its_parent_was_killed(tmp_path: Path) -> None:
+    process, server = await holder(tmp_path / "data")
+    async with await connect(server):
+        process.kill()
+        await ends(server)
+
+
+async def test_it_is_gone_after_an_error_in_its_parent(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    url = ""
+
+    async def fail() -> None:
+        nonlocal url
+        with data.claim() as lock:
+            async with EmbeddedNats(data, lock) as server:
+                url = server.url
+                raise RuntimeError("in between")
+
+    with pytest.raises(RuntimeError, match="in between"):
+        await fail()
+    assert not is_listening(int(url.rpartition(":")[2]))
+
+
+async def test_no_watcher_is_left_behind(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock):
+            assert await processes_that_name(data.path) == 2  # the server and its watcher
+
+    async def is_alone() -> bool:
+        return await processes_that_name(data.path) == 0
+
+    await until(is_alone, "the end of the watcher")
+
+
+async def processes_that_name(path: Path) -> int:
+    listing = await asyncio.create_subprocess_exec("ps", "-ww", "-A", "-o", "args=", stdout=asyncio.subprocess.PIPE)
+    output, _ = await listing.communicate()
+    return output.decode(errors="replace").count(f" {path}/")
+
+
+async def test_when_it_ends_by_itself_its_last_words_are_told(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as server:
+            watching = asyncio.create_task(server.watch())
+            os.kill(server.pid, 15)
+            with pytest.raises(Unavailable, match=r"embedded nats-server ended with status .*: .*Server Exiting"):
+                await watching
+
+
+async def test_when_it_cannot_start_its_last_words_are_told(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim() as lock:
+        (data.nats / "jetstream").parent.mkdir()
+        (data.nats / "jetstream").write_text("in the way")
+        with pytest.raises(Unavailable, match=r"did not start: it ended with status 1: Can't start JetStream: "):
+            async with EmbeddedNats(data, lock):
+                pass
+
+
+async def test_a_directory_in_use_is_refused_with_the_pid_of_its_user(tmp_path: Path) -> None:
+    process, _ = await holder(tmp_path / "data")
+    try:
+        with (
+            pytest.raises(ConfigurationError, match=rf"is in use by another process \(pid {process.pid}\)"),
+            DataDir(tmp_path / "data").claim(),
+        ):
+            pass
+    finally:
+        process.stop()
+
+
+async def test_a_directory_stays_claimed_as_long_as_its_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = DataDir(tmp_path)
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.write(lock, f"{os.getpid()}\n".encode())
+    async with EmbeddedNats(data, lock):
+        os.close(lock)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(data_dir, "FREE_SECONDS", 0.1)
+            with pytest.raises(ConfigurationError, match="in use"), data.claim():
+                pass
+    with data.claim():
+        pass
+
+
+async def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(ConfigurationError, match=r"cannot be written: Not a directory"),
+        DataDir(tmp_path / "file" / "data").claim(),
+    ):
+        pass
+
+
+def test_the_redaction_key_stays_the_same(tmp_path: Path) -> None:
+    data = DataDir(tmp_path / "data")
+    with data.claim():
+        key = data.redaction_key_file().read_text()
+    with data.claim():
+        assert data.redaction_key_file().read_text() == key
+    assert len(key.strip()) == 64

@@ -1,0 +1,325 @@
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from levelog import Index, Level, Operator
+from levelog.objects import ObjectKey, Uid
+from levelog.records import ReceiptNoted
+from levelog_cli.loading import load_operators
+from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
+from rigs.nats import NatsServer
+from rigs.processing import WEBS_FILE, Processing
+from rigs.webs import NOON, PODS, deleted, lists_done, pod, web
+
+example: Any = sys.modules[load_operators([WEBS_FILE])[0].views["pods"].function.__module__]
+
+Pictures = Iterator[tuple[str, tuple[str, str]]]
+Found = Index[str, tuple[str, str]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path}/levelog.db"
+
+
+def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, error: str = "") -> ReceiptNoted:
+    """What an actuator notes of an intent; the written target has the uid that `pod` gives."""
+    target = ObjectKey.parse(row["target"])
+    return ReceiptNoted(
+        application="webs",
+        key=row["key"],
+        view=row["view"],
+        parent=ObjectKey.parse(row["parent"]),
+        parent_uid=Uid(row["parent_uid"]),
+        round=row["round"],
+        verb=row["verb"],
+        target=target,
+        outcome=outcome,
+        target_uid=f"uid-{target.name}",
+        target_version=version,
+        error=error,
+        time=NOON,
+    )
+
+
+async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["round"]) == ("settling", 1)
+        assert level["drift"] == b'{"missing":["shop-1","shop-2"]}'
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
+
+
+async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        await stack.listed(web("shop", 1, replicas=3), pod("shop-0", 2, owner="uid-shop"), version=2)
+        last = await stack.tell(web("shop", 3, replicas=2), web("shop", 4, replicas=3))
+        processor = stack.start()
+        await stack.folded(last)
+        assert await stack.intents() == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
+        assert processor.decider.calls.functions == {"webs/pods": 1, "webs/converge": 1}
+
+
+async def test_invariant_6_changes_that_are_not_read_call_nothing(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
+        processor = stack.start()
+        await stack.folded(last)
+        assert processor.decider.calls.functions == {"webs/pods": 1}
+        noise = [web("shop", 10 + n, annotations={"n": str(n)}) for n in range(50)]
+        noise_of_pods = [pod("shop-0", 100 + n, owner="uid-shop", annotations={"n": str(n)}) for n in range(50)]
+        last = await stack.tell(*noise, *noise_of_pods)
+        await stack.folded(last)
+        assert processor.decider.calls.functions == {"webs/pods": 1}
+        assert await stack.intents() == []
+
+
+async def test_invariant_8_nothing_is_decided_until_the_log_shows_what_was_written(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), version=1)
+        stack.start()
+        await stack.folded(last)
+        [row] = await stack.rows(intents)
+        last = await stack.tell(web("shop", 2, replicas=2))  # another pod is wanted meanwhile
+        await stack.folded(last)
+        assert await stack.intents() == [("apply", "pods/default/shop-0")]
+        last = await stack.tell(receipt(row, version=5))
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "settling"
+        assert await stack.intents() == [("apply", "pods/default/shop-0")]
+        last = await stack.tell(pod("shop-0", 5, owner="uid-shop"))
+        await stack.folded(last)
+        assert await stack.intents("settled") == [("apply", "pods/default/shop-0")]
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-1")]
+        level = await stack.level("shop")
+        assert level
+        assert level["round"] == 2
+
+
+async def test_the_order_of_receipt_and_echo_makes_no_difference(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), version=1)
+        stack.start()
+        await stack.folded(last)
+        [row] = await stack.rows(intents)
+        await stack.folded(await stack.tell(pod("shop-0", 5, owner="uid-shop")))
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "settling"
+        await stack.folded(await stack.tell(receipt(row, version=5)))
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["round"]) == ("in_sync", 1)
+
+
+async def test_a_state_that_comes_back_after_another_one_is_acted_on_again(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), version=1)
+        stack.start()
+        await stack.folded(last)
+        [row] = await stack.rows(intents)
+        echo = pod("shop-0", 5, owner="uid-shop")
+        await stack.folded(await stack.tell(receipt(row, version=5), echo))
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "in_sync"
+        await stack.folded(await stack.tell(deleted(echo, 6)))
+        assert await stack.intents() == [("apply", "pods/default/shop-0")] * 2
+
+
+async def test_a_refused_write_is_shown_and_tried_again_when_the_object_changes(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, image="bad"), version=1)
+        stack.start()
+        await stack.folded(last)
+        [row] = await stack.rows(intents)
+        await stack.folded(await stack.tell(receipt(row, outcome="failed", error="422: image is not allowed")))
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "failed"
+        assert await stack.intents("pending") == []
+        await stack.folded(await stack.tell(web("shop", 6, image="good")))
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
+
+
+async def test_a_parent_that_goes_takes_its_level_and_unsent_intents_with_it(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        shop = web("shop", 1, replicas=2)
+        last = await stack.listed(shop, version=1)
+        stack.start()
+        await stack.folded(last)
+        await stack.folded(await stack.tell(deleted(shop, 7)))
+        assert await stack.rows(levels) == []
+        assert await stack.rows(dependencies) == []
+        assert await stack.intents("superseded") == [("apply", "pods/default/shop-0"), ("apply", "pods/default/shop-1")]
+
+
+async def test_invariant_9_nothing_is_decided_before_every_input_was_listed(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.tell(web("shop", 1, replicas=3))
+        processor = stack.start()
+        await stack.until_folded_only(last)
+        assert processor.decider.calls.functions == {}
+        assert await stack.rows(intents) == []
+        assert [row["parent"] for row in await stack.rows(wakeups)] == ["webs.example.com/default/shop"]
+        last = await stack.listed(web("shop", 1, replicas=3), version=2)
+        await stack.folded(last)
+        assert len(await stack.intents("pending")) == 3
+
+
+async def test_an_object_that_a_list_left_out_is_deleted_with_its_entries(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+        last = await stack.listed(web("shop", 1), version=9)
+        await stack.folded(last)
+        assert [row["object"] for row in await stack.rows(objects)] == ["webs.example.com/default/shop"]
+        assert await stack.rows(index_entries) == []
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
+        late = await stack.tell(pod("shop-0", 3, owner="uid-shop"))
+        await stack.folded(late)
+        assert len(await stack.rows(objects)) == 1
+
+
+async def test_invariant_13_an_empty_database_is_rebuilt_from_the_log_and_writes_nothing(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), version=1)
+        stack.start()
+        await stack.folded(last)
+        [row] = await stack.rows(intents)
+        last = await stack.tell(receipt(row, version=5), pod("shop-0", 5, owner="uid-shop"))
+        await stack.folded(last)
+        before = await stack.level("shop")
+    async with Processing(nats_server.url, f"sqlite:///{tmp_path}/empty.db") as rebuilt:
+        rebuilt.start()
+        await rebuilt.folded(last)
+        after = await rebuilt.level("shop")
+        assert before
+        assert after
+        assert await rebuilt.rows(intents) == []
+        same = ("status", "desired", "actual", "drift", "round", "parent_uid")
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+
+
+async def test_invariant_13_a_log_made_anew_is_noticed_and_rounds_go_on(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), web("lost", 1), version=1)
+        stack.start()
+        await stack.folded(last)
+    async with NatsServer() as another, Processing(another.url, database_url) as stack:
+        assert await stack.rows(objects) == []
+        last = await stack.listed(web("shop", 1, replicas=1), version=1)
+        stack.start()
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "settling"
+        assert await stack.level("lost") is None
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
+
+
+async def test_two_processors_share_the_partitions_and_decide_once(nats_server: NatsServer, postgres_url: str) -> None:
+    async with Processing(nats_server.url, postgres_url) as stack:
+        shops = [web(f"shop{n}", n + 1, replicas=2) for n in range(40)]
+        pods = [pod(f"shop{n}-0", 100 + n, owner=f"uid-shop{n}") for n in range(40)]
+        stack.start("one")
+        await stack.start_more("two")
+        last = await stack.listed(*shops, *pods, version=200)
+        await stack.folded(last)
+        assert sorted(await stack.intents()) == sorted(("apply", f"pods/default/shop{n}-1") for n in range(40))
+        decided = [p.decider.calls.functions.get("webs/converge", 0) for p in stack.processors.values()]
+        assert sum(decided) == 40
+        assert all(decided)
+
+
+async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_decision(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async with Processing(nats_server.url, postgres_url) as stack:
+        last = await stack.listed(*[web(f"shop{n}", n + 1) for n in range(20)], version=50)
+        stack.start("one")
+        await stack.folded(last)
+        await stack.stop("one")
+        stack.start("two")
+        last = await stack.tell(*[web(f"shop{n}", 100 + n, replicas=1, labels={"a": "b"}) for n in range(20)])
+        await stack.folded(last)
+        assert len(await stack.intents()) == 20
+        assert stack.processors["two"].decider.calls.functions == {}
+
+
+async def test_invariant_9_other_code_folds_the_log_again_before_it_decides(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    """What the older code did not index would otherwise count as not there."""
+
+    def renamed() -> Operator:
+        op = Operator("webs")
+
+        @op.index(labels={"app": "web"})
+        def pictures(pod: example.Pod) -> Pictures:  # pyright: ignore[reportInvalidTypeForm]
+            yield from example.images(pod)
+
+        @op.view
+        def pods(web: example.Web, pictures: Found) -> Level[dict[str, str]]:  # pyright: ignore[reportInvalidTypeForm]
+            level: Level[dict[str, str]] = example.pods(web, pictures)
+            return level
+
+        op.reconcile(pods)(example.converge)
+        return op
+
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+    async with Processing(nats_server.url, database_url, [renamed()]) as stack:
+        assert await stack.rows(objects) == []
+        stack.start()
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "in_sync"
+        assert await stack.intents() == []
+
+
+async def test_a_list_of_one_namespace_deletes_nothing_in_another(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+        begun, ended = (msgspec.structs.replace(mark, namespace="other") for mark in lists_done(PODS, 9))
+        await stack.mark(begun)
+        await stack.folded(await stack.mark(ended))
+        assert len(await stack.rows(objects)) == 2
+        assert await stack.intents() == []

@@ -1,0 +1,118 @@
+"""No lost wake: whichever of a fold and a decision comes first, the other one sees it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import text
+
+from levelog_migrations import upgrade
+from levelog_store.database import Database
+from levelog_store.decisions import write_decisions
+from levelog_store.folds import write_changes
+from levelog_store.rows import Changes, Decided, LevelRow, PendingWake
+from levelog_store.tables import wakeups
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.waiting import until
+from rigs.webs import NOON, pod, web
+
+VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
+KEY = ("webs/images", '"uid-shop"')
+
+
+def decided(*, version: int) -> Decided:
+    """A decision that read the key in a version; -1: when there was nothing under it."""
+    return Decided(
+        wake=PendingWake(view=VIEW, parent=PARENT, partition=0, cause=1, generation=1, due_at=None),
+        level=LevelRow(
+            view=VIEW, parent=PARENT, partition=0, parent_uid="uid-shop", status="in_sync", evaluated_at=NOON
+        ),
+        versions={KEY: version},
+        dependencies_added={KEY},
+        is_evaluated=True,
+    )
+
+
+@pytest.fixture
+async def database(postgres_url: str) -> AsyncIterator[Database]:
+    await upgrade(postgres_url)
+    async with await Database.open(postgres_url) as opened:
+        yield opened
+
+
+async def woken(database: Database) -> list[str]:
+    async with database.reading() as connection:
+        return [row.parent for row in await connection.execute(wakeups.select())]
+
+
+async def somebody_waits_for_a_lock(database: Database) -> None:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+
+    async def is_waiting() -> bool:
+        async with database.reading() as connection:
+            return bool((await connection.execute(waiting)).scalar_one())
+
+    await until(is_waiting, "a transaction that waits for a lock")
+
+
+@pytest.mark.parametrize("version", [-1, 5])
+async def test_invariant_5_a_decision_that_read_before_a_fold_committed_is_given_up(
+    database: Database, version: int
+) -> None:
+    async with database.transaction() as connection:
+        await write_changes(connection, 1, Changes(keys={KEY: 5 if version == 5 else 9}))
+    async with database.transaction() as connection:
+        await write_changes(connection, 1, Changes(keys={KEY: 9}))
+    async with database.transaction() as connection:
+        assert await write_decisions(connection, 1, [decided(version=version)], "code") == []
+    async with database.transaction() as connection:
+        assert len(await write_decisions(connection, 1, [decided(version=9)], "code")) == 1
+
+
+async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_wakes_it(database: Database) -> None:
+    folding = asyncio.Event()
+
+    async def fold() -> None:
+        async with database.transaction() as connection:
+            folding.set()
+            await write_changes(connection, 1, Changes(keys={KEY: 7}))
+
+    async with database.transaction() as deciding:
+        assert len(await write_decisions(deciding, 1, [decided(version=-1)], "code")) == 1
+        task = asyncio.create_task(fold())
+        await folding.wait()
+        await somebody_waits_for_a_lock(database)
+        assert not task.done()
+    await task
+    assert await woken(database) == [PARENT]
+
+
+async def test_invariant_5_a_decision_that_meets_an_uncommitted_fold_waits_and_is_given_up(database: Database) -> None:
+    deciding = asyncio.Event()
+
+    async def decide() -> int:
+        async with database.transaction() as connection:
+            deciding.set()
+            return len(await write_decisions(connection, 1, [decided(version=-1)], "code"))
+
+    async with database.transaction() as folding:
+        await write_changes(folding, 1, Changes(keys={KEY: 7}))
+        task = asyncio.create_task(decide())
+        await deciding.wait()
+        await somebody_waits_for_a_lock(database)
+        assert not task.done()
+    assert await task == 0
+
+
+async def test_invariant_5_the_appearance_of_an_absent_key_wakes_who_looked_for_it(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async with Processing(nats_server.url, postgres_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=0), version=1)
+        stack.start()
+        await stack.folded(last)
+        await stack.folded(await stack.tell(pod("stranger", 2, owner="uid-shop")))
+        assert await stack.intents("pending") == [("delete", "pods/default/stranger")]

@@ -1,0 +1,246 @@
+"""An actuator on a real API, log and database, fed with intents instead of decisions."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from levelog.objects import Application, Cluster
+from levelog.objects import Sequence as LogSequence
+from levelog.records import ReceiptNoted
+from levelog_actuator import HINT, Actuator, ActuatorSettings
+from levelog_kube.client import KubeClient
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.connection import Connection
+from levelog_log.connection import connect as connect_nats
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_migrations import upgrade
+from levelog_store.database import Database
+from levelog_store.scopes import Scope, open_scope
+from rigs.api import Api
+from rigs.apirequests import ApiRequest, asks
+from rigs.faultproxy import FaultProxy
+from rigs.intents import decide, intent, intents_by_key
+from rigs.kubeconfig import write_kubeconfig
+from rigs.tcpproxy import TcpProxy
+from rigs.waiting import until
+
+APPLICATION = Application("webs")
+PARTITIONS = 4
+ACTUATOR = "levelog/"
+"""How the actuator's user agent begins; that of the test is another."""
+
+QUICK = ActuatorSettings(
+    lease=timedelta(seconds=4),
+    request=timedelta(seconds=1.5),
+    first_delay=timedelta(milliseconds=20),
+    most_delay=timedelta(milliseconds=200),
+    sweep=timedelta(seconds=1),
+)
+"""Waits and deadlines for tests in which they pass."""
+
+
+class Acting:
+    """One application's intents and what carries them out; used as `async with Acting(...)`.
+
+    All requests, those of the test by `api` too, go through `proxy`, whose log tells them apart by user agent; those of
+    the actuator through `door` before.
+    """
+
+    def __init__(self, server: Api, nats_url: str, database_url: str, folder: Path) -> None:
+        self._server = server
+        self._nats_url = nats_url
+        self.database_url = database_url
+        self.kubeconfig = folder / "kubeconfig"
+        self._running: asyncio.Task[None] | None = None
+        self._stack = AsyncExitStack()
+        self.api: Api
+        self.client: KubeClient
+        self.connection: Connection
+        self.database: Database
+        self.door: TcpProxy
+        self.hints: Hints
+        self.namespace: str
+        self.proxy: FaultProxy
+        self.scope: Scope
+        self.stream: LogStream
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self.proxy = await stack.enter_async_context(FaultProxy(self._server.url, ca_file=self._server.ca_file))
+            self.api = Api(self.proxy.url, token=self._server.token)
+            self.namespace = await self.api.create_namespace()
+            self.door = await stack.enter_async_context(TcpProxy(urlsplit(self.proxy.url).port or 0))
+            url = self.door.url(self.proxy.url)
+            write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._server.token or "none")
+            self.client = await stack.enter_async_context(await connect_kube(self.kubeconfig))
+            cluster = await cluster_uid(self.client)
+            self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
+            self.stream = await ensure_stream(connection, cluster, partitions=PARTITIONS)
+            self.hints = await stack.enter_async_context(Hints(connection, cluster, APPLICATION))
+            await upgrade(self.database_url)
+            self.database = await stack.enter_async_context(await Database.open(self.database_url))
+            self.scope = await scope_of(self.database, self.stream, cluster)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def actuator(self, settings: ActuatorSettings = QUICK) -> Actuator:
+        """An actuator that does not run yet."""
+        publisher = BatchPublisher(self.stream)
+        return Actuator(self.database, self.scope, self.client, publisher, self.hints, settings=settings)
+
+    @asynccontextmanager
+    async def running(self, settings: ActuatorSettings = QUICK) -> AsyncGenerator[Actuator]:
+        """An actuator that runs; what it fails with is raised."""
+        actuator = self.actuator(settings)
+        self._running = task = asyncio.create_task(actuator.run())
+        try:
+            yield actuator
+        finally:
+            self._running = None
+            task.cancel()
+            result = (await asyncio.gather(task, return_exceptions=True))[0]
+        if isinstance(result, Exception):
+            raise result
+
+    async def decide(self, *rows: dict[str, Any], hint: bool = True) -> list[str]:
+        """Store intents as a processor does; returns their keys."""
+        keys = await decide(self.database, *({**row, "scope": self.scope.number} for row in rows))
+        if hint:
+            await self.hints.publish(HINT)
+        return keys
+
+    def intent(self, verb: str, seen: Any = None, *, body: Any = None, target: str = "", **columns: Any) -> Any:
+        """An intent for an object as the decision saw it, or for a `target` that it did not see."""
+        if seen is not None:
+            metadata = seen["metadata"]
+            target = target or f"{plural_of(seen)}/{metadata['namespace']}/{metadata['name']}"
+            columns = {
+                "target_uid": metadata["uid"],
+                "target_version": int(metadata["resourceVersion"]),
+                "api_version": seen["apiVersion"],
+            } | columns
+        return intent(target, verb=verb, body=body, **columns)
+
+    async def carried_out(self, *rows: dict[str, Any], seconds: float = 30.0) -> list[ReceiptNoted]:
+        """Decide intents, and wait until each has a receipt in the log; in the order of the intents."""
+        keys = await self.decide(*rows)
+        return await self.receipts_of(keys, seconds=seconds)
+
+    async def receipts_of(self, keys: Sequence[str], *, seconds: float = 30.0) -> list[ReceiptNoted]:
+        """Wait until each intent has a receipt in the log."""
+        found: dict[str, ReceiptNoted] = {}
+
+        async def are_there() -> bool:
+            if self._running is not None and self._running.done():
+                self._running.result()
+            found.update({receipt.key: receipt for receipt in await self.receipts()})
+            return found.keys() >= set(keys)
+
+        await until(are_there, f"receipts of {', '.join(keys)}", seconds=seconds)
+        return [found[key] for key in keys]
+
+    async def relayed(self, key: str) -> dict[str, Any]:
+        """The row of an intent, once it is noted that its receipt is in the log."""
+
+        async def is_noted() -> bool:
+            return bool((await self.rows())[key]["is_relayed"])
+
+        await until(is_noted, f"a note that the receipt of {key} is in the log")
+        return (await self.rows())[key]
+
+    async def receipts(self) -> list[ReceiptNoted]:
+        """All receipts in the log."""
+        last = await self.stream.last_sequence()
+        found: list[ReceiptNoted] = []
+        if not last:
+            return found
+        async with Reader(self.stream, start=LogSequence(1)) as reader:
+            while reader.position < last:
+                batch = await reader.next_batch(timeout=timedelta(seconds=5))
+                found += [record.record for record in batch if isinstance(record.record, ReceiptNoted)]
+        return found
+
+    async def rows(self) -> dict[str, dict[str, Any]]:
+        """All intents by their keys."""
+        return await intents_by_key(self.database)
+
+    def sent(self, *, name: str | None = None, verb: str | None = None) -> list[ApiRequest]:
+        """Writes that the actuator sent, whatever became of them."""
+        where = asks(verb, name=name, user_agent=ACTUATOR)
+        return [each.request for each in self.proxy.log if where(each.request) and each.request.is_write]
+
+    def effective(self, *, name: str | None = None) -> list[ApiRequest]:
+        """Writes of the actuator after which the object was another one."""
+        return self.proxy.log.effective_writes(asks(name=name, user_agent=ACTUATOR))
+
+    def path(self, resource: str, name: str = "") -> str:
+        """Path of an object, or of a collection, in the test's namespace."""
+        plural, _, group = resource.partition(".")
+        root = f"/apis/{group}/v1" if group else "/api/v1"
+        return f"{root}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
+
+    async def make(self, resource: str, name: str, **fields: Any) -> Any:
+        """Create an object as somebody else than the actuator, and return it."""
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        made = await self.api.create(
+            self.path(resource),
+            {"apiVersion": API_VERSION[resource], "kind": KIND[resource], "metadata": metadata, **fields},
+        )
+        return {"apiVersion": API_VERSION[resource], "kind": KIND[resource], **made}
+
+    async def get(self, resource: str, name: str) -> Any:
+        """The object as it is, or None."""
+        status, body = await self.api.request("GET", self.path(resource, name))
+        return body if status == 200 else None
+
+    async def change(self, resource: str, name: str, patch: Any, subresource: str = "") -> Any:
+        """Merge-patch an object as somebody else than the actuator, and return it."""
+        path = self.path(resource, name) + (f"/{subresource}" if subresource else "")
+        status, body = await self.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+        assert status == 200, body
+        return {"apiVersion": API_VERSION[resource], "kind": KIND[resource], **body}
+
+    async def remove(self, resource: str, name: str) -> None:
+        """Delete an object as somebody else than the actuator, and see it gone."""
+        await self.api.request("DELETE", self.path(resource, name), {"gracePeriodSeconds": 0})
+
+        async def is_gone() -> bool:
+            return await self.get(resource, name) is None
+
+        await until(is_gone, f"the end of {resource} {name}")
+
+
+WEBS = "webs.example.com"
+KIND = {"configmaps": "ConfigMap", "pods": "Pod", WEBS: "Web"}
+API_VERSION = {"configmaps": "v1", "pods": "v1", WEBS: "example.com/v1"}
+
+
+def plural_of(manifest: Any) -> str:
+    """Resource of an object, as `pods` or `webs.example.com`."""
+    return next(resource for resource, kind in KIND.items() if kind == manifest["kind"])
+
+
+async def scope_of(database: Database, stream: LogStream, cluster: Cluster) -> Scope:
+    """The scope of the tests' application."""
+    return await open_scope(
+        database,
+        cluster=cluster,
+        application=APPLICATION,
+        partitions=stream.partitions,
+        stream_created=stream.identity.created,
+        fingerprint="code-1",
+    )

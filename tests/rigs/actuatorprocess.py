@@ -1,0 +1,40 @@
+"""An actuator in a process of its own: `python -m rigs.actuatorprocess NATS_URL DATABASE_URL KUBECONFIG`.
+
+It waits as the tests do, prints a line once it runs, and works until it is stopped or killed.
+"""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from levelog_actuator import Actuator
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.connection import connect as connect_nats
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import open_stream
+from levelog_store.database import Database
+from rigs.acting import APPLICATION, QUICK, scope_of
+
+
+async def main(nats_url: str, database_url: str, kubeconfig: str) -> None:
+    async with (
+        await connect_nats(nats_url) as connection,
+        await Database.open(database_url) as database,
+        await connect_kube(Path(kubeconfig)) as client,
+    ):
+        cluster = await cluster_uid(client)
+        stream = await open_stream(connection, cluster)
+        scope = await scope_of(database, stream, cluster)
+        async with Hints(connection, cluster, APPLICATION) as hints:
+            actuator = Actuator(database, scope, client, BatchPublisher(stream), hints, settings=QUICK)
+            task = asyncio.create_task(actuator.run())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            print("RUNS", flush=True)
+            await asyncio.gather(task, return_exceptions=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""What an API server was asked, read from its audit log."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from rigs.waiting import until
+
+# Requests of the server to itself and health checks are left out: nobody counts them. The stage RequestReceived is
+# kept: it tells which requests are still being answered.
+POLICY = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- level: None
+  users: ["system:apiserver"]
+- level: None
+  nonResourceURLs: ["/readyz*", "/livez*", "/healthz*"]
+- level: Metadata
+"""
+
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+
+class AuditedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """An answered request; `group` is empty for the core group, `name` for lists and for generated names."""
+
+    at: datetime
+    verb: str
+    user: str
+    user_agent: str
+    code: int
+    group: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    uri: str
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb in WRITES
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+
+
+class _Object(msgspec.Struct, rename="camel"):
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    api_group: str = ""
+    subresource: str = ""
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    audit_id: str = msgspec.field(name="auditID")
+    stage: Literal["RequestReceived", "ResponseStarted", "ResponseComplete", "Panic"]
+    verb: str
+    request_received_timestamp: datetime
+    request_uri: str = msgspec.field(name="requestURI")
+    user: _User = msgspec.field(default_factory=_User)
+    user_agent: str = ""
+    object_ref: _Object = msgspec.field(default_factory=_Object)
+    response_status: _Status = msgspec.field(default_factory=_Status)
+
+    def answered(self) -> AuditedRequest:
+        return AuditedRequest(
+            at=self.request_received_timestamp,
+            verb=self.verb,
+            user=self.user.username,
+            user_agent=self.user_agent,
+            code=self.response_status.code,
+            group=self.object_ref.api_group,
+            resource=self.object_ref.resource,
+            subresource=self.object_ref.subresource,
+            namespace=self.object_ref.namespace,
+            name=self.object_ref.name,
+            uri=self.request_uri,
+        )
+
+
+class AuditLog:
+    """Reads one server's log, each line once.
+
+    A watch is reported when it starts and not when it ends. A killed server leaves requests without an answer; they
+    are reported with code 0 once `forget_open` was called. Whether an answer 200 to a patch changed
+    the object, the log does not tell: compare resourceVersions for that.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._position = 0
+        self._answered: list[AuditedRequest] = []
+        self._open: dict[str, _Line] = {}
+        self._decoder = msgspec.json.Decoder(_Line)
+
+    async def requests(
+        self, *, namespace: str | None = None, resource: str | None = None, user: str | None = None
+    ) -> list[AuditedRequest]:
+        """All requests in the order of their answers, including every request that was sent before this call."""
+
+        async def is_settled() -> bool:
+            self._read()
+            return not self._open
+
+        await until(is_settled, "an audit log without unanswered requests")
+        return [
+            request
+            for request in self._answered
+            if namespace in (None, request.namespace)
+            and resource in (None, request.resource)
+            and user in (None, request.user)
+        ]
+
+    async def writes(
+        self, *, namespace: str | None = None, resource: str | None = None, user: str | None = None
+    ) -> list[AuditedRequest]:
+        """Those requests that were writes and answered with a code below 300."""
+        requests = await self.requests(namespace=namespace, resource=resource, user=user)
+        return [request for request in requests if request.is_write and 200 <= request.code < 300]
+
+    def forget_open(self) -> None:
+        """Give up on requests without an answer, and on a line that was being written: the server was killed."""
+        self._read()
+        if self.path.exists():
+            os.truncate(self.path, self._position)
+        self._answered += [line.answered() for line in self._open.values()]
+        self._open.clear()
+
+    def _read(self) -> None:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._position)
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break  # still being written
+                self._position += len(raw)
+                self._take(self._decoder.decode(raw))
+
+    def _take(self, line: _Line) -> None:
+        if line.stage == "RequestReceived":
+            self._open[line.audit_id] = line
+        elif self._open.pop(line.audit_id, None) is not None:
+            self._answered.append(line.answered())

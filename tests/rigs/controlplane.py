@@ -1,0 +1,210 @@
+"""A real etcd and kube-apiserver of one's own, in a folder and on free ports."""
+
+import base64
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from rigs.api import Api
+from rigs.audit import POLICY, AuditLog
+from rigs.binaries import Binaries
+from rigs.kubeconfig import write_kubeconfig
+from rigs.ports import free_port
+from rigs.processes import Process
+from rigs.waiting import until
+
+START_SECONDS = 120.0  # about 3 s on an idle machine; the rest is for machines that run everything at once
+
+
+class ControlPlane:
+    """etcd and kube-apiserver; with `start_controller_manager()` the built-in controllers too.
+
+    Limits: no scheduler and no kubelet, so pods stay Pending, and need no ServiceAccount; without controller manager no
+    namespace ends its deletion and no garbage is collected. etcd syncs nothing to disk: what it holds survives a killed
+    server, not a crash of the machine. Everything is killed when this process ends.
+
+    `url`, `ca_file`, `admin_token` and `kubeconfig` (user admin, group system:masters) do not change over restarts.
+    With `watch_cache=False` each watch and list reads etcd: there are no streaming lists, and compaction alone makes
+    an old watch fail. `flags` are added to those of kube-apiserver.
+    """
+
+    def __init__(
+        self, binaries: Binaries, *, watch_cache: bool = True, is_audited: bool = True, flags: Sequence[str] = ()
+    ) -> None:
+        self.binaries = binaries
+        self.folder = Path(tempfile.mkdtemp(prefix="levelog-controlplane-"))
+        self._port, self._etcd_port = free_port(), free_port()
+        self.etcd_url = f"http://127.0.0.1:{self._etcd_port}"
+        self.url = f"https://127.0.0.1:{self._port}"
+        self.ca_file = self.folder / "apiserver" / "apiserver.crt"
+        self.admin_token = secrets.token_hex(16)
+        self.audit = AuditLog(self.folder / "audit.log")
+        self._watch_cache, self._is_audited, self._flags = watch_cache, is_audited, tuple(flags)
+        self.admin = Api(self.url, ca_file=self.ca_file, token=self.admin_token)
+        tokens = self.folder / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(f'{self.admin_token},admin,admin,"system:masters"\n')
+        (self.folder / "audit.yaml").write_text(POLICY)
+        self.kubeconfig = self._write_kubeconfig("admin", self.admin_token)
+        self.etcd: Process | None = None
+        self.kube_apiserver: Process | None = None
+        self.kube_controller_manager: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def start(self) -> None:
+        """Start what does not run and wait until the API server is ready. Raises ProcessEnded, TimeoutError."""
+        if self.etcd is None or not self.etcd.is_running:
+            self.etcd = self._start_etcd()
+        if self.kube_apiserver is None or not self.kube_apiserver.is_running:
+            self.kube_apiserver = self._start_kube_apiserver()
+        await until(self._is_ready, f"an API server that is ready at {self.url}", seconds=START_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL the API server; its data stay in etcd."""
+        if self.kube_apiserver is not None:
+            self.kube_apiserver.kill()
+        self.audit.forget_open()
+
+    async def restart(self) -> None:
+        """Kill the API server and start it again, on the same port and data, with an empty watch cache."""
+        self.kill()
+        await self.start()
+
+    def stop(self) -> None:
+        """Kill everything and remove the folder."""
+        for process in (self.kube_controller_manager, self.kube_apiserver, self.etcd):
+            if process is not None:
+                process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def compact(self) -> int:
+        """Make etcd forget all history; return the revision, also the resourceVersion, of now.
+
+        What starts at a resourceVersion of before (a watch, a list, the next page of a list) is answered 410: without a
+        watch cache at once, else after the API server's next start, as it answers from memory until then. Watches that
+        run go on.
+        """
+        # A watch from one revision before the compacted one misses nothing and is served: move on by two.
+        for _ in range(2):
+            await self._ask_etcd("/v3/kv/put", {"key": base64.b64encode(b"compacted").decode()})
+        now = int((await self._ask_etcd("/v3/maintenance/status", {}))["header"]["revision"])
+        await self._ask_etcd("/v3/kv/compaction", {"revision": str(now), "physical": True})
+        return now
+
+    async def expire_history(self) -> int:
+        """Compact and restart, so that whatever watches from before now is answered 410; return the revision of now."""
+        now = await self.compact()
+        await self.restart()
+        return now
+
+    async def start_controller_manager(self, controllers: Sequence[str] = ("*",)) -> None:
+        """Start kube-controller-manager and wait until it is healthy. Raises RuntimeError where there is none."""
+        program = self.binaries.kube_controller_manager
+        if program is None:
+            raise RuntimeError(f"no kube-controller-manager beside {self.binaries.kube_apiserver}")
+        port, certificates = free_port(), self.folder / "controller-manager"
+        self.kube_controller_manager = manager = Process(
+            [
+                program,
+                f"--kubeconfig={self.kubeconfig}",
+                f"--controllers={','.join(controllers)}",
+                "--leader-elect=false",
+                "--use-service-account-credentials=false",
+                "--bind-address=127.0.0.1",
+                f"--secure-port={port}",
+                f"--cert-dir={certificates}",
+            ],
+            self.folder / "kube-controller-manager.log",
+        )
+        manager_api = Api(f"https://127.0.0.1:{port}", ca_file=certificates / "kube-controller-manager.crt")
+
+        async def is_healthy() -> bool:
+            manager.check()
+            return await manager_api.is_ok("/healthz")
+
+        await until(is_healthy, "a kube-controller-manager that is healthy", seconds=START_SECONDS)
+
+    async def kubeconfig_for(self, rules: Sequence[Mapping[str, Sequence[str]]], *, namespace: str = "default") -> Path:
+        """A kubeconfig of a new account with these rights and no other: see `Api.create_account`."""
+        name, token = await self.admin.create_account(rules, namespace=namespace)
+        return self._write_kubeconfig(name, token, namespace=namespace)
+
+    def _write_kubeconfig(self, user: str, token: str, *, namespace: str = "default") -> Path:
+        path = self.folder / f"{user}.kubeconfig"
+        return write_kubeconfig(path, url=self.url, ca_file=self.ca_file, user=user, token=token, namespace=namespace)
+
+    def _start_etcd(self) -> Process:
+        return Process(
+            [
+                self.binaries.etcd,
+                f"--data-dir={self.folder / 'etcd'}",
+                f"--listen-client-urls={self.etcd_url}",
+                f"--advertise-client-urls={self.etcd_url}",
+                "--listen-peer-urls=http://127.0.0.1:0",
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+            ],
+            self.folder / "etcd.log",
+        )
+
+    def _start_kube_apiserver(self) -> Process:
+        certificates = self.ca_file.parent
+        audit = (
+            f"--audit-policy-file={self.folder / 'audit.yaml'}",
+            f"--audit-log-path={self.audit.path}",
+            "--audit-log-maxsize=10000",  # megabytes: never rotate
+        )
+        return Process(
+            [
+                self.binaries.kube_apiserver,
+                f"--etcd-servers={self.etcd_url}",
+                "--bind-address=127.0.0.1",
+                "--advertise-address=127.0.0.1",
+                f"--secure-port={self._port}",
+                # It signs a certificate for itself here, and keeps it; the same key signs ServiceAccount tokens.
+                f"--cert-dir={certificates}",
+                f"--service-account-key-file={certificates / 'apiserver.key'}",
+                f"--service-account-signing-key-file={certificates / 'apiserver.key'}",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                f"--token-auth-file={self.folder / 'tokens.csv'}",
+                "--authorization-mode=RBAC",
+                "--disable-admission-plugins=ServiceAccount",
+                "--endpoint-reconciler-type=none",
+                "--service-cluster-ip-range=10.0.0.0/24",
+                f"--watch-cache={str(self._watch_cache).lower()}",
+                *(audit if self._is_audited else ()),
+                *self._flags,
+            ],
+            self.folder / "kube-apiserver.log",
+        )
+
+    async def _is_ready(self) -> bool:
+        for process in (self.etcd, self.kube_apiserver):
+            if process is not None:
+                process.check()
+        return await self.admin.is_ok("/readyz")
+
+    async def _ask_etcd(self, path: str, body: Mapping[str, Any]) -> Any:
+        async with (
+            aiohttp.ClientSession(raise_for_status=True) as session,
+            session.post(self.etcd_url + path, json=body) as answer,
+        ):
+            return await answer.json()

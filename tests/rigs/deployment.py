@@ -1,0 +1,162 @@
+"""The processes of one application, each with proxies of its own between it and everything that it talks to."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self
+
+import asyncpg
+from sqlalchemy.engine import make_url
+
+from rigs.api import Api
+from rigs.faultproxy import FaultProxy
+from rigs.levelog import WEBS_FILE, Levelog, Running
+from rigs.nats import NatsServer
+from rigs.tcpconnection import TcpConnection
+from rigs.tcpproxy import TcpProxy
+
+Role = Literal["ingest", "process", "actuate"]
+ROLES: tuple[Role, ...] = ("ingest", "process", "actuate")
+
+_UNSETTLED = """
+    SELECT (SELECT count(*) FROM intents WHERE state IN ('pending', 'claimed', 'written')
+            OR receipt IS NOT NULL AND NOT (is_relayed AND is_folded))
+         + (SELECT count(*) FROM levels WHERE status <> 'in_sync')
+"""
+
+
+class Level(NamedTuple):
+    """A row of the table of levels, without what tells how it came about."""
+
+    view: str
+    parent: str
+    status: str
+    desired: str | None
+    actual: str | None
+
+
+class Deployment:
+    """`levelog ingest`, `process` and `actuate` with an operator file, on PostgreSQL and NATS, for one API server.
+
+    `api`, `nats` and `sql` are the proxies by role, to make faults with; a role has those that it needs. `readers` are
+    the connections to PostgreSQL that only read. What the test itself asks goes past the proxies.
+    """
+
+    def __init__(
+        self, folder: Path, api: Api, nats: NatsServer, database_url: str, *, operator_file: Path = WEBS_FILE
+    ) -> None:
+        self.api: dict[Role, FaultProxy] = {}
+        self.nats: dict[Role, TcpProxy] = {}
+        self.sql: dict[Role, TcpProxy] = {}
+        self.running: dict[Role, Running] = {}
+        self.levelog = Levelog(folder)
+        self.readers: set[TcpConnection] = set()
+        self._folder = folder
+        self._direct = api
+        self._nats = nats
+        self._database_url = database_url
+        self._operator_file = operator_file
+        self._proxies = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        port = make_url(self._database_url).port
+        assert port is not None
+        async with AsyncExitStack() as stack:
+            for role in ROLES:
+                self.nats[role] = await stack.enter_async_context(TcpProxy(self._nats.port))
+                if role != "ingest":
+                    self.sql[role] = await stack.enter_async_context(TcpProxy(port))
+                    self.sql[role].on(b"READ ONLY", "client", self.readers.add, times=None)
+                if role != "process":
+                    proxy = FaultProxy(self._direct.url, ca_file=self._direct.ca_file)
+                    self.api[role] = await stack.enter_async_context(proxy)
+            self._proxies = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for role in ROLES:
+            self.kill(role)
+        await self._proxies.__aexit__(kind, error, trace)
+
+    async def migrate(self) -> None:
+        """Make the tables. Raises AssertionError with what the command printed."""
+        ended = await self.levelog.ends("migrate", "--database-url", self._database_url)
+        assert ended.status == 0, ended
+
+    async def use_database(self, url: str) -> None:
+        """Go on with another, empty database of the same server; only while nothing that uses it runs."""
+        assert not any(self.running[role].is_running for role in self.sql)
+        self._database_url = url
+        await self.migrate()
+
+    def start(self, *roles: Role) -> None:
+        """Start processes, all if none is named."""
+        for role in roles or ROLES:
+            self.running[role] = self.levelog.start(role, self._operator_file, env=self._settings(role))
+
+    def kill(self, role: Role) -> None:
+        """SIGKILL; returns when the process is gone."""
+        if role in self.running:
+            self.running[role].kill()
+
+    async def stop(self, *roles: Role) -> None:
+        """End processes, all if none is named, as their supervisor does; each must end with status 0."""
+        for role in roles or ROLES:
+            running = self.running[role]
+            status = await running.stops()
+            assert status == 0, f"levelog {role} ended with status {status}:\n{running.log_tail()}"
+
+    async def end_leases(self) -> None:
+        """Let what killed processes hold end now, by the database's clock, instead of in half a minute."""
+        past = "now() - interval '1 second'"
+        async with self._connection() as connection:
+            await connection.execute(f"UPDATE leases SET expires_at = {past} WHERE owner <> ''")
+            await connection.execute(f"UPDATE processors SET expires_at = {past}")
+            await connection.execute(f"UPDATE intents SET expires_at = {past}, due_at = {past} WHERE state = 'claimed'")
+
+    async def levels(self) -> list[Level]:
+        """All levels."""
+        statement = "SELECT view, parent, status, desired, actual FROM levels ORDER BY view, parent"
+        async with self._connection() as connection:
+            return [Level(*row) for row in await connection.fetch(statement)]
+
+    async def is_quiet(self) -> bool:
+        """Whether each level is in sync, and every receipt went through the log and was folded."""
+        async with self._connection() as connection:
+            return int(await connection.fetchval(_UNSETTLED)) == 0
+
+    def check(self) -> None:
+        """Raise ProcessEnded if a process ended by itself."""
+        for running in self.running.values():
+            running.check()
+
+    def _settings(self, role: Role) -> Mapping[str, str]:
+        settings = {"LEVELOG_NATS_URL": self.nats[role].url(self._nats.url), "LEVELOG_LOG_LEVEL": "debug"}
+        if role in self.sql:
+            plain = make_url(self._database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+            settings["LEVELOG_DATABASE_URL"] = self.sql[role].url(plain)
+        if role in self.api:
+            path = self._folder / f"{role}.kubeconfig"
+            settings["KUBECONFIG"] = str(self.api[role].kubeconfig(path, token=self._direct.token or "none"))
+        return settings
+
+    def _connection(self) -> "_Connection":
+        return _Connection(self._database_url)
+
+
+class _Connection:
+    """A connection of the test's own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._connection: Any = None
+
+    async def __aenter__(self) -> Any:
+        self._connection = await asyncpg.connect(self._url, timeout=10)
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connection.close()

@@ -1,0 +1,108 @@
+"""Fixtures that start real servers; where one cannot be had, its tests are skipped, or fail if CI is set."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import nullcontext
+from typing import Any, NoReturn
+
+import pytest
+import pytest_asyncio
+
+from rigs.binaries import Binaries, BinariesMissing, find_binaries
+from rigs.controlplane import ControlPlane
+from rigs.nats import NatsServer
+from rigs.postgres import PostgresDatabases, PostgresMissing, PostgresServer, given_databases
+
+_found = pytest.StashKey[Binaries | BinariesMissing]()
+
+
+def prepare_binaries(session: pytest.Session) -> None:
+    """Find or build the control plane when a collected test needs it: a build takes longer than a test may.
+
+    A test that asks by `getfixturevalue` is not seen here; it still gets a build, within its own time limit.
+    """
+    needed = any("control_plane_binaries" in getattr(item, "fixturenames", ()) for item in session.items)
+    if not needed or session.config.option.collectonly:
+        return
+    capture: Any = session.config.pluginmanager.getplugin("capturemanager")  # pytest does not publish its type
+
+    def announce(message: str) -> None:
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(f"\n{message}", file=sys.stderr, flush=True)
+
+    session.config.stash[_found] = _find(announce)
+
+
+@pytest.fixture(scope="session")
+def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
+    """Of etcd, kube-apiserver and perhaps kube-controller-manager."""
+    found = request.config.stash.get(_found, None) or _find()
+    if isinstance(found, BinariesMissing):
+        _miss(found)
+    return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def control_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """An API server that all tests of this worker share: use namespaces and API groups of your own, do not kill it."""
+    async with ControlPlane(control_plane_binaries) as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def private_control_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """An API server for one test, which may kill, restart and compact it; takes some seconds."""
+    async with ControlPlane(control_plane_binaries) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres() -> AsyncIterator[PostgresDatabases]:
+    """Databases on a server that all tests of this worker share, or on the one that the environment names."""
+    if (given := given_databases()) is not None:
+        yield given
+        return
+    async with _postgres_server() as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def postgres_url(postgres: PostgresDatabases) -> AsyncIterator[str]:
+    """The SQLAlchemy URL of a fresh, empty database."""
+    async with postgres.database() as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def private_postgres() -> AsyncIterator[PostgresServer]:
+    """A server for one test, which may kill and start it."""
+    async with _postgres_server() as started:
+        yield started
+
+
+@pytest_asyncio.fixture
+async def nats_server() -> AsyncIterator[NatsServer]:
+    """A nats-server with JetStream and nothing stored, for one test, which may kill and start it."""
+    async with NatsServer() as started:
+        yield started
+
+
+def _find(announce: Callable[[str], None] = print) -> Binaries | BinariesMissing:
+    try:
+        return find_binaries(announce)
+    except BinariesMissing as reason:
+        return reason
+
+
+def _postgres_server() -> PostgresServer:
+    try:
+        return PostgresServer()
+    except PostgresMissing as reason:
+        _miss(reason)
+
+
+def _miss(reason: Exception) -> NoReturn:
+    if os.environ.get("CI"):
+        raise reason
+    pytest.skip(str(reason))

@@ -1,0 +1,78 @@
+"""Rows of intents as a processor decides them, for tests of what carries them out."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+from sqlalchemy import insert, select
+
+from levelog.canonical import canonical
+from levelog.objects import ObjectKey
+from levelog.subjects import partition_of
+from levelog_store.database import Database
+from levelog_store.tables import intents
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_numbers = count(1)
+
+
+def intent(target: str, *, verb: str = "patch_status", body: Any = None, **columns: Any) -> dict[str, Any]:
+    """A pending intent for the object `target`; columns are overwritten by name."""
+    number = next(_numbers)
+    key = ObjectKey.parse(target)
+    options = columns.pop("options", {})
+    return {
+        "scope": 1,
+        "key": f"key-{number:06}",
+        "view": "webs/pods",
+        "parent": "webs.example.com/default/shop",
+        "parent_uid": "uid-shop",
+        "partition": partition_of(ObjectKey.parse(columns.get("parent", "webs.example.com/default/shop")), 4),
+        "round": 1,
+        "ordinal": 0,
+        "verb": verb,
+        "target": target,
+        "api_version": "v1" if not key.group else f"{key.group}/v1",
+        "kind": "",
+        "target_uid": "",
+        "target_version": 0,
+        "is_watched": True,
+        "body": canonical({} if body is None else body),
+        "options": canonical(options),
+        "state": "pending",
+        "attempts": 0,
+        "due_at": None,
+        "owner": "",
+        "expires_at": None,
+        "error": "",
+        "cause": 1,
+        "decided_at": NOON + timedelta(seconds=number),
+        "receipt": None,
+        "is_relayed": False,
+        "is_folded": False,
+        "result_uid": "",
+        "result_version": 0,
+        **columns,
+    }
+
+
+async def decide(database: Database, *rows: dict[str, Any]) -> list[str]:
+    """Insert intents and return their keys."""
+    async with database.transaction() as connection:
+        await connection.execute(insert(intents), list(rows))
+    return [row["key"] for row in rows]
+
+
+async def intents_by_key(database: Database) -> dict[str, dict[str, Any]]:
+    """All rows; receipts are decoded."""
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(intents))).mappings().all()
+    return {row["key"]: {**row, "receipt": json.loads(row["receipt"] or b"null")} for row in rows}
+
+
+async def states(database: Database, keys: Sequence[str]) -> list[str]:
+    """The state of each intent."""
+    held = await intents_by_key(database)
+    return [held[key]["state"] for key in keys]

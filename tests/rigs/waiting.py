@@ -1,0 +1,24 @@
+"""Waiting for a condition, never for a time."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def until(condition: Callable[[], Awaitable[T]], what: str, *, seconds: float = 30.0, pause: float = 0.02) -> T:
+    """Ask until the answer is true, and return it.
+
+    `what` completes the sentence "not seen within 30 s: ..." of the TimeoutError. The condition is asked at least once,
+    and its exceptions are raised at once.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = await condition()
+        if answer:
+            return answer
+        if time.monotonic() >= deadline:
+            raise TimeoutError(f"not seen within {seconds:g} s: {what}")
+        await asyncio.sleep(pause)

@@ -1,0 +1,159 @@
+"""Operator files: what is found in them, and what is said of wrong ones."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from levelog.errors import ConfigurationError, OperatorError
+from levelog_cli.loading import load_operators
+
+OPERATOR = """
+from levelog import Level, Operator, Resource, Struct
+
+op = Operator("{name}")
+
+class Spec(Struct):
+    size: int = 0
+
+class Box(Resource, group="example.com", version="v1", plural="boxes"):
+    spec: Spec
+
+@op.view
+def full(box: "Box") -> Level[int]:
+    return Level(desired=box.spec.size, actual=0)
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def refusal(file: Path) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        load_operators([file])
+    return str(refused.value)
+
+
+def test_operators_of_several_files_come_in_order_and_each_once(tmp_path: Path) -> None:
+    first = write(tmp_path, "first.py", OPERATOR.format(name="first") + "other = Operator('other')\nalias = op\n")
+    second = write(tmp_path, "second.py", OPERATOR.format(name="second"))
+    assert [operator.name for operator in load_operators([first, second, first])] == ["first", "other", "second"]
+
+
+def test_an_operator_that_two_files_share_is_found_once(tmp_path: Path) -> None:
+    write(tmp_path, "shared_operator_of_this_test.py", OPERATOR.format(name="shared"))
+    one = write(tmp_path, "one.py", "from shared_operator_of_this_test import op\n")
+    two = write(tmp_path, "two.py", "from shared_operator_of_this_test import op\n")
+    try:
+        assert [operator.name for operator in load_operators([one, two])] == ["shared"]
+    finally:
+        del sys.modules["shared_operator_of_this_test"]
+
+
+def test_files_of_the_same_name_do_not_replace_each_other(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", "operator.py", OPERATOR.format(name="one"))
+    two = write(tmp_path / "two", "operator.py", OPERATOR.format(name="two"))
+    operators = load_operators([one, two])
+    assert [operator.name for operator in operators] == ["one", "two"]
+    assert len({operator.views["full"].function.__module__ for operator in operators}) == 2
+
+
+def test_the_source_of_handlers_is_found_so_that_a_comment_does_not_change_their_fingerprint(tmp_path: Path) -> None:
+    plain = write(tmp_path, "plain.py", OPERATOR.format(name="box"))
+    commented = write(
+        tmp_path, "commented.py", OPERATOR.format(name="box").replace("    return", "    # why\n    return")
+    )
+    other = write(tmp_path, "other.py", OPERATOR.format(name="box").replace("actual=0", "actual=1"))
+    views = [load_operators([file])[0].views["full"] for file in (plain, commented, other)]
+    assert "actual=0" in inspect.getsource(views[0].function)
+    assert views[0].fingerprint == views[1].fingerprint != views[2].fingerprint
+
+
+def test_the_folder_of_a_file_can_be_imported_from_only_while_it_is_loaded(tmp_path: Path) -> None:
+    write(tmp_path, "neighbour_of_this_test.py", "NAME = 'neighbour'\n")
+    file = write(tmp_path, "file.py", "from neighbour_of_this_test import NAME\n" + OPERATOR.format(name="x"))
+    try:
+        load_operators([file])
+        assert str(tmp_path) not in sys.path
+    finally:
+        sys.modules.pop("neighbour_of_this_test", None)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "none.py") == f"operator file {tmp_path / 'none.py'} does not exist"
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == f"operator file {tmp_path} cannot be read: Is a directory"
+
+
+def test_a_file_in_the_working_directory_is_named_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refusal(Path("none.py")) == "operator file none.py does not exist"
+
+
+def test_a_syntax_error_is_told_with_line_and_text(tmp_path: Path) -> None:
+    file = write(tmp_path, "wrong.py", "import os\n\nop = = 3\n")
+    assert refusal(file) == f"operator file {file} has a syntax error in line 3 (invalid syntax): op = = 3"
+
+
+@pytest.mark.parametrize("content", [b"op = '\xff'\n", b"op = 1\x00\n"], ids=["encoding", "null byte"])
+def test_a_file_that_is_not_text_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "binary.py"
+    file.write_bytes(content)
+    assert re.match(f"operator file {re.escape(str(file))} has a syntax error in line 1", refusal(file))
+
+
+def test_a_syntax_error_in_an_imported_neighbour_names_the_neighbour(tmp_path: Path) -> None:
+    neighbour = write(tmp_path, "wrong_neighbour_of_this_test.py", "if True\n")
+    file = write(tmp_path, "file.py", "import wrong_neighbour_of_this_test\n")
+    assert refusal(file).startswith(f"operator file {neighbour} has a syntax error in line 1 (")
+
+
+def test_a_file_without_an_operator_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    file = write(tmp_path, "empty.py", "from levelog import Operator\n")
+    assert refusal(file) == f'operator file {file} defines no Operator: write op = Operator("…") at module level'
+
+
+def test_what_is_raised_while_loading_is_told_with_the_line_of_the_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "raises.py", "import json\n\nsettings = json.loads('nonsense')\n")
+    assert refusal(file) == (
+        f"operator file {file} failed in line 3 while being loaded: "
+        "JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    )
+
+
+def test_a_missing_library_is_told_with_the_line_of_the_import(tmp_path: Path) -> None:
+    file = write(tmp_path, "imports.py", "\nimport no_such_library\n")
+    assert refusal(file) == (
+        f"operator file {file} failed in line 2 while being loaded: "
+        "ModuleNotFoundError: No module named 'no_such_library'"
+    )
+
+
+def test_a_file_that_ends_the_process_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, "exits.py", "import sys\nsys.exit(3)\n")
+    assert refusal(file) == f"operator file {file} failed in line 2 while being loaded: SystemExit: 3"
+
+
+def test_an_operator_error_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    file = write(tmp_path, "handlers.py", OPERATOR.format(name="x") + "\n@op.index\ndef bad():\n    pass\n")
+    with pytest.raises(OperatorError, match=r"^index bad: takes one object, not 0 parameters$"):
+        load_operators([file])
+
+
+def test_a_file_that_was_refused_can_be_loaded_when_it_is_mended(tmp_path: Path) -> None:
+    file = write(tmp_path, "mended.py", "op = 1 / 0\n")
+    before = set(sys.modules)
+    refusal(file)
+    assert {name for name in set(sys.modules) - before if name.startswith("levelog_operator_")} == set()
+    file.write_text(OPERATOR.format(name="mended"))
+    assert [operator.name for operator in load_operators([file])] == ["mended"]

@@ -1,0 +1,81 @@
+"""Log lines: what a call gives as extra is part of the line, in both formats."""
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from levelog_cli.logs import set_up_logs
+from levelog_cli.settings import LogFormat, LogLevel
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    """Give the tests' own logging back."""
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    yield
+    root.handlers[:], level = before[0], before[1]
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+
+
+def test_text_is_one_aligned_line_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.TEXT, LogLevel.INFO)
+    fields = {"object": "pods/default/a", "sequence": 7, "reason": "two words", "intents": ["a", "b"], "none": []}
+    logging.getLogger("levelog_ingest.watcher").info("listed %d objects", 3, extra=fields)
+    logging.getLogger("levelog_ingest.watcher").debug("not shown")
+    line = capsys.readouterr().err
+    assert line[12:] == (
+        " info     ingest     listed 3 objects                          "
+        "object=pods/default/a  sequence=7  reason='two words'  intents='a, b'\n"
+    )
+
+
+def test_json_is_one_object_a_line_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.JSON, LogLevel.INFO)
+    logging.getLogger("levelog_actuator.ledger").warning("two\nlines", extra={"view": "webs/pods", "path": pytest})
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert told.pop("time").endswith("+00:00")
+    assert told == {
+        "level": "warning",
+        "logger": "levelog_actuator.ledger",
+        "message": "two\nlines",
+        "view": "webs/pods",
+        "path": str(pytest),
+    }
+
+
+@pytest.mark.parametrize("log_format", list(LogFormat))
+def test_a_traceback_comes_with_its_line(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(log_format, LogLevel.ERROR)
+    try:
+        int("wrong")
+    except ValueError:
+        logging.getLogger("levelog_x").exception("failed")
+    said = capsys.readouterr().err
+    text = said if log_format is LogFormat.TEXT else json.loads(said)["exception"]
+    assert "Traceback (most recent call last):" in text
+    assert "ValueError: invalid literal" in text
+
+
+def test_libraries_are_heard_at_the_level_debug_only(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.TEXT, LogLevel.INFO)
+    logging.getLogger("nats.aio.client").info("a library's own")
+    logging.getLogger("of_the_operator").info("a handler's own")
+    assert "a handler's own" in (said := capsys.readouterr().err)
+    assert "a library's own" not in said
+    set_up_logs(LogFormat.TEXT, LogLevel.DEBUG)
+    logging.getLogger("nats.aio.client").debug("a library's own")
+    assert "a library's own" in capsys.readouterr().err
+
+
+def test_the_command_line_is_there_before_its_rooms() -> None:
+    heavy = ("sqlalchemy", "nats", "kubernetes_asyncio", "aiohttp", "rich", "alembic", "asyncio")
+    script = f"import sys, levelog_cli.main\nprint([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['asyncio']"

@@ -1,0 +1,90 @@
+"""Flags and variables: the same names, and the flag wins."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from msgspec.structs import fields
+from typer.testing import CliRunner
+
+from levelog.errors import ConfigurationError
+from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, taking, variable
+
+NAMES = [field.name for field in fields(Settings)]
+
+
+def parsed(*arguments: str, env: dict[str, str] | None = None) -> Settings:
+    """What a command that takes every setting makes of a command line."""
+    found: list[Settings] = []
+
+    @taking(*(name for name in NAMES if name not in ("log_format", "log_level", "debug")))
+    def command(settings: Settings) -> None:
+        found.append(settings)
+
+    app = typer.Typer()
+    app.command()(command)
+    result = CliRunner().invoke(app, list(arguments), env={variable(name): "" for name in NAMES} | (env or {}))
+    assert result.exit_code == 0, result.output
+    return found[0]
+
+
+def test_without_flags_and_variables_every_setting_has_its_default() -> None:
+    assert parsed() == Settings()
+
+
+def test_every_flag_has_the_variable_of_its_name() -> None:
+    differently = {"kubeconfig": "KUBECONFIG"}  # kubectl's name
+    assert {name: variable(name) for name in NAMES} == {
+        name: differently.get(name, "LEVELOG_" + flag(name).removeprefix("--").replace("-", "_").upper())
+        for name in NAMES
+    }
+
+
+def test_a_setting_is_read_from_its_variable() -> None:
+    given = {
+        "LEVELOG_NATS_URL": "nats://one:4222",
+        "LEVELOG_DATABASE_URL": "postgresql://two/three",
+        "LEVELOG_DATA_DIR": "/four",
+        "LEVELOG_REDACTION_KEY_FILE": "/five",
+        "LEVELOG_LOG_FORMAT": "json",
+        "LEVELOG_LOG_LEVEL": "error",
+        "LEVELOG_DEBUG": "1",
+        "KUBECONFIG": "/six:/seven",
+    }
+    assert parsed(env=given) == Settings(
+        nats_url="nats://one:4222",
+        database_url="postgresql://two/three",
+        data_dir=Path("/four"),
+        redaction_key_file=Path("/five"),
+        log_format=LogFormat.JSON,
+        log_level=LogLevel.ERROR,
+        debug=True,
+        kubeconfig="/six:/seven",
+    )
+
+
+def test_a_flag_wins_over_its_variable() -> None:
+    assert parsed("--nats-url", "nats://flag", env={"LEVELOG_NATS_URL": "nats://variable"}).nats_url == "nats://flag"
+
+
+def test_a_command_has_only_the_options_it_takes_and_its_own_parameters() -> None:
+    found: list[tuple[Settings, str, int]] = []
+
+    @taking("application")
+    def command(settings: Settings, what: str, times: Annotated[int, typer.Option()] = 1) -> None:
+        """Do something."""
+        found.append((settings, what, times))
+
+    app = typer.Typer()
+    app.command()(command)
+    assert CliRunner().invoke(app, ["it", "--times", "3", "--application", "shop"]).exit_code == 0
+    assert found == [(Settings(application="shop"), "it", 3)]
+    assert CliRunner().invoke(app, ["it", "--nats-url", "nats://x"]).exit_code == 2
+    assert "Do something." in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_a_required_setting_that_is_missing_is_named_by_flag_and_variable() -> None:
+    with pytest.raises(ConfigurationError, match=r"^processors share a log: give --nats-url or set LEVELOG_NATS_URL$"):
+        Settings().required("nats_url", "processors share a log")
+    assert Settings(nats_url="nats://x").required("nats_url", "processors share a log") == "nats://x"

@@ -1,0 +1,94 @@
+from datetime import UTC, datetime
+from typing import Any
+
+from levelog.objects import Partition, Sequence, Version
+from levelog.records import (
+    BookmarkNoted,
+    GapNoted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    Origin,
+    Record,
+    SyncFinished,
+    SyncStarted,
+)
+from levelog_ingest.resume import Decision, ListFirst, ResumeAt, decide
+from rigs.webs import WEBS, web
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def at(sequence: int, record: Record) -> LoggedRecord:
+    return LoggedRecord(sequence=Sequence(sequence), partition=Partition(0), record_id=str(sequence), record=record)
+
+
+def finished(version: int, namespace: str = "") -> SyncFinished:
+    return SyncFinished(resource=WEBS, sync_id="a", namespace=namespace, version=Version(version), time=NOON)
+
+
+def seen(version: int, origin: Origin = "watch") -> ObjectSeen:
+    found = web("w", version)
+    return ObjectSeen(key=found.key, uid=found.uid, version=Version(version), origin=origin, time=NOON, body=found.body)
+
+
+def bookmark(version: int) -> BookmarkNoted:
+    return BookmarkNoted(resource=WEBS, version=Version(version), time=NOON)
+
+
+def decided(namespace: str = "", **records: Any) -> Decision:
+    return decide(namespace, **{"sync": None, "gap": None, "seen": None, "bookmark": None, **records})
+
+
+def resumed(**records: Any) -> int:
+    decision = decided(**records)
+    assert isinstance(decision, ResumeAt), decision
+    return decision.version
+
+
+def reason(namespace: str = "", **records: Any) -> str:
+    decision = decided(namespace, **records)
+    assert isinstance(decision, ListFirst), decision
+    return decision.reason
+
+
+def test_an_empty_log_begins_with_a_list() -> None:
+    assert reason() == "nothing is recorded yet"
+
+
+def test_an_unfinished_list_is_listed_again() -> None:
+    started = SyncStarted(resource=WEBS, sync_id="b", time=NOON)
+    assert reason(sync=at(9, started), seen=at(12, seen(70))) == "the last list was not finished"
+
+
+def test_a_gap_after_the_list_is_listed_again_and_one_before_it_is_closed() -> None:
+    gap = GapNoted(resource=WEBS, reason="410", since=Version(3), time=NOON)
+    assert reason(sync=at(9, finished(50)), gap=at(10, gap)) == "there was a gap after the last list"
+    assert resumed(sync=at(9, finished(50)), gap=at(8, gap)) == 50
+
+
+def test_a_list_of_another_namespace_does_not_count() -> None:
+    assert "namespace a, now it is all namespaces" in reason(sync=at(9, finished(50, namespace="a")))
+    assert "all namespaces, now it is namespace a" in reason("a", sync=at(9, finished(50)))
+
+
+def test_the_highest_version_after_the_list_counts() -> None:
+    list_end = at(9, finished(50))
+    assert resumed(sync=list_end) == 50
+    assert resumed(sync=list_end, seen=at(10, seen(60))) == 60
+    assert resumed(sync=list_end, seen=at(10, seen(60)), bookmark=at(11, bookmark(70))) == 70
+    assert resumed(sync=list_end, seen=at(12, seen(80)), bookmark=at(11, bookmark(70))) == 80
+
+
+def test_a_deletion_counts_as_any_other_record_of_a_watch() -> None:
+    gone = seen(60)
+    deleted = ObjectDeleted(key=gone.key, uid=gone.uid, version=Version(61), origin="watch", time=NOON, body=gone.body)
+    assert resumed(sync=at(9, finished(50)), seen=at(10, deleted)) == 61
+
+
+def test_what_came_before_the_end_of_the_list_does_not_count() -> None:
+    assert resumed(sync=at(9, finished(50)), seen=at(8, seen(90)), bookmark=at(7, bookmark(95))) == 50
+
+
+def test_a_listed_object_says_nothing_about_what_was_seen_before_it() -> None:
+    assert resumed(sync=at(9, finished(50)), seen=at(10, seen(90, origin="list"))) == 50

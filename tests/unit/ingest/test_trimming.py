@@ -1,0 +1,125 @@
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog.errors import RecordError
+from levelog_ingest.trimming import LAST_APPLIED, only_metadata, trim
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+MANAGED = st.none() | st.lists(
+    st.fixed_dictionaries(
+        {"manager": st.text(max_size=8), "time": st.dates().map(lambda day: f"{day}T00:00:00Z"), "fieldsV1": JSON}
+    ),
+    max_size=3,
+)
+ANNOTATIONS = st.dictionaries(st.sampled_from(["a", "b", LAST_APPLIED]), st.text(max_size=20))
+METADATA = st.fixed_dictionaries(
+    {"name": st.just("w"), "uid": st.just("u"), "resourceVersion": st.integers(1, 10**12).map(str)},
+    optional={"managedFields": MANAGED, "annotations": ANNOTATIONS, "namespace": st.just("default")},
+)
+OBJECTS = st.fixed_dictionaries(
+    {"metadata": METADATA}, optional={"a": JSON, "spec": JSON, "kind": st.just("Web"), "apiVersion": st.just("v1")}
+)
+
+
+def reordered(value: dict[str, Any], randoms: Random) -> dict[str, Any]:
+    """The members in another order: no server promises one."""
+    names = list(value)
+    randoms.shuffle(names)
+    return {name: value[name] for name in names}
+
+
+def without_what_is_cut(given_object: dict[str, Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in given_object["metadata"].items() if name != "managedFields"}
+    if "annotations" in metadata:
+        metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k != LAST_APPLIED}
+    return {**given_object, "metadata": metadata}
+
+
+@given(OBJECTS, st.randoms(use_true_random=False))
+def test_just_managed_fields_and_last_applied_are_cut(value: dict[str, Any], randoms: Random) -> None:
+    value = reordered({**value, "metadata": reordered(value["metadata"], randoms)}, randoms)
+    assert msgspec.json.decode(trim(msgspec.json.encode(value)).body) == without_what_is_cut(value)
+
+
+@given(OBJECTS)
+def test_json_with_white_space_is_cut_too(value: dict[str, Any]) -> None:
+    spaced = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    assert msgspec.json.decode(trim(spaced).body) == without_what_is_cut(value)
+
+
+def test_what_stays_keeps_its_bytes() -> None:
+    # Numbers and escapes that a decoder would write in another way.
+    before = b'{"spec":{"n":1.50,"t":"\\u0041\\/"},"metadata":{"name":"w","uid":"u","resourceVersion":"7"'
+    body = before + b',"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{}}}]}}'
+    assert trim(body).body == before + b"}}"
+
+
+def test_a_look_alike_elsewhere_is_not_cut() -> None:
+    managed = [{"manager": "m", "time": "2026-01-01T00:00:00Z"}]
+    inner = {"metadata": {"name": "inner", "managedFields": managed}}
+    value = {
+        "a": inner,
+        "metadata": {
+            "annotations": {"text": '"managedFields":' + msgspec.json.encode(managed).decode()},
+            "name": "w",
+            "uid": "u",
+            "resourceVersion": "7",
+            "managedFields": managed,
+        },
+    }
+    trimmed = msgspec.json.decode(trim(msgspec.json.encode(value)).body)
+    assert trimmed == without_what_is_cut(value)
+    assert trimmed["a"] == inner
+
+
+def test_manager_and_time_of_the_newest_entry_are_told() -> None:
+    managed = [
+        {"manager": "old", "time": "2026-01-01T00:00:00Z"},
+        {"manager": "new", "time": "2026-03-01T00:00:00Z"},
+        {"manager": "middle", "time": "2026-02-01T00:00:00Z"},
+    ]
+    value = {"metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": managed}}
+    written = trim(msgspec.json.encode(value)).written
+    assert (written.manager, written.at) == ("new", "2026-03-01T00:00:00Z")
+
+
+def test_an_item_of_a_list_is_given_the_kind_that_it_lacks() -> None:
+    item = b'{"metadata":{"name":"w","uid":"u","resourceVersion":"7"}}'
+    body = msgspec.json.decode(trim(item, api_version="v1", kind="Pod").body)
+    assert (body["kind"], body["apiVersion"]) == ("Pod", "v1")
+    own = b'{"kind":"Web","apiVersion":"v2","metadata":{"name":"w","uid":"u","resourceVersion":"7"}}'
+    assert trim(own, api_version="v1", kind="Pod").body == own
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"not json",
+        b"{}",
+        b'{"metadata":{"name":"w","uid":"u"}}',
+        b'{"metadata":{"name":"w","uid":"u","resourceVersion":"abc"}}',
+    ],
+)
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(RecordError):
+        trim(body)
+
+
+def test_of_a_large_object_its_identity_and_owners_are_kept() -> None:
+    metadata = {"name": "w", "uid": "u", "resourceVersion": "7", "ownerReferences": [{"uid": "o"}]}
+    value = {"apiVersion": "v1", "kind": "Web", "metadata": {**metadata, "annotations": {"x": "y"}}, "spec": "z" * 9999}
+    small = msgspec.json.decode(only_metadata(msgspec.json.encode(value), "too large"))
+    assert small == {
+        "apiVersion": "v1",
+        "kind": "Web",
+        "metadata": {**metadata, "annotations": {"levelog/left-out": "too large"}},
+    }

@@ -1,0 +1,47 @@
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import msgspec
+
+from levelog_kube.errors import ApiError
+
+
+def test_an_error_names_the_request_and_what_the_server_said() -> None:
+    status = {"kind": "Status", "reason": "AlreadyExists", "message": 'pods "a" already exists', "code": 409}
+    error = ApiError.from_answer("POST", "/api/v1/namespaces/default/pods", 409, msgspec.json.encode(status))
+    assert str(error) == 'POST /api/v1/namespaces/default/pods: 409 AlreadyExists: pods "a" already exists'
+    assert (error.status, error.reason, error.is_transient) == (409, "AlreadyExists", False)
+
+
+def test_an_answer_that_is_no_status_object_is_told_as_it_is() -> None:
+    error = ApiError.from_answer("GET", "/api", 502, b"<html>Bad Gateway</html>")
+    assert error.message == "<html>Bad Gateway</html>"
+    assert error.is_transient
+
+
+def test_causes_of_an_invalid_object_are_kept() -> None:
+    cause = {"reason": "FieldValueInvalid", "message": "must be positive", "field": "spec.replicas"}
+    status = {"reason": "Invalid", "message": "no", "code": 422, "details": {"causes": [cause]}}
+    error = ApiError.from_answer("POST", "/x", 422, msgspec.json.encode(status))
+    assert [one.field for one in error.causes] == ["spec.replicas"]
+
+
+def test_the_code_of_a_watch_error_is_that_of_its_status_object() -> None:
+    assert ApiError.from_answer("WATCH", "/x", 0, b'{"code":410,"reason":"Expired"}').status == 410
+
+
+def test_retry_after_is_read_as_seconds_and_as_a_date() -> None:
+    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    for header in ("60", in_a_minute):
+        error = ApiError.from_answer("GET", "/x", 429, b"{}", {"Retry-After": header})
+        assert error.retry_after is not None
+        assert timedelta(seconds=30) < error.retry_after <= timedelta(seconds=60)
+
+
+def test_retry_after_of_the_status_object_counts_where_there_is_no_header() -> None:
+    error = ApiError.from_answer("GET", "/x", 500, b'{"details":{"retryAfterSeconds":3}}')
+    assert error.retry_after == timedelta(seconds=3)
+
+
+def test_without_a_word_about_waiting_there_is_none() -> None:
+    assert ApiError.from_answer("GET", "/x", 500, b"{}", {"Retry-After": "soon"}).retry_after is None

@@ -1,0 +1,105 @@
+"""Server-side apply against a model: each field has a value and those who said it last."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog_sandbox import StatusError
+from levelog_sandbox.ownership import Claims, Writer, apply
+from levelog_sandbox.schema import Schema, SchemaBuilder
+
+Json = dict[str, Any]
+Fields = dict[tuple[str, ...], tuple[Any, set[str]]]
+
+SCHEMA: Schema = SchemaBuilder({}).build(
+    {
+        "type": "object",
+        "properties": {
+            "settings": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "parts": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}, "size": {"type": "integer"}},
+                },
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+            "whole": {"type": "array", "items": {"type": "integer"}},
+        },
+    }
+)
+names = st.sampled_from("abc")
+sizes = st.integers(0, 2)
+configurations = st.fixed_dictionaries(
+    {},
+    optional={
+        "settings": st.dictionaries(names, sizes, min_size=1, max_size=3),
+        "tags": st.lists(names, unique=True, min_size=1, max_size=3),
+        "parts": st.dictionaries(names, st.none() | sizes, min_size=1, max_size=3).map(
+            lambda parts: [
+                {"name": name} if size is None else {"name": name, "size": size} for name, size in parts.items()
+            ]
+        ),
+        "whole": st.lists(sizes, min_size=1, max_size=2),
+    },
+)
+applies = st.lists(st.tuples(st.sampled_from(["one", "two", "three"]), configurations, st.booleans()), max_size=8)
+
+
+def fields_of(configuration: Json) -> dict[tuple[str, ...], Any]:
+    """Every field that a configuration says, with its value."""
+    fields: dict[tuple[str, ...], Any] = {}
+    fields |= {("settings", key): value for key, value in configuration.get("settings", {}).items()}
+    fields |= {("tags", tag): tag for tag in configuration.get("tags", ())}
+    for part in configuration.get("parts", ()):
+        fields |= {("parts", part["name"], key): value for key, value in part.items()}
+    if "whole" in configuration:
+        fields["whole",] = configuration["whole"]
+    return fields
+
+
+def apply_to_model(model: Fields, manager: str, said: dict[tuple[str, ...], Any], *, force: bool) -> bool:
+    """Whether the model takes it; a field of another with another value is a conflict unless forced."""
+    conflicts = [
+        path for path, value in said.items() if path in model and model[path][0] != value and model[path][1] - {manager}
+    ]
+    if conflicts and not force:
+        return False
+    for path in list(model):
+        model[path][1].discard(manager)
+    for path, value in said.items():
+        owners = model[path][1] if path in model and model[path][0] == value else set[str]()
+        model[path] = (value, owners | {manager})
+    for path in [path for path, (_, owners) in model.items() if not owners]:
+        del model[path]
+    return True
+
+
+@given(applies)
+def test_any_sequence_of_applies_ends_as_the_model_says(steps: list[tuple[str, Json, bool]]) -> None:
+    live: Json = {}
+    claims: Claims = {}
+    model: Fields = {}
+    for moment, (manager, configuration, force) in enumerate(steps):
+        writer = Writer(manager, "v1", "", str(moment))
+        if apply_to_model(model, manager, fields_of(configuration), force=force):
+            live, claims = apply(live, configuration, claims, SCHEMA, writer, force=force)
+        else:
+            with pytest.raises(StatusError, match="Apply failed"):
+                apply(live, configuration, claims, SCHEMA, writer, force=force)
+        assert fields_of(live) == {path: value for path, (value, _) in model.items()}
+
+
+@given(applies)
+def test_the_same_apply_again_changes_nothing(steps: list[tuple[str, Json, bool]]) -> None:
+    live: Json = {}
+    claims: Claims = {}
+    for manager, configuration, _ in steps:
+        writer = Writer(manager, "v1", "", "1")
+        live, claims = apply(live, configuration, claims, SCHEMA, writer, force=True)
+        later = Writer(manager, "v1", "", "2")
+        assert apply(live, configuration, claims, SCHEMA, later, force=False) == (live, claims)

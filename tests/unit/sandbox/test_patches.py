@@ -1,0 +1,90 @@
+"""Merge patches and JSON patches by the examples of their RFCs, and by properties."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog_sandbox import StatusError
+from levelog_sandbox.patches import json_patch, merge_patch
+
+Json = dict[str, Any]
+
+names = st.text("ab", min_size=1, max_size=2)
+objects = st.recursive(
+    st.dictionaries(names, st.integers(0, 2) | st.lists(st.integers(0, 2), max_size=2), max_size=3),
+    lambda inner: st.dictionaries(names, st.integers(0, 2) | inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        # Origin: appendix A of RFC 7396.
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
+def test_the_examples_of_the_merge_patch_rfc_hold(target: Json, patch: Json, result: Json) -> None:
+    before = deepcopy(target)
+    assert merge_patch(target, patch) == result
+    assert target == before
+
+
+@given(objects, objects)
+def test_a_merge_patch_twice_is_once(target: Json, patch: Json) -> None:
+    once = merge_patch(target, patch)
+    assert merge_patch(once, patch) == once
+
+
+@pytest.mark.parametrize(
+    ("document", "operations", "result"),
+    [
+        # Origin: appendix A of RFC 6902.
+        ({"foo": "bar"}, [{"op": "add", "path": "/baz", "value": "qux"}], {"baz": "qux", "foo": "bar"}),
+        ({"foo": ["bar", "baz"]}, [{"op": "add", "path": "/foo/1", "value": "qux"}], {"foo": ["bar", "qux", "baz"]}),
+        ({"baz": "qux", "foo": "bar"}, [{"op": "remove", "path": "/baz"}], {"foo": "bar"}),
+        ({"foo": ["bar", "qux", "baz"]}, [{"op": "remove", "path": "/foo/1"}], {"foo": ["bar", "baz"]}),
+        ({"baz": "qux"}, [{"op": "replace", "path": "/baz", "value": "boo"}], {"baz": "boo"}),
+        ({"foo": {"waldo": 1}, "qux": {}}, [{"op": "move", "from": "/foo/waldo", "path": "/qux/thud"}], None),
+        ({"foo": ["all", "cows"]}, [{"op": "move", "from": "/foo/0", "path": "/foo/1"}], {"foo": ["cows", "all"]}),
+        ({"foo": ["a", 2]}, [{"op": "test", "path": "/foo/1", "value": 2}], {"foo": ["a", 2]}),
+        ({"foo": "bar"}, [{"op": "add", "path": "/child", "value": {"g": {}}}], {"foo": "bar", "child": {"g": {}}}),
+        ({"/": 9, "~1": 10}, [{"op": "test", "path": "/~01", "value": 10}], {"/": 9, "~1": 10}),
+        ({"foo": ["bar"]}, [{"op": "add", "path": "/foo/-", "value": ["abc"]}], {"foo": ["bar", ["abc"]]}),
+    ],
+)
+def test_the_examples_of_the_json_patch_rfc_hold(document: Json, operations: list[Json], result: Json | None) -> None:
+    before = deepcopy(document)
+    assert json_patch(document, operations) == (result or {"foo": {}, "qux": {"thud": 1}})
+    assert document == before
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "test", "path": "/a", "value": True},
+        {"op": "test", "path": "/a"},
+        {"op": "remove", "path": ""},
+        {"op": "remove", "path": "/list/7"},
+        {"op": "add", "path": "/list/7", "value": 1},
+        {"op": "add", "path": "a", "value": 1},
+        {"op": "replace", "path": "/list/-", "value": 1},
+    ],
+    ids=lambda operation: f"{operation['op']} {operation['path'] or 'root'}",
+)
+def test_what_cannot_be_carried_out_is_refused(operation: Json) -> None:
+    with pytest.raises(StatusError) as refused:
+        json_patch({"a": 1, "list": [1]}, [operation])
+    assert refused.value.code == 422

@@ -1,0 +1,151 @@
+"""compose.yaml and Dockerfile, held to what they run: settings, command lines, files, inline scripts."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from msgspec.structs import fields
+
+from levelog.objects import Application, Cluster
+from levelog.redaction import Redactor
+from levelog.subjects import hint_subject
+from levelog_cli.main import app
+from levelog_cli.settings import Settings, variable
+from levelog_sandbox.__main__ import parser
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "compose.yaml").read_text()
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
+OURS = {name: service for name, service in SERVICES.items() if service["image"] == "levelog:local"}
+COMMANDS = {name: service for name, service in OURS.items() if "entrypoint" not in service}
+SCRIPTS = {
+    name: service["command"][0] for name, service in OURS.items() if service.get("entrypoint") == ["python", "-c"]
+}
+LEVELOG = typer.main.get_command(app)
+
+
+def parsed(arguments: list[str]) -> typer.Context:
+    """The context of a subcommand for the arguments of `levelog`. Raises what typer does for those it refuses."""
+    name, *rest = arguments
+    with LEVELOG.make_context("levelog", [name]) as context:
+        _, command, _ = LEVELOG.resolve_command(context, [name])  # type: ignore[attr-defined]
+        made: typer.Context = command.make_context(name, rest, parent=context)
+        return made
+
+
+def run_script(name: str, folder: Path) -> None:
+    """Run the inline script of a service with a folder in place of the volume that it mounts."""
+    _, target = SERVICES[name]["volumes"][0].split(":")
+    assert target in SCRIPTS[name]
+    subprocess.run([sys.executable, "-c", SCRIPTS[name].replace(target, str(folder))], check=True, timeout=60)
+
+
+def test_the_processes_are_services_of_their_own() -> None:
+    assert {name: service["command"][0] for name, service in COMMANDS.items()} == {
+        "migrate": "migrate",
+        "ingest": "ingest",
+        "processor": "process",
+        "actuator": "actuate",
+    }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_line_is_accepted(name: str) -> None:
+    parsed(COMMANDS[name]["command"]).close()
+
+
+@pytest.mark.parametrize("line", re.findall(r"^#.* exec \S+ levelog (\S+(?: \S+)*)", TEXT, re.MULTILINE))
+def test_every_command_line_of_the_comments_is_accepted(line: str) -> None:
+    parsed(line.split()).close()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_variable_is_one_that_the_command_reads(name: str) -> None:
+    with parsed(COMMANDS[name]["command"]) as context:
+        read = {parameter.envvar for parameter in context.command.params}
+    assert read <= {variable(field.name) for field in fields(Settings)} | {None}
+    assert set(COMMANDS[name]["environment"]) <= read
+
+
+def test_the_sandbox_accepts_its_command_line_and_listens_where_its_kubeconfig_says() -> None:
+    sandbox = SERVICES["sandbox"]
+    given = parser().parse_args(sandbox["command"])
+    assert sandbox["entrypoint"] == ["python", "-m", "levelog_sandbox"]
+    assert given.host == sandbox["hostname"]
+    assert given.kubeconfig == Path(SERVICES["ingest"]["environment"]["KUBECONFIG"])
+    assert sandbox["ports"] == [f"127.0.0.1:${{SANDBOX_PORT:-{given.port}}}:{given.port}"]
+
+
+def test_nothing_is_published_but_on_the_loopback_address() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_processors_can_be_scaled() -> None:
+    assert not {"container_name", "ports", "hostname"} & set(SERVICES["processor"])
+
+
+def test_every_process_does_without_root_and_a_writable_filesystem() -> None:
+    for service in OURS.values():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+    assert re.findall(r"^USER (\d+):\d+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE) == ["65532"]
+
+
+def mounted_files() -> Iterator[str]:
+    for service in SERVICES.values():
+        yield from (volume.split(":")[0] for volume in service.get("volumes", ()) if volume.startswith("."))
+
+
+@pytest.mark.parametrize("file", sorted(set(mounted_files())))
+def test_what_is_mounted_is_in_the_repository(file: str) -> None:
+    assert (ROOT / file).exists()
+
+
+def test_the_health_check_looks_for_what_a_process_subscribes_to() -> None:
+    subject = hint_subject(Cluster("uid"), Application("webs"), "*")
+    for name in ("processor", "actuator"):
+        *command, prefix = SERVICES[name]["healthcheck"]["test"]
+        assert subject.startswith(prefix)
+        assert command[:3] == ["CMD", "python", "-c"]
+        compile(command[3], "health check", "exec")
+
+
+def test_the_key_is_made_once_and_can_redact(tmp_path: Path) -> None:
+    key = tmp_path / Path(SERVICES["ingest"]["environment"]["LEVELOG_REDACTION_KEY_FILE"]).name
+    run_script("keys", tmp_path)
+    made = key.read_bytes()
+    run_script("keys", tmp_path)
+    assert (key.read_bytes(), key.stat().st_mode & 0o777) == (made, 0o400)
+    assert [file.name for file in tmp_path.iterdir()] == [key.name]
+    Redactor(made.strip())
+
+
+def test_the_kubeconfig_of_k3s_is_made_to_name_its_service(tmp_path: Path) -> None:
+    (tmp_path / "k3s.yaml").write_text("server: https://127.0.0.1:6443\n")
+    run_script("k3s-access", tmp_path)
+    name = Path(SERVICES["actuator"]["environment"]["KUBECONFIG"]).name
+    assert (tmp_path / name).read_text() == "server: https://k3s:6443\n"
+    assert "--tls-san=k3s" in SERVICES["k3s"]["command"]
+
+
+def test_nats_is_told_to_sync_and_to_take_large_objects() -> None:
+    settings = (ROOT / "deploy/nats.conf").read_text()
+    assert re.search(r"^ *sync_interval: always$", settings, re.MULTILINE)
+    assert re.search(r"^max_payload: 8MB$", settings, re.MULTILINE)
+
+
+def test_the_image_gets_all_that_the_wheel_is_made_of() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    needed = {package.split("/")[0] for package in packages} | {"pyproject.toml", "README.md", "LICENSE"}
+    first, *allowed = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] in ("*", "!")]
+    assert first == "*"
+    assert needed <= {line.removeprefix("!") for line in allowed}

@@ -1,0 +1,157 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from levelog import Level, delete
+from levelog_cli.loading import load_operators
+from levelog_processors.deciding import LONGEST_BACKOFF, backoff
+from levelog_processors.outcomes import intent_rows
+from levelog_processors.program import BoundView, Program
+from levelog_processors.settling import is_settled
+from levelog_store.rows import IntentRow, OpenIntent, StoredObject, Target
+from rigs.processing import WEBS_FILE
+from rigs.webs import pod, web
+
+operators = load_operators([WEBS_FILE])
+program = Program(operators)
+module: Any = __import__("sys").modules[operators[0].views["pods"].function.__module__]
+VIEW: BoundView = program.views["webs/pods"]
+
+
+def stored(record: Any) -> StoredObject:
+    return StoredObject(
+        object=str(record.key),
+        partition=0,
+        resource=str(record.key.group_resource),
+        namespace=record.key.namespace,
+        name=record.key.name,
+        uid=record.uid,
+        version=record.version,
+        sequence=1,
+        is_deleting=False,
+        body=record.body,
+    )
+
+
+def rows(
+    wanted: list[Any], targets: dict[str, Target] | None = None, *, number: int = 1, applied: Any = None
+) -> list[IntentRow]:
+    return intent_rows(
+        ("cluster", "webs"), VIEW, stored(web("shop", 1)), number, wanted, targets or {}, applied or {}, lambda _: True
+    )
+
+
+def manifest(image: str = "a", **metadata: Any) -> Any:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "shop-0", "labels": {"app": "web"}, **metadata},
+        "spec": {"containers": [{"name": "web", "image": image}]},
+    }
+
+
+def held(record: Any) -> dict[str, Target]:
+    return {str(record.key): Target(uid=record.uid, version=record.version, is_deleting=False, body=record.body)}
+
+
+def test_a_child_gets_its_parents_namespace_and_owner() -> None:
+    [row] = rows([module.apply(manifest())])
+    assert row.target == "pods/default/shop-0"
+    assert b'"namespace":"default"' in row.body
+    assert b'"ownerReferences":[{"apiVersion":"example.com/v1"' in row.body
+    assert b'"uid":"uid-shop"' in row.body
+
+
+def test_invariant_7_the_key_names_the_round_and_the_content() -> None:
+    same = rows([module.apply(manifest())])[0].key
+    assert rows([module.apply(manifest())])[0].key == same
+    assert rows([module.apply(manifest())], number=2)[0].key != same
+    assert rows([module.apply(manifest(image="b"))])[0].key != same
+
+
+def test_what_the_target_holds_already_is_satisfied_and_not_sent() -> None:
+    there = pod("shop-0", 5, owner="uid-shop")
+    body = manifest(ownerReferences=[{"uid": "uid-shop", "controller": True}])
+    assert rows([module.apply(body)], held(there))[0].state == "satisfied"
+    assert rows([module.apply(manifest(image="b", ownerReferences=[]))], held(there))[0].state == "pending"
+    assert rows([delete(module.Pod, "shop-9")])[0].state == "satisfied"
+    assert rows([delete(module.Pod, "shop-0")], held(there))[0].state == "pending"
+
+
+def test_leaving_out_a_field_that_was_applied_before_is_sent() -> None:
+    there = pod("shop-0", 5, owner="uid-shop")
+    body = manifest(ownerReferences=[{"uid": "uid-shop", "controller": True}])
+    before = {str(there.key): b'{"spec":{"nodeName":"n1"}}'}
+    assert rows([module.apply(body)], held(there), applied=before)[0].state == "pending"
+
+
+def test_invariant_11_an_intent_carries_the_incarnation_that_was_seen() -> None:
+    there = pod("shop-0", 5, uid="second")
+    [row] = rows([delete(module.Pod, "shop-0")], held(there))
+    assert (row.target_uid, row.target_version) == ("second", 5)
+    assert rows([module.apply(manifest())])[0].target_uid == ""
+
+
+def test_one_target_twice_in_a_round_is_refused() -> None:
+    with pytest.raises(Exception, match="asks twice to delete pods/default/shop-0"):
+        rows([delete(module.Pod, "shop-0"), delete(module.Pod, "shop-0")])
+
+
+def test_backoff_doubles_up_to_five_minutes() -> None:
+    assert [backoff(n) for n in (1, 2, 3)] == [timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=4)]
+    assert backoff(10**6) == LONGEST_BACKOFF
+
+
+def intent(**changes: Any) -> OpenIntent:
+    values: dict[str, Any] = {
+        "view": "webs/pods",
+        "parent": "webs.example.com/default/shop",
+        "key": "k",
+        "state": "written",
+        "verb": "apply",
+        "target": "pods/default/shop-0",
+        "is_watched": True,
+        "is_folded": True,
+        "error": "",
+        "outcome": "written",
+        "result_uid": "u1",
+        "result_version": 10,
+        "held_uid": "u1",
+        "held_version": 10,
+        "held_is_deleting": False,
+        "buried_version": None,
+    }
+    return OpenIntent(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settled"),
+    [
+        ({}, True),
+        ({"held_version": 9}, False),
+        ({"is_folded": False}, False),
+        ({"state": "pending"}, False),
+        ({"state": "claimed"}, False),
+        ({"held_uid": None, "held_version": None}, False),
+        ({"held_uid": None, "held_version": None, "buried_version": 11}, True),
+        ({"held_uid": None, "held_version": None, "buried_version": 3}, False),
+        ({"held_uid": "u2", "held_version": 12}, True),
+        ({"held_uid": "u0", "held_version": 4}, False),
+        ({"is_watched": False, "held_uid": None, "held_version": None}, True),
+        ({"outcome": "unchanged", "held_version": 9}, True),
+        ({"outcome": "gone", "held_uid": None, "held_version": None}, True),
+        ({"verb": "delete", "held_is_deleting": True}, True),
+        ({"verb": "delete"}, False),
+        ({"verb": "delete", "held_uid": "u2"}, True),
+        ({"verb": "delete", "held_uid": None, "held_version": None, "buried_version": 11}, True),
+        ({"state": "failed", "outcome": "failed"}, True),
+        ({"state": "failed", "outcome": "failed", "is_folded": False}, False),
+    ],
+)
+def test_invariant_8_an_intent_is_settled_only_once_the_log_shows_it(changes: dict[str, Any], settled: bool) -> None:
+    assert is_settled(intent(**changes)) is settled
+
+
+def test_a_level_says_how_it_drifts() -> None:
+    assert str(Level({"a": 1}, {}).drift) == "missing a"

@@ -1,0 +1,198 @@
+"""What the documents say is compared with the code, so that neither can change alone."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup, TyperOption
+
+import levelog
+from levelog_cli.demo.steps import STORY
+from levelog_cli.main import app
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+NOT_OURS = {"node_modules", "dist", "build"}
+HEAVY = ("sqlalchemy", "nats", "kubernetes_asyncio", "aiohttp")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+INVARIANT = re.compile(r"^(?:async )?def test_invariant_(\d+)_", re.MULTILINE)
+
+
+def documents(folder: Path = ROOT) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if not path.name.startswith(".") and path.name not in NOT_OURS:
+                yield from documents(path)
+        elif path.suffix == ".md":
+            yield path
+
+
+def block(document: Path, language: str) -> str:
+    """The first code block of a language."""
+    found, *_ = re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def table(document: Path, heading: str) -> list[list[str]]:
+    """Cells of the first table below a heading, without the rows that name and underline the columns."""
+    _, _, below = document.read_text().partition(f"\n## {heading}\n")
+    assert below, f"{document.name} has no heading {heading!r}"
+    rows: list[list[str]] = []
+    for line in below.splitlines():
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
+        elif rows:
+            break
+    return rows[2:]
+
+
+def anchors(document: Path) -> set[str]:
+    """Anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub(_plain, document.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _plain(code: re.Match[str]) -> str:
+    return "" if code[0].startswith("```") else code[0].strip("`")
+
+
+def holders() -> dict[int, set[Path]]:
+    """Test files that hold each invariant."""
+    found: dict[int, set[Path]] = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for number in INVARIANT.findall(path.read_text()):
+            found.setdefault(int(number), set()).add(path)
+    return found
+
+
+def options() -> dict[str, list[TyperOption]]:
+    """Options of each command but `--help`."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return {
+        name: [p for p in command.params if isinstance(p, TyperOption) and "--help" not in p.opts]
+        for name, command in group.commands.items()
+    }
+
+
+def long_name(option: TyperOption) -> str:
+    return next(name for name in option.opts if name.startswith("--"))
+
+
+@pytest.mark.parametrize("copy", ["README.md", "cli/levelog_cli/demo/webs.py"])
+def test_the_example_is_the_same_wherever_it_is_shown(copy: str) -> None:
+    shown = block(ROOT / copy, "python") if copy.endswith(".md") else (ROOT / copy).read_text()
+    assert shown == (ROOT / "examples/webs/webs.py").read_text()
+
+
+def test_the_definition_of_the_demo_is_that_of_the_example() -> None:
+    demo, example = ROOT / "cli/levelog_cli/demo/crd.yaml", ROOT / "examples/webs/crd.yaml"
+    assert demo.read_text() == example.read_text()
+
+
+def test_the_readme_prints_each_step_of_the_demo() -> None:
+    printed = re.findall(r"^\d+\. (.*)$", block(ROOT / "README.md", "text"), re.MULTILINE)
+    assert printed == [step.title for step in STORY]
+
+
+def test_there_are_documents_to_look_at() -> None:
+    assert {ROOT / "README.md", DOCS / "architecture.md", ROOT / "sdk/README.md"} <= set(documents())
+
+
+@pytest.mark.parametrize("document", list(documents()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(document: Path) -> None:
+    broken: list[str] = []
+    for link in LINK.findall(CODE.sub("", document.read_text())):
+        path, _, anchor = link.partition("#")
+        target = document if not path else document.parent / path
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_each_decision_is_listed_in_order() -> None:
+    pages = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
+    assert [page[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    assert re.findall(r"\]\((\d{4}-.*?\.md)\)", (DOCS / "decisions/README.md").read_text()) == pages
+
+
+def test_each_decision_is_one_page_with_reason_and_consequence() -> None:
+    for page in (DOCS / "decisions").glob("[0-9]*.md"):
+        text = page.read_text()
+        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        assert all(part in text for part in ("**Decided.**", "**Why.**", "**What follows.**")), page.name
+        assert len(text.splitlines()) <= 40, page.name
+
+
+def test_each_invariant_is_held_by_the_tests_that_the_architecture_names() -> None:
+    rows = table(DOCS / "architecture.md", "Invariants")
+    assert [row[0] for row in rows] == [str(number) for number in range(1, 15)]
+    held = holders()
+    for number, _, by in rows:
+        named = {(DOCS / link).resolve() for link in LINK.findall(by)}
+        assert named <= held.get(int(number), set()), f"invariant {number}: a file has no test of that number"
+        assert bool(named) == bool(held.get(int(number))), f"invariant {number}: tests exist, name a file: {held}"
+
+
+def test_no_document_cites_an_invariant_that_does_not_exist() -> None:
+    for document in documents():
+        cited = {int(number) for number in re.findall(r"\b[Ii]nvariants? (\d+)\b", document.read_text())}
+        assert cited <= set(range(1, 15)), document
+
+
+def test_each_room_has_a_readme_that_the_architecture_links_to() -> None:
+    packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    linked = set(LINK.findall((DOCS / "architecture.md").read_text()))
+    for package in packages["packages"]:
+        room = Path(package).parent
+        assert (ROOT / room / "README.md").exists(), room
+        assert f"../{room}/README.md" in linked, room
+
+
+def test_the_settings_are_those_of_the_command_line() -> None:
+    described = {
+        (flag.strip("`"), variable.strip("`")): set(by.split(", "))
+        for flag, variable, _, by in table(DOCS / "configuration.md", "Settings")
+    }
+    real: dict[tuple[str, str], set[str]] = {}
+    for name, taken in options().items():
+        for option in taken:
+            if option.envvar:
+                real.setdefault((long_name(option), str(option.envvar)), set()).add(name)
+    assert described == real
+
+
+def test_the_options_of_single_commands_are_those_of_the_command_line() -> None:
+    described = {
+        (command, option.strip("`"))
+        for command, option, _ in table(DOCS / "configuration.md", "Options of single commands")
+    }
+    real = {(name, long_name(option)) for name, taken in options().items() for option in taken if not option.envvar}
+    assert described == real
+
+
+def test_the_readme_of_the_command_line_and_the_project_name_every_command() -> None:
+    for document in (ROOT / "README.md", ROOT / "cli/README.md"):
+        text = document.read_text()
+        assert [name for name in options() if f"`{name}" not in text and f"levelog {name}" not in text] == []
+
+
+def test_the_public_names_are_few_and_sorted() -> None:
+    names = levelog.__all__
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert len(names) <= 25
+    assert all(hasattr(levelog, name) for name in names)
+
+
+def test_importing_levelog_loads_no_server_library() -> None:
+    script = f"import sys, levelog; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.split() == []

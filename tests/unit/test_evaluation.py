@@ -1,0 +1,149 @@
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog import Index, Level, Operator, Resource, Struct
+from levelog.canonical import canonical
+from levelog_processors.evaluation import Evaluation, digest_of, evaluate
+from levelog_processors.fold import canonical_key
+from levelog_processors.program import BoundView, Program
+from levelog_store.rows import Bucket, IndexKey, WholeIndex
+from rigs.webs import web
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Spec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+class Buckets:
+    """Tables in memory, that count how often they are asked."""
+
+    def __init__(self, values: Mapping[IndexKey, Sequence[object]]) -> None:
+        self.values = values
+        self.asked: list[Sequence[IndexKey]] = []
+
+    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
+        self.asked.append(keys)
+        return {place: self.bucket(place) for place in keys}
+
+    async def whole(self, index: str) -> WholeIndex:
+        held = {key: tuple(map(canonical, values)) for (name, key), values in self.values.items() if name == index}
+        return WholeIndex(versions={"*0": 1}, buckets=held)
+
+    def bucket(self, place: IndexKey) -> Bucket:
+        values = self.values.get(place)
+        return Bucket(-1) if values is None else Bucket(7, tuple(map(canonical, values)))
+
+
+op = Operator("webs")
+
+
+@op.index
+def sizes(pod: Pod) -> dict[str, int]:
+    return {pod.metadata.name: 1}
+
+
+@op.view
+def two_reads(web: Web, sizes: Index[str, int]) -> Level[int]:
+    first = sum(sizes["a"])
+    return Level(web.spec.replicas, first + sum(sizes["b" if first else "c"]))
+
+
+@op.view
+def all_reads(web: Web, sizes: Index[str, int]) -> Level[dict[str, int]]:
+    return Level({}, {key: sum(sizes[key]) for key in sizes})
+
+
+@op.view
+def raises(web: Web, sizes: Index[str, int]) -> Level[int]:
+    return Level(1, len(sizes["a"]) // len(sizes["nothing"]))
+
+
+@op.view
+def unserialisable(web: Web) -> Level[object]:
+    return Level(object(), None)
+
+
+program = Program([op])
+
+
+def view(name: str) -> BoundView:
+    return program.views[f"webs/{name}"]
+
+
+def key(text: str) -> IndexKey:
+    return ("webs/sizes", canonical_key(text))
+
+
+async def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
+    tables = Buckets({key("a"): [1]})
+    evaluation = Evaluation(view("two_reads"), web("w", 1, replicas=3).body, NOON, {})
+    await evaluate([evaluation], tables)
+    assert evaluation.level is not None
+    assert (evaluation.level.desired, evaluation.level.actual) == (3, 1)
+    assert evaluation.reads.versions == {key("a"): 7, key("b"): -1}
+
+
+async def test_views_side_by_side_share_one_query_for_each_step() -> None:
+    tables = Buckets({key("a"): [1], key("b"): [2, 3]})
+    evaluations = [Evaluation(view("two_reads"), web(f"w{n}", 1).body, NOON, {}) for n in range(20)]
+    await evaluate(evaluations, tables)
+    assert tables.asked == [[key("a")], [key("b")]]
+    assert {evaluation.level.actual for evaluation in evaluations if evaluation.level} == {6}
+
+
+async def test_what_is_known_is_not_asked_for_again() -> None:
+    tables = Buckets({key("a"): [1], key("b"): [2]})
+    known = await tables.buckets([key("a"), key("b")])
+    evaluation = Evaluation(view("two_reads"), web("w", 1).body, NOON, known)
+    await evaluate([evaluation], tables)
+    assert len(tables.asked) == 1
+    assert evaluation.reads.digest() == digest_of(known)
+
+
+async def test_what_was_read_before_an_exception_is_kept() -> None:
+    evaluation = Evaluation(view("raises"), web("w", 1).body, NOON, {})
+    await evaluate([evaluation], Buckets({key("a"): [1]}))
+    assert evaluation.level is None
+    assert evaluation.error.startswith("view webs/raises: ZeroDivisionError")
+    assert set(evaluation.reads.versions) == {key("a"), key("nothing")}
+
+
+async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:
+    evaluation = Evaluation(view("all_reads"), web("w", 1).body, NOON, {})
+    await evaluate([evaluation], Buckets({key("a"): [1], key("b"): [2, 3]}))
+    assert evaluation.level is not None
+    assert evaluation.level.actual == {"a": 1, "b": 5}
+    assert set(evaluation.reads.versions) == {("webs/sizes", "*0")}
+
+
+async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
+    evaluation = Evaluation(view("unserialisable"), web("w", 1).body, NOON, {})
+    await evaluate([evaluation], Buckets({}))
+    assert evaluation.level is None
+    assert "webs/unserialisable: TypeError" in evaluation.error
+
+
+contents = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(), min_size=1, max_size=3))
+
+
+@given(contents, contents)
+def test_digests_are_equal_exactly_where_the_values_read_are(one: dict[str, Any], other: dict[str, Any]) -> None:
+    def read(values: dict[str, Any]) -> str:
+        tables = Buckets({key(name): held for name, held in values.items()})
+        return digest_of({key(name): tables.bucket(key(name)) for name in "abc"})
+
+    assert (read(one) == read(other)) == (one == other)

@@ -1,0 +1,192 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog import Level, Operator, OperatorError, Resource
+from levelog.records import ObjectDeleted, ObjectSeen
+from levelog_cli.loading import load_operators
+from levelog_processors.fold import Fold, index_entries, parent_inputs
+from levelog_processors.program import Program
+from levelog_store.rows import Changes, Entry, Held, HeldObject, HeldTombstone
+from rigs.webs import PODS, deleted, lists_done, logged, pod, web
+
+WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return Program(load_operators([WEBS]))
+
+
+class Tables:
+    """What the folds of one batch after the other leave, in memory."""
+
+    def __init__(self) -> None:
+        self.held = Held()
+
+    def take(self, changes: Changes) -> None:
+        for name, row in changes.objects.items():
+            self.held.objects[name] = HeldObject(row.uid, row.version)
+        for name, tombstone in changes.tombstones.items():
+            self.held.objects.pop(name, None)
+            self.held.tombstones[name] = HeldTombstone(tombstone.uid, tombstone.version)
+        for name in changes.tombstones_lifted:
+            del self.held.tombstones[name]
+        for index, key, name, ordinal in changes.entries_removed:
+            entries = self.held.entries[name]
+            self.held.entries[name] = [e for e in entries if (e.index, e.key, e.ordinal) != (index, key, ordinal)]
+        for name, entry in changes.entries_written:
+            others = [e for e in self.held.entries.get(name, []) if (e.key, e.ordinal) != (entry.key, entry.ordinal)]
+            self.held.entries[name] = [*others, entry]
+        self.held.entries = {name: entries for name, entries in self.held.entries.items() if entries}
+
+
+def fold_in_batches(program: Program, records: Sequence[ObjectSeen | ObjectDeleted], size: int) -> Tables:
+    tables = Tables()
+    placed = logged(records)
+    for start in range(0, len(placed), size):
+        tables.take(Fold(program, "webs", tables.held).records(placed[start : start + size]))
+    return tables
+
+
+history = st.lists(st.sampled_from(["modify", "delete", "recreate"]), min_size=1, max_size=12)
+
+
+def told(steps: list[str]) -> list[ObjectSeen | ObjectDeleted]:
+    """What happened to one pod, in the order in which it happened."""
+    incarnation, version, exists = 0, 1, True
+    records: list[ObjectSeen | ObjectDeleted] = [pod("p", 1, owner="o0", uid="u0")]
+    for step in steps:
+        version += 1
+        last = pod("p", version, owner=f"o{version % 3}", uid=f"u{incarnation}")
+        if step == "delete" and exists:
+            records.append(deleted(last, version))
+            exists = False
+        elif step == "recreate" and not exists:
+            incarnation += 1
+            records.append(pod("p", version, owner=f"o{version % 3}", uid=f"u{incarnation}"))
+            exists = True
+        elif exists:
+            records.append(last)
+    return records
+
+
+@given(steps=history, size=st.integers(1, 5), data=st.data())
+def test_invariant_2_duplicates_late_and_missing_records_lead_to_the_newest_state(
+    program: Program, steps: list[str], size: int, data: st.DataObject
+) -> None:
+    records = told(steps)
+    newest = records[-1]
+    noise = data.draw(st.lists(st.sampled_from(records), max_size=10))
+    kept = [record for record in records[:-1] if data.draw(st.booleans())]
+    delivered = data.draw(st.permutations([*kept, *noise, newest]))
+    tables = fold_in_batches(program, delivered, size)
+    if isinstance(newest, ObjectDeleted):
+        assert tables.held.objects == {}
+        assert tables.held.tombstones["pods/default/p"].version == newest.version
+        assert not tables.held.entries.get("pods/default/p")
+    else:
+        assert tables.held.objects == {"pods/default/p": HeldObject(newest.uid, newest.version)}
+        owners = [entry.key for entry in tables.held.entries["pods/default/p"]]
+        assert owners == [f'"o{newest.version % 3}"']
+
+
+@given(steps=history, size=st.integers(1, 5))
+def test_invariant_3_the_size_of_a_batch_makes_no_difference(program: Program, steps: list[str], size: int) -> None:
+    records = told(steps)
+    assert fold_in_batches(program, records, size).held == fold_in_batches(program, records, len(records)).held
+
+
+def test_what_a_list_repeats_is_seen_again_under_the_sequence_of_the_list(program: Program) -> None:
+    begun, _ = lists_done(PODS, 9)
+    same = pod("p", 1, owner="o")
+    changes = Fold(program, "webs", Held()).records(logged([same, begun, same]))
+    assert changes.objects["pods/default/p"].sequence == 3
+    tables = Tables()
+    tables.take(changes)
+    again = Fold(program, "webs", tables.held).records(logged([begun, same], first=4))
+    assert again.seen_again == {"pods/default/p": 5}
+    assert again.objects == {}
+
+
+def test_an_owner_edit_changes_the_old_key_and_the_new_one(program: Program) -> None:
+    tables = Tables()
+    tables.take(Fold(program, "webs", tables.held).records(logged([pod("p", 1, owner="old")])))
+    changes = Fold(program, "webs", tables.held).records(logged([pod("p", 2, owner="new")], first=7))
+    changed = {key for (_, key) in changes.keys if not key.startswith("*")}
+    assert changed == {'"old"', '"new"'}
+    assert set(changes.keys.values()) == {7}
+
+
+def test_a_pod_that_loses_the_label_leaves_the_index(program: Program) -> None:
+    tables = Tables()
+    tables.take(Fold(program, "webs", tables.held).records(logged([pod("p", 1, owner="o")])))
+    changes = Fold(program, "webs", tables.held).records(logged([pod("p", 2, owner="o", labels={})]))
+    assert [removed[1] for removed in changes.entries_removed] == ['"o"']
+
+
+def test_a_change_that_no_handler_reads_changes_no_key_and_wakes_nothing(program: Program) -> None:
+    tables = Tables()
+    first = Fold(program, "webs", tables.held).records(logged([web("w", 1), pod("p", 2, owner="uid-w")]))
+    tables.take(first)
+    assert list(first.wakes) == [("webs/pods", "webs.example.com/default/w")]
+    inputs = parent_inputs(program.views["webs/pods"], web("w", 1).body)
+    assert inputs is not None
+    tables.held.inputs["webs/pods", "webs.example.com/default/w"] = ("uid-w", inputs)
+    noise = [
+        web("w", 3, annotations={"note": "1"}, labels={"x": "y"}),
+        pod("p", 4, owner="uid-w", annotations={"note": "2"}),
+    ]
+    changes = Fold(program, "webs", tables.held).records(logged(noise, first=3))
+    assert len(changes.objects) == 2
+    assert changes.keys == {}
+    assert changes.wakes == {}
+
+
+def test_a_record_that_is_not_json_is_skipped_and_the_checkpoint_goes_on(
+    program: Program, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = pod("p", 2)
+    changes = Fold(program, "webs", Held()).records(
+        logged(
+            [
+                ObjectSeen(
+                    key=broken.key, uid=broken.uid, version=broken.version, origin="watch", time=broken.time, body=b"{"
+                )
+            ]
+        )
+    )
+    assert changes.objects == {}
+    assert [point.sequence for point in changes.checkpoints.values()] == [1]
+    assert "pods/default/p is not the JSON of an object" in caplog.text
+
+
+def test_an_index_that_raises_keeps_its_entries_marked_with_the_error(program: Program) -> None:
+    held = [Entry("webs/images", '"o"', 0, b'["p","a"]')]
+    nothing_inside = pod("p", 2, owner="o").body.replace(b'"image":"a"', b'"picture":"a"')
+    entries = index_entries(program.indices["webs/images"], nothing_inside, held, "pods/default/p")
+    assert [(e.key, e.value) for e in entries] == [('"o"', b'["p","a"]')]
+    assert "missing required field `image`" in entries[0].error
+
+
+def test_a_view_that_would_hide_a_table_is_refused() -> None:
+    op = Operator("webs")
+
+    def levels(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    op.view(levels)
+    with pytest.raises(OperatorError, match="named 'levels' would hide levelog's own table"):
+        Program([op])
+
+
+def test_an_application_without_handlers_is_refused() -> None:
+    with pytest.raises(OperatorError, match="nothing to run"):
+        Program([Operator("empty")])

@@ -1,0 +1,62 @@
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog.errors import ConfigurationError
+from levelog.objects import Cluster, GroupResource, ObjectKey, Partition, decode_token, encode_token
+from levelog.subjects import fnv1a_32, object_subject, partition_of, resource_subjects, stream_subjects
+
+names = st.text(alphabet=string.ascii_lowercase + string.digits + "-.", min_size=1, max_size=20)
+groups = st.one_of(st.just(""), names.map(lambda name: f"{name}.example.com"))
+keys = st.builds(
+    ObjectKey,
+    group=groups,
+    resource=st.text(alphabet=string.ascii_lowercase, min_size=1),
+    namespace=st.one_of(st.just(""), names),
+    name=names,
+)
+
+
+@given(keys)
+def test_an_object_key_reads_back_what_it_wrote(key: ObjectKey) -> None:
+    assert ObjectKey.parse(str(key)) == key
+
+
+@pytest.mark.parametrize("text", ["pods", "pods/default", "pods/default/", "pods/a/b/c", "//"])
+def test_a_text_that_names_no_object_is_refused_with_the_form_to_write(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="RESOURCE"):
+        ObjectKey.parse(text)
+
+
+def test_resources_print_as_kubectl_does() -> None:
+    assert str(GroupResource(group="", resource="pods")) == "pods"
+    assert str(GroupResource(group="example.com", resource="webs")) == "webs.example.com"
+
+
+@given(st.text(min_size=1))
+def test_an_encoded_token_is_one_token_and_reads_back(text: str) -> None:
+    token = encode_token(text)
+    assert not set(token) & set(". *>~\t\n")
+    assert decode_token(token) == text
+
+
+@given(keys)
+def test_a_subject_has_seven_tokens_and_lies_under_its_wildcards(key: ObjectKey) -> None:
+    tokens = object_subject(Cluster("c"), key, Partition(3)).split(".")
+    assert len(tokens) == 7
+    pattern = resource_subjects(Cluster("c"), key.group_resource).split(".")
+    assert all(wanted in ("*", token) for wanted, token in zip(pattern, tokens, strict=True))
+    assert stream_subjects(Cluster("c")) == "levelog.c.>"
+
+
+@pytest.mark.parametrize(("data", "value"), [(b"", 0x811C9DC5), (b"a", 0xE40C292C), (b"foobar", 0xBF9CF968)])
+def test_the_hash_is_fnv_1a_as_its_authors_list_it(data: bytes, value: int) -> None:
+    assert fnv1a_32(data) == value
+
+
+def test_all_incarnations_of_an_object_are_in_one_partition() -> None:
+    key = ObjectKey(group="", resource="pods", namespace="default", name="web-0")
+    assert partition_of(key) == partition_of(ObjectKey.parse("pods/default/web-0"))
+    assert 0 <= partition_of(key, 4) < 4
