@@ -20,15 +20,19 @@ _PAIRS: Final = (
 
 
 def sql_views(program: Program) -> list[LevelView | IndexView]:
-    """The SQL views of all indices and views; one that shares its name with another is named after its operator too."""
-    names = [name.partition("/")[2] for name in (*program.indices, *program.views)]
+    """The SQL views of all views, and of all indices but those that levelog keeps by itself.
+
+    One that shares its name with another is named after its operator too.
+    """
+    indices = {name: index for name, index in program.indices.items() if not index.handler.is_implicit}
+    names = [name.partition("/")[2] for name in (*indices, *program.views)]
 
     def named(source: str) -> str:
         name = source.partition("/")[2]
         return name if names.count(name) == 1 else source.replace("/", "_")
 
     found: list[LevelView | IndexView] = []
-    for source, index in program.indices.items():
+    for source, index in indices.items():
         key, value = _pair(index.handler.returns)
         found.append(IndexView(named(source), source, columns_of(key), columns_of(value)))
     for source, view in program.views.items():

@@ -177,7 +177,7 @@ class Decider:
     async def _dependencies(
         self, connection: AsyncConnection, levels_of: Sequence[ViewParent]
     ) -> dict[ViewParent, set[IndexKey]]:
-        reading = [level for level in levels_of if self._program.views[level[0]].indices]
+        reading = [level for level in levels_of if self._program.views[level[0]].sources]
         return await stored.read_dependencies(connection, self._scope.number, reading) if reading else {}
 
     async def _fetch_known(

@@ -266,7 +266,7 @@ class Lag:
 
     async def concerns(self, wake: PendingWake) -> bool:
         """Tell whether the wakeup's view reads across partitions, one of which is behind."""
-        if len(self._owned) == self._scope.partitions or not self.program.views[wake.view].indices:
+        if len(self._owned) == self._scope.partitions or not self.program.views[wake.view].sources:
             return False
         if self._folded_to is None:
             async with self._database.reading() as connection:

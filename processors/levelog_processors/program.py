@@ -9,7 +9,7 @@ from levelog.canonical import digest
 from levelog.errors import OperatorError
 from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
-from levelog.resources import ResourceType
+from levelog.resources import ResourceBase, ResourceType
 from levelog_store.names import RESERVED
 
 
@@ -29,14 +29,21 @@ class BoundView(Struct, frozen=True):
     reconcile: ReconcileHandler | None
     indices: Mapping[str, str]
     """Name in the tables of each index, by the view's parameter."""
+    objects: Mapping[type[ResourceBase], str]
+    """Name in the tables of the index of each class in `reads=`."""
     writes: Mapping[tuple[str, str], ResourceType]
     """Resources that the operator declares, by (apiVersion, kind)."""
 
     @property
     def reads(self) -> frozenset[str]:
         """Resources that have to be listed before the view may decide."""
-        sources = {str(parameter.index.resource.group_resource) for parameter in self.handler.indices}
+        sources = {str(index.resource.group_resource) for index in self.handler.sources}
         return frozenset({str(self.handler.resource.group_resource), *sources})
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Names in the tables of all indices that the view may read."""
+        return frozenset({*self.indices.values(), *self.objects.values()})
 
 
 class Program:
@@ -84,8 +91,9 @@ class Program:
         for view_name, view in operator.views.items():
             name = f"{operator.name}/{view_name}"
             indices = {parameter.name: f"{operator.name}/{parameter.index.name}" for parameter in view.indices}
+            objects = {cls: f"{operator.name}/{index.name}" for cls, index in view.objects.items()}
             reconcile = operator.reconcilers.get(view_name)
-            self.views[name] = BoundView(name, operator.name, view, reconcile, indices, writes)
+            self.views[name] = BoundView(name, operator.name, view, reconcile, indices, objects, writes)
 
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""

@@ -28,7 +28,9 @@ def fingerprint(function: Callable[..., Any]) -> str:
         reached[name] = ast.dump(node)
         waiting.extend(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
     if not reached:  # defined inside a function or typed at a prompt: its byte code has to do
-        code = function.__code__
+        code = getattr(function, "__code__", None)
+        if code is None:  # a class
+            return digest(function.__qualname__)
         return digest(function.__name__, code.co_code, repr(code.co_consts), repr(code.co_names))
     return digest(*(part for name in sorted(reached) for part in (name, reached[name])))
 

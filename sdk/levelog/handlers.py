@@ -15,6 +15,7 @@ from levelog.errors import OperatorError
 from levelog.fingerprints import fingerprint
 from levelog.indices import Index
 from levelog.levels import Level
+from levelog.lookups import Objects
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
 
@@ -23,6 +24,7 @@ class Given(StrEnum):
     """What levelog passes to a parameter, besides the object and indices; chosen by its type."""
 
     LEVEL = "level"
+    OBJECTS = "objects"
     NOW = "now"
     LOGGER = "logger"
 
@@ -71,14 +73,21 @@ def inputs_digest(parent: ResourceBase) -> str:
 class IndexHandler:
     """An index function: which objects it takes and what its entries look like."""
 
-    def __init__(self, function: Callable[..., Any], reader: ObjectReader, returns: Any) -> None:
-        self.name = function.__name__
+    def __init__(
+        self, function: Callable[..., Any], reader: ObjectReader, returns: Any, *, name: str = "", code: str = ""
+    ) -> None:
+        self.name = name or function.__name__
         self.function = function
         self.reader = reader
         self.resource = reader.resource
         self.returns = returns
         """The return annotation."""
-        self.fingerprint = fingerprint(function)
+        self.fingerprint = code or fingerprint(function)
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether levelog keeps the index by itself: its name begins with `@`, and it has no SQL view."""
+        return self.name.startswith("@")
 
     @classmethod
     def inspect(cls, function: Callable[..., Any], selector: Selector) -> "IndexHandler":
@@ -123,7 +132,7 @@ class IndexParameter(Struct, frozen=True):
 
 
 class ViewHandler:
-    """A view function: its parent, the indices that it reads, and what else it is given."""
+    """A view function: its parent, the indices and objects that it reads, and what else it is given."""
 
     def __init__(
         self,
@@ -135,6 +144,7 @@ class ViewHandler:
         returns: Any,
         *,
         deleting: bool,
+        objects: Mapping[type[ResourceBase], IndexHandler],
     ) -> None:
         self.name = function.__name__
         self.function = function
@@ -146,7 +156,14 @@ class ViewHandler:
         self.returns = returns
         """The return annotation, `Level[T]`."""
         self.deleting = deleting
-        self.fingerprint = digest(fingerprint(function), *(p.index.fingerprint for p in indices))
+        self.objects = dict(objects)
+        """The implicit index of each class in `reads=`."""
+        self.fingerprint = digest(fingerprint(function), *(index.fingerprint for index in self.sources))
+
+    @property
+    def sources(self) -> tuple[IndexHandler, ...]:
+        """Every index that the view may read: by parameters, then those of `reads=`."""
+        return (*(parameter.index for parameter in self.indices), *self.objects.values())
 
     @classmethod
     def inspect(
@@ -156,8 +173,9 @@ class ViewHandler:
         selector: Selector,
         *,
         deleting: bool,
+        objects: Mapping[type[ResourceBase], IndexHandler],
     ) -> "ViewHandler":
-        """Check the signature of a view function.
+        """Check the signature of a view function; `objects` are the indices of the classes in its `reads=`.
 
         Raises OperatorError naming the function and the parameter.
         """
@@ -173,23 +191,35 @@ class ViewHandler:
                 if name not in known:
                     raise OperatorError(
                         f"view {function.__name__}: parameter {name!r} asks for an index that is not defined above it; "
-                        f"known are: {', '.join(sorted(known)) or 'none'}"
+                        f"known are: {', '.join(sorted(n for n in known if n.isidentifier())) or 'none'}"
                     )
                 key_type, value_type = get_args(hint)
                 indices.append(IndexParameter(name, known[name], key_type, value_type))
             elif hint is datetime and name == "now":
                 given[name] = Given.NOW
+            elif hint is Objects:
+                given[name] = Given.OBJECTS
             else:
                 raise OperatorError(
                     f"view {function.__name__}: parameter {name!r} is {_shown(hint)}; a view may take its parent, "
-                    "indices (Index[K, V], by the index's name) and now: datetime"
+                    "indices (Index[K, V], by the index's name), objects: Objects and now: datetime"
                 )
+        _require_both(function, given, objects)
         returned = hints.get("return")
         if returned is not Level and get_origin(returned) is not Level:
             raise OperatorError(
                 f"view {function.__name__}: has to be annotated to return a Level, not {_shown(returned)}"
             )
-        return cls(function, ObjectReader(parent, selector), first, tuple(indices), given, returned, deleting=deleting)
+        return cls(
+            function,
+            ObjectReader(parent, selector),
+            first,
+            tuple(indices),
+            given,
+            returned,
+            deleting=deleting,
+            objects=objects,
+        )
 
 
 class ReconcileHandler:
@@ -275,6 +305,23 @@ def _object_type(
         f"{kind} {function.__name__}: parameter {parameter!r} is {_shown(hint)}; it has to be a class "
         "derived from Resource"
     )
+
+
+def _require_both(
+    function: Callable[..., Any], given: Mapping[str, Given], objects: Mapping[type[ResourceBase], IndexHandler]
+) -> None:
+    """Refuse `reads=` that nothing can use, and objects of which none are declared."""
+    taken = [name for name, kind in given.items() if kind is Given.OBJECTS]
+    if objects and not taken:
+        classes = ", ".join(cls.__name__ for cls in objects)
+        raise OperatorError(
+            f"view {function.__name__}: reads=[{classes}], but no parameter takes them: add objects: Objects"
+        )
+    if taken and not objects:
+        raise OperatorError(
+            f"view {function.__name__}: parameter {taken[0]!r} is Objects, but the view does not say which: "
+            "name their classes, @op.view(reads=[…])"
+        )
 
 
 def _refuse_coroutine(function: Callable[..., Any], kind: str) -> None:

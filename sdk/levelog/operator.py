@@ -5,6 +5,7 @@ from typing import Any, TypeVar, overload
 
 from levelog.errors import OperatorError
 from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
+from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
 
@@ -20,6 +21,7 @@ class Operator:
     def __init__(self, name: str) -> None:
         self.name = name
         self.indices: dict[str, IndexHandler] = {}
+        """By name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
         self.reconcilers: dict[str, ReconcileHandler] = {}
         """By the name of the view."""
@@ -67,6 +69,7 @@ class Operator:
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         deleting: bool = False,
+        reads: Iterable[type[ResourceBase]] = (),
     ) -> Callable[[F], F]: ...
 
     def view(
@@ -76,17 +79,22 @@ class Operator:
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         deleting: bool = False,
+        reads: Iterable[type[ResourceBase]] = (),
     ) -> F | Callable[[F], F]:
-        """Register a pure function of one parent and of the indices it names; it returns a Level.
+        """Register a pure function of one parent and of the indices and objects it names; it returns a Level.
 
         `deleting=True` also evaluates parents that have a deletionTimestamp. Indices are defined before the views
-        that read them.
+        that read them. `reads` are the Resource classes that the view looks up through a parameter `objects: Objects`;
+        their resources are watched.
         """
 
         def register(function: F) -> F:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
-            handler = ViewHandler.inspect(function, self.indices, selector, deleting=deleting)
+            objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
+            handler = ViewHandler.inspect(function, self.indices, selector, deleting=deleting, objects=objects)
             self._claim(handler.name, function)
+            for index in objects.values():
+                self.keep(index)
             self.views[handler.name] = handler
             self._views_by_function[function] = handler.name
             return function
@@ -114,6 +122,18 @@ class Operator:
 
         return register
 
+    def keep(self, index: ImplicitIndex) -> None:
+        """Hold an implicit index; the same one may be asked for by several handlers.
+
+        Raises OperatorError if another class of that name has it.
+        """
+        held = self.indices.setdefault(index.name, index)
+        if isinstance(held, ImplicitIndex) and held.cls is not index.cls:
+            raise OperatorError(
+                f"operator {self.name!r} reads objects of two classes named {index.cls.__name__}, of "
+                f"{held.resource.group_resource} and of {index.resource.group_resource}: rename one"
+            )
+
     def resources(self) -> dict[tuple[str, str], ResourceType]:
         """All resources that the operator reads or writes, by (apiVersion, kind).
 
@@ -132,7 +152,7 @@ class Operator:
         return found
 
     def reads(self) -> list[ResourceType]:
-        """Resources that have to be watched: sources of indices and parents of views, each once, sorted."""
+        """Resources that have to be watched: sources of indices, parents and `reads=` of views; each once, sorted."""
         reads = {h.resource for h in self.indices.values()} | {h.resource for h in self.views.values()}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 

@@ -1,0 +1,54 @@
+"""The objects that a view looks up by class and name, out of implicit indices."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from levelog.errors import OperatorError
+from levelog.implicit import object_key
+from levelog.lookups import Objects
+from levelog.resources import ResourceBase
+from levelog_processors.fold import canonical_key
+from levelog_processors.program import BoundView
+
+R = TypeVar("R", bound=ResourceBase)
+
+
+class _Placed(Struct):
+    class Metadata(Struct):
+        namespace: str = ""
+
+    metadata: Metadata
+
+
+_placed = msgspec.json.Decoder(_Placed)
+
+
+class ObjectLookups(Objects):
+    """Objects as one evaluation sees them; `bucket` gives what is under a key of an index, and records that."""
+
+    def __init__(self, view: BoundView, parent: bytes, bucket: Callable[[str, str], tuple[bytes, ...]]) -> None:
+        self._view = view
+        self._parent = parent
+        self._bucket = bucket
+
+    def get(self, resource: type[R], name: str, namespace: str | None = None) -> R | None:
+        """Look an object up; see `Objects.get`."""
+        index = self._view.objects.get(resource)
+        view = self._view.handler.name
+        if index is None:
+            declared = ", ".join([*(cls.__name__ for cls in self._view.objects), resource.__name__])
+            raise OperatorError(
+                f"view {view} looks up {resource.__name__} {name!r} without declaring that it reads "
+                f"{resource.__name__}: write @op.view(reads=[{declared}])"
+            )
+        place = _placed.decode(self._parent).metadata.namespace if namespace is None else namespace
+        if not place and resource.resource_type.scope == "Namespaced":
+            raise OperatorError(
+                f"view {view} looks up {resource.__name__} {name!r} without a namespace, and its parent has none: "
+                f"write objects.get({resource.__name__}, {name!r}, namespace=…)"
+            )
+        found = self._bucket(index, canonical_key(object_key(resource, place, name)))
+        return self._view.handler.objects[resource].reader.read(found[0]) if found else None  # type: ignore[return-value]

@@ -1,0 +1,188 @@
+from typing import Any
+
+import pytest
+
+from levelog import Index, Level, Objects, Operator, OperatorError, Resource, Struct
+from levelog_processors.columns import sql_views
+from levelog_processors.evaluation import Evaluation, evaluate
+from levelog_processors.fold import Fold
+from levelog_processors.program import BoundView, Program
+from levelog_store.rows import Bucket, Held, IndexKey, WholeIndex
+from rigs.webs import NOON, logged, pod, web
+
+
+class Spec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+class Node(Resource, version="v1", plural="nodes", scope="Cluster"):
+    pass
+
+
+class Container(Struct):
+    image: str
+
+
+class PodSpec(Struct):
+    containers: list[Container]
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    spec: PodSpec
+
+
+op = Operator("webs")
+
+
+@op.view(reads=[Pod, Node, Pod])
+def images(web: Web, objects: Objects) -> Level[list[str]]:
+    found = objects.get(Pod, f"{web.metadata.name}-0")
+    node = objects.get(Node, "n1", namespace="of no effect")
+    return Level([], [*(found.spec.containers[0].image if found else "none",), node.metadata.name if node else "none"])
+
+
+@op.view
+def undeclared(web: Web) -> Level[int]:
+    return Level(1, 1)
+
+
+def tables(entries: dict[IndexKey, bytes]) -> Any:
+    class Tables:
+        async def buckets(self, keys: Any) -> Any:
+            return {key: Bucket(3, (entries[key],)) if key in entries else Bucket(-1) for key in keys}
+
+        async def whole(self, index: str) -> WholeIndex:
+            raise NotImplementedError(index)
+
+    return Tables()
+
+
+async def evaluated(view: BoundView, entries: dict[IndexKey, bytes], body: bytes = web("shop", 1).body) -> Evaluation:
+    evaluation = Evaluation(view, body, NOON, {})
+    await evaluate([evaluation], tables(entries))
+    return evaluation
+
+
+def test_each_class_is_an_index_of_its_own_that_is_watched_and_has_no_sql_view() -> None:
+    program = Program([op])
+    assert set(program.indices) == {"webs/@Pod", "webs/@Node"}
+    assert set(program.watched) == {"webs.example.com", "pods", "nodes"}
+    assert program.views["webs/images"].reads == {"webs.example.com", "pods", "nodes"}
+    assert program.views["webs/images"].sources == {"webs/@Pod", "webs/@Node"}
+    assert [view.name for view in sql_views(program)] == ["images", "undeclared"]
+
+
+def test_the_fold_keeps_what_the_class_names_under_namespace_and_name() -> None:
+    program = Program([op])
+    first = Fold(program, "webs", Held()).records(logged([pod("shop-0", 2, annotations={"n": "1"})]))
+    [(name, entry)] = first.entries_written
+    assert (name, entry.index, entry.key) == ("pods/default/shop-0", "webs/@Pod", '["default","shop-0"]')
+    assert b'"image":"a"' in entry.value
+    held = Held(entries={name: [entry]})
+    again = Fold(program, "webs", held).records(logged([pod("shop-0", 3, annotations={"n": "2"})]))
+    assert again.keys == {}
+    changed = Fold(program, "webs", held).records(logged([pod("shop-0", 4, image="b")], first=4))
+    assert changed.keys["webs/@Pod", '["default","shop-0"]'] == 4
+
+
+async def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependency_too() -> None:
+    view = Program([op]).views["webs/images"]
+    place = ("webs/@Pod", '["default","shop-0"]')
+    found = await evaluated(view, {place: pod("shop-0", 2, image="b").body})
+    assert found.error == ""
+    assert found.actual == b'["b","none"]'
+    assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1}
+
+
+async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_write() -> None:
+    other = Operator("webs")
+
+    @other.view(reads=[Node])
+    def pods(web: Web, objects: Objects) -> Level[int]:
+        objects.get(Pod, "shop-0")
+        return Level(1, 1)
+
+    evaluation = await evaluated(Program([other]).views["webs/pods"], {})
+    assert (
+        "view pods looks up Pod 'shop-0' without declaring that it reads Pod: write @op.view(reads=[Node, Pod])"
+        in evaluation.error
+    )
+
+
+async def test_a_parent_without_a_namespace_has_to_say_which_one_it_means() -> None:
+    other = Operator("nodes")
+
+    @other.view(reads=[Pod])
+    def pods(node: Node, objects: Objects) -> Level[int]:
+        return Level(1, 1 if objects.get(Pod, "shop-0") else 0)
+
+    evaluation = await evaluated(Program([other]).views["nodes/pods"], {}, b'{"metadata":{"name":"n1"}}')
+    assert "write objects.get(Pod, 'shop-0', namespace=…)" in evaluation.error
+
+
+def test_two_classes_of_one_name_are_refused() -> None:
+    def pod_class() -> type[Resource]:
+        class Pod(Resource, version="v1", plural="pods"):
+            pass
+
+        return Pod
+
+    other = Operator("webs")
+
+    def one(web: Web, objects: Objects) -> Level[int]:
+        return Level(1, 1)
+
+    def two(web: Web, objects: Objects) -> Level[int]:
+        return Level(1, 1)
+
+    other.view(reads=[Pod])(one)
+    with pytest.raises(OperatorError, match="two classes named Pod, of pods and of pods: rename one"):
+        other.view(reads=[pod_class()])(two)
+
+
+def test_reads_and_the_parameter_for_them_come_together() -> None:
+    def without(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    def alone(web: Web, objects: Objects) -> Level[int]:
+        return Level(1, 1)
+
+    with pytest.raises(OperatorError, match=r"without: reads=\[Pod\], but no parameter takes them"):
+        Operator("webs").view(reads=[Pod])(without)
+    with pytest.raises(OperatorError, match="alone: parameter 'objects' is Objects, but the view does not say which"):
+        Operator("webs").view(alone)
+    with pytest.raises(OperatorError, match="alone: reads=Spec, which is not a class derived from Resource"):
+        Operator("webs").view(reads=[Spec])(alone)  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+
+
+def test_other_fields_of_a_class_are_other_code_of_the_views_that_read_it() -> None:
+    def fingerprint(*, short: bool) -> str:
+        class Some(Struct):
+            a: int
+
+        class Thing(Resource, plural="things"):
+            if not short:
+                spec: Some
+
+        other = Operator("webs")
+
+        @other.view(reads=[Thing])
+        def view(web: Web, objects: Objects) -> Level[int]:
+            return Level(1, 1)
+
+        return other.views["view"].fingerprint
+
+    assert fingerprint(short=True) != fingerprint(short=False)
+    assert fingerprint(short=True) == fingerprint(short=True)
+
+
+def test_an_implicit_index_cannot_be_taken_by_a_parameter() -> None:
+    def view(web: Web, pods: Index[str, str], objects: Objects) -> Level[int]:
+        return Level(1, 1)
+
+    with pytest.raises(OperatorError, match="known are: none"):
+        op.view(reads=[Pod])(view)
