@@ -35,6 +35,8 @@ class Metadata(Struct):
     uid: Uid = Uid("")
     namespace: str = ""
     owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: datetime | None = None
+    """Wakes nothing: it does not change while the uid is the same."""
     deletion_timestamp: datetime | None = None
 
     @property

@@ -1,0 +1,159 @@
+"""Each example by `levelog run` on a real API server, with the permissions that it needs and no others."""
+
+import sqlite3
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from rigs.api import APPLY, MERGE_PATCH, Api
+from rigs.controlplane import ControlPlane
+from rigs.levelog import Levelog
+from rigs.waiting import until
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+Rule: TypeAlias = Mapping[str, Sequence[str]]
+
+
+def rule(resources: Sequence[str], *verbs: str, group: str = "") -> Rule:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+WHO_ARE_YOU = rule(["namespaces"], "get")
+
+
+@asynccontextmanager
+async def running(cluster: ControlPlane, name: str, folder: Path, *rules: Rule) -> AsyncGenerator[Levelog]:
+    """`levelog run` of an example, stopped in order at the end."""
+    levelog = Levelog(folder, await cluster.kubeconfig_for([WHO_ARE_YOU, *rules]))
+    process = levelog.start("run", EXAMPLES / name / f"{name}.py")
+    try:
+        yield levelog
+        assert await process.stops() == 0
+    finally:
+        process.kill()
+
+
+async def define(api: Api, name: str) -> None:
+    """Install the example's definition."""
+    await api.create(DEFINITIONS, yaml.safe_load((EXAMPLES / name / "crd.yaml").read_text()))
+
+
+def manifests(path: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((EXAMPLES / path).read_text()))
+
+
+async def apply(api: Api, collection: str, manifest: Mapping[str, Any]) -> None:
+    """Apply as kubectl does, as soon as the API serves the resource."""
+    path = f"{collection}/{manifest['metadata']['name']}?fieldManager=somebody"
+
+    async def is_applied() -> bool:
+        status, _ = await api.request("PATCH", path, manifest, content_type=APPLY)
+        return status in (200, 201)
+
+    await until(is_applied, path)
+
+
+async def level(levelog: Levelog, view: str, parent: str, status: str) -> dict[str, Any]:
+    """Wait until a level has a status."""
+
+    async def has() -> dict[str, Any] | None:
+        found = await levelog.levels("--view", view, parent)
+        return next((one for one in found if one["status"] == status), None)
+
+    found = await until(has, f"{view} of {parent} {status}", seconds=60)
+    assert found
+    return found
+
+
+async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    rules = (
+        rule(["namespaces"], "list", "watch"),
+        rule(["resourcequotas"], "list", "watch", "get", "create", "patch", "delete"),
+        rule(["networkpolicies"], "list", "watch", group="networking.k8s.io"),
+    )
+    [asking] = manifests("guardrails/team-a.yaml")
+    async with running(cluster, "guardrails", tmp_path, *rules) as levelog:
+        await apply(api, "/api/v1/namespaces", asking)
+        await apply(
+            api, "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}}
+        )
+        await level(levelog, "quotas", "team-a", "in_sync")
+        found = await level(levelog, "findings", "team-b", "drifting")
+        assert found["drift"] == {"missing": ["NetworkPolicy", "ResourceQuota"]}
+
+        async def only_the_policy_is_missing() -> bool:
+            [one] = await levelog.levels("--view", "findings", "team-a")
+            return bool(one["drift"] == {"missing": ["NetworkPolicy"]})
+
+        await until(only_the_policy_is_missing, "a quota in team-a")
+        policy = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": {"name": "default-deny"},
+            "spec": {"podSelector": {}},
+        }
+        await apply(api, "/apis/networking.k8s.io/v1/namespaces/team-a/networkpolicies", policy)
+        await level(levelog, "findings", "team-a", "in_sync")
+        _, quotas = await api.request("GET", "/api/v1/resourcequotas")
+        assert [(one["metadata"]["namespace"], one["spec"]["hard"]["pods"]) for one in quotas["items"]] == [
+            ("team-a", "10")
+        ]
+        unlabelled = {"metadata": {"labels": {"example.com/quota": None}}}
+        await api.request("PATCH", "/api/v1/namespaces/team-a", unlabelled, content_type=MERGE_PATCH)
+
+        async def is_gone() -> bool:
+            _, quotas = await api.request("GET", "/api/v1/resourcequotas")
+            return not quotas["items"]
+
+        await until(is_gone, "team-a without a quota", seconds=60)
+
+
+async def test_the_inventory_is_read_by_sql(private_control_plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    rules = (rule(["namespaces", "pods"], "list", "watch"),)
+    async with running(cluster, "inventory", tmp_path, *rules) as levelog:
+        for pod in manifests("inventory/pods.yaml"):
+            await apply(api, f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod)
+        await level(levelog, "unpinned", "kube-system", "drifting")
+
+        async def used() -> bool:
+            database = sqlite3.connect(levelog.data / "levelog.db")
+            try:
+                query = "select key, count(*) from images where not value_is_pinned group by key order by key"
+                return database.execute(query).fetchall() == [("coredns:1.12", 1), ("nginx:1.29", 2)]
+            finally:
+                database.close()
+
+        await until(used, "the images in use", seconds=60)
+    written = [request for request in await cluster.audit.writes() if "levelog" in request.user_agent]
+    assert {request.resource for request in written} == {"selfsubjectaccessreviews"}  # what may I list and watch?
+
+
+async def test_a_preview_goes_at_its_end(private_control_plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    previews = "/apis/example.com/v1/namespaces/default/previews"
+    rules = (
+        rule(["previews"], "list", "watch", "get", "delete", group="example.com"),
+        rule(["previews/status"], "patch", group="example.com"),
+    )
+    await define(api, "previews")
+    [preview] = manifests("previews/pr-7.yaml")
+    async with running(cluster, "previews", tmp_path, *rules) as levelog:
+        await apply(api, previews, preview)
+        await level(levelog, "lives", "pr-7", "in_sync")
+        _, shown = await api.request("GET", f"{previews}/pr-7")
+        assert shown["status"]["expiresAt"] > shown["metadata"]["creationTimestamp"]
+        await api.request("PATCH", f"{previews}/pr-7", {"spec": {"ttlSeconds": 5}}, content_type=MERGE_PATCH)
+
+        async def is_gone() -> bool:
+            return (await api.request("GET", f"{previews}/pr-7"))[0] == 404
+
+        await until(is_gone, "the end of the preview", seconds=60)
