@@ -5,6 +5,7 @@ import pytest
 from rigs.fixtures import (
     control_plane,
     control_plane_binaries,
+    database_url,
     nats_server,
     postgres,
     postgres_url,
@@ -16,6 +17,7 @@ from rigs.fixtures import (
 __all__ = [
     "control_plane",
     "control_plane_binaries",
+    "database_url",
     "nats_server",
     "postgres",
     "postgres_url",

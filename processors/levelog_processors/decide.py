@@ -167,8 +167,6 @@ class Decider:
                 case.evaluation = Evaluation(
                     view, parent.body, self._clock(), {place: buckets[place] for place in known}
                 )
-                self.calls.count(view.name)
-                self.calls.spurious += not case.is_changed and not case.is_due and not case.has_stored_drift
             else:
                 self.calls.suppressed += 1
             cases.append(case)
@@ -186,10 +184,14 @@ class Decider:
         keys = sorted({place for known in dependencies.values() for place in known})
         return await _TableFetch(connection, self._scope).buckets(keys) if keys else {}
 
-    async def _evaluate(self, connection: AsyncConnection, cases: Iterable[Case]) -> None:
+    async def _evaluate(self, connection: AsyncConnection, cases: Sequence[Case]) -> None:
         called = [case.evaluation for case in cases if case.evaluation]
         if called:
             await evaluate(called, _TableFetch(connection, self._scope))
+        for case in cases:
+            if case.evaluation is not None and not case.evaluation.blocked:
+                self.calls.count(case.view.name)
+                self.calls.spurious += not case.is_changed and not case.is_due and not case.has_stored_drift
 
     async def _reconcile(self, case: Case) -> None:
         handler = case.view.reconcile

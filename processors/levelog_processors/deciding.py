@@ -107,6 +107,10 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
     """Put the outcome of a case into rows."""
     if case.is_deleting:
         return _concluded(case, now, status="deleting", reason="the parent has a deletionTimestamp", withdraws=True)
+    if case.evaluation is not None and case.evaluation.blocked:
+        return _concluded(case, now, status="blocked", reason=case.evaluation.blocked)
+    if case.evaluation is None and case.before.status == "blocked":  # nothing new: what blocks it still does
+        return _concluded(case, now, status="blocked", reason=case.before.reason)
     if case.evaluation is not None and case.evaluation.error:
         return _concluded(case, now, status="failed", reason=case.evaluation.error)
     if case.error:  # the reconcile function raised; its round counts, so that it is not called in a circle
@@ -204,6 +208,8 @@ def _decided_inputs(case: Case, *, has_acted: bool) -> str:
     """What the last round was decided on; forgotten once something else was seen, so that a return to it is news."""
     if has_acted:
         return case.seen
+    if case.evaluation is not None and case.evaluation.blocked:
+        return case.before.decided_inputs
     return case.before.decided_inputs if case.seen == case.before.decided_inputs else ""
 
 

@@ -4,7 +4,7 @@ A view is an ordinary function and reads an index like a mapping. What it reads 
 also what was read before it raised.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from levelog.levels import Level
 from levelog_processors.fold import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
-from levelog_store.rows import Bucket, IndexKey, WholeIndex
+from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 
 
 class Fetch(Protocol):
@@ -45,7 +45,7 @@ class Reads:
     """What one evaluation has read."""
 
     def __init__(self, known: Mapping[IndexKey, Bucket]) -> None:
-        self._known = known
+        self._known = dict(known)
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
@@ -61,9 +61,16 @@ class Reads:
         if bucket is None:
             bucket = _pause(_Need(index, key))
         self.versions[place] = bucket.version
-        # What stands for a whole index has no values of its own: its version tells that something changed.
-        self._contents[place] = (_version_bytes(bucket.version),) if key.startswith(WHOLE_INDEX) else bucket.values
+        self._contents[place] = _contents(key, bucket)
         return bucket.values
+
+    def missing(self, keys: Iterable[IndexKey]) -> set[IndexKey]:
+        """Keys whose buckets have to be fetched."""
+        return {place for place in keys if place not in self._known}
+
+    def learn(self, buckets: Mapping[IndexKey, Bucket]) -> None:
+        """Take buckets that were fetched ahead; they count as read only once the view reads them."""
+        self._known |= buckets
 
     def whole(self, index: str) -> WholeIndex:
         """Every bucket of an index; pauses the view."""
@@ -89,6 +96,15 @@ def digest_of(buckets: Mapping[IndexKey, Bucket]) -> str:
     for index, key in buckets:
         reads.bucket(index, key)
     return reads.digest()
+
+
+def _contents(key: str, bucket: Bucket) -> tuple[bytes, ...]:
+    """What an evaluation sees of a bucket."""
+    if key.startswith(WHOLE_INDEX):  # has no values of its own: its version tells that something changed
+        return (_version_bytes(bucket.version),)
+    if key == ERRORS:  # any number of objects, of which one is named
+        return (*bucket.values[:1], str(len(bucket.values)).encode())
+    return bucket.values
 
 
 def _version_bytes(version: int) -> bytes:
@@ -138,6 +154,16 @@ def _as_key(value: Any) -> Any:
     return tuple(_as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 
+class _LeftOut(Struct, frozen=True):
+    """Value of an entry under ERRORS."""
+
+    object: str
+    error: str
+
+
+_left_out = msgspec.json.Decoder(_LeftOut)
+
+
 class Evaluation:
     """One call of a view: for which parent, with what, and what came out."""
 
@@ -150,9 +176,15 @@ class Evaluation:
         self.desired = b""
         self.actual = b""
         self.error = ""
+        self.blocked = ""
+        """Why the view cannot be called: an index that it reads leaves out an object by error."""
+        self.guards: list[IndexKey] = [(index, ERRORS) for index in view.guards]
 
     def call(self) -> None:
-        """Call the view; what it raises becomes the evaluation's error."""
+        """Call the view, unless an index blocks it; what it raises becomes the evaluation's error."""
+        self.blocked = self._why_blocked()
+        if self.blocked:
+            return
         handler = self.view.handler
         try:
             arguments: dict[str, Any] = {handler.parent_parameter: handler.reader.read(self.body)}
@@ -169,6 +201,15 @@ class Evaluation:
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             self.error = f"view {self.view.name}: {type(error).__name__}: {error}"
 
+    def _why_blocked(self) -> str:
+        reasons: list[str] = []
+        for index, key in self.guards:  # each is read, so that the end of any wakes the level
+            if errors := self.reads.bucket(index, key):
+                first = _left_out.decode(errors[0])
+                more = f" (and {len(errors) - 1} more objects)" if len(errors) > 1 else ""
+                reasons.append(f"index {index} leaves out {first.object}{more}: {first.error}")
+        return "; ".join(reasons)
+
 
 async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:
     """Run the evaluations side by side; each round of their reads is one query for all of them."""
@@ -179,6 +220,11 @@ async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:
         if not runner.dead:
             needs.append((runner, need))
 
+    guards = sorted(set[IndexKey]().union(*(each.reads.missing(each.guards) for each in evaluations)))
+    if guards:
+        ahead = await fetch.buckets(guards)
+        for evaluation in evaluations:
+            evaluation.reads.learn({place: ahead[place] for place in evaluation.reads.missing(evaluation.guards)})
     for evaluation in evaluations:
         resume(greenlet(evaluation.call))
     while needs:

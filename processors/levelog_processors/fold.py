@@ -5,6 +5,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +25,7 @@ from levelog.records import (
 )
 from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_store.rows import (
+    ERRORS,
     Changes,
     Checkpoint,
     Entry,
@@ -42,6 +44,12 @@ WHOLE_INDEX = "*"
 
 MAX_KEY_BYTES = 1024
 """A longer index key would not fit into a B-tree page beside its neighbours; the entry is marked instead."""
+
+MAX_ENTRIES: Final = 32_767
+"""Entries of one object under one key; what the column that numbers them holds."""
+
+MAX_MESSAGE: Final = 1000
+"""Characters that are kept of an error's message."""
 
 _OUTCOME_STATE = {
     "written": "written",
@@ -237,7 +245,8 @@ class Fold:
 
     def _change_key(self, entry: Entry, partition: int, sequence: int) -> None:
         self._changes.keys[entry.index, entry.key] = sequence
-        self._changes.keys[entry.index, f"{WHOLE_INDEX}{partition}"] = sequence
+        if entry.key != ERRORS:
+            self._changes.keys[entry.index, f"{WHOLE_INDEX}{partition}"] = sequence
 
     def _wake_parent(self, view: BoundView, name: str, record: ObjectSeen, logged: LoggedRecord) -> None:
         inputs = parent_inputs(view, record.body)
@@ -315,8 +324,8 @@ def _stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject
 def index_entries(index: BoundIndex, body: bytes, held: Iterable[Entry], name: str) -> list[Entry]:
     """Entries of one object in one index.
 
-    If the function raises, or gives what cannot be a key or a value, the entries held so far stay, marked
-    with the error.
+    If the object cannot be decoded, the function raises, or it gives what cannot be a key or a value, the entries held
+    so far stay, marked with the error. Where there are none, one under the key ERRORS says what the index lacks.
     """
     try:
         entries: list[Entry] = []
@@ -325,12 +334,30 @@ def index_entries(index: BoundIndex, body: bytes, held: Iterable[Entry], name: s
             text = canonical_key(key)
             ordinal = ordinals.get(text, 0)
             ordinals[text] = ordinal + 1
+            if ordinal == MAX_ENTRIES:
+                raise ValueError(f"more than {MAX_ENTRIES} entries under the key {text[:60]}")  # noqa: TRY301 - one handling
             entries.append(Entry(index.name, text, ordinal, canonical(value)))
     except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
-        message = f"{type(error).__name__}: {error}"
-        log.warning("index %s: %s keeps its entries: %s", index.name, name, message, extra={"object": name})
-        return [Entry(e.index, e.key, e.ordinal, e.value, message) for e in held if e.index == index.name]
+        message = _message(error)
+        kept = [
+            Entry(e.index, e.key, e.ordinal, e.value, message)
+            for e in held
+            if e.index == index.name and e.key != ERRORS
+        ]
+        effect = "keeps its entries" if kept else "is left out"
+        log.warning("index %s: %s %s: %s", index.name, name, effect, message, extra={"object": name})
+        return kept or [Entry(index.name, ERRORS, 0, canonical({"object": name, "error": message}), message)]
     return entries
+
+
+def _message(error: Exception) -> str:
+    """What an error says, as text that any database takes."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - an exception of the user's own may raise anything here too
+        words = "(its message cannot be read)"
+    message = f"{type(error).__name__}: {words}"
+    return message[:MAX_MESSAGE].replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 def canonical_key(key: object) -> str:

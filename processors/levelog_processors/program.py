@@ -35,6 +35,11 @@ class BoundView(Struct, frozen=True):
     """Resources that the operator declares, by (apiVersion, kind)."""
 
     @property
+    def guards(self) -> list[str]:
+        """Indices that block the view while they leave out an object by error."""
+        return sorted({f"{self.operator}/{i.name}" for i in self.handler.sources if i.errors == "block"})
+
+    @property
     def reads(self) -> frozenset[str]:
         """Resources that have to be listed before the view may decide."""
         sources = {str(index.resource.group_resource) for index in self.handler.sources}

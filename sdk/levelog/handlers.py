@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,9 @@ from levelog.levels import Level
 from levelog.lookups import Objects
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
+
+OnError: TypeAlias = Literal["block", "ignore"]
+"""What becomes of the views that read an index while it leaves out an object because its function raised."""
 
 
 class Given(StrEnum):
@@ -74,7 +77,14 @@ class IndexHandler:
     """An index function: which objects it takes and what its entries look like."""
 
     def __init__(
-        self, function: Callable[..., Any], reader: ObjectReader, returns: Any, *, name: str = "", code: str = ""
+        self,
+        function: Callable[..., Any],
+        reader: ObjectReader,
+        returns: Any,
+        *,
+        name: str = "",
+        code: str = "",
+        errors: OnError = "block",
     ) -> None:
         self.name = name or function.__name__
         self.function = function
@@ -82,6 +92,7 @@ class IndexHandler:
         self.resource = reader.resource
         self.returns = returns
         """The return annotation."""
+        self.errors: OnError = errors
         self.fingerprint = code or fingerprint(function)
 
     @property
@@ -90,18 +101,20 @@ class IndexHandler:
         return self.name.startswith("@")
 
     @classmethod
-    def inspect(cls, function: Callable[..., Any], selector: Selector) -> "IndexHandler":
-        """Check the signature of an index function.
+    def inspect(cls, function: Callable[..., Any], selector: Selector, *, errors: OnError = "block") -> "IndexHandler":
+        """Check the signature and the options of an index function.
 
         Raises OperatorError naming the function and the parameter.
         """
+        if errors not in get_args(OnError):
+            raise OperatorError(f'index {function.__name__}: errors={errors!r} is neither "block" nor "ignore"')
         hints = _hints(function)
         names = list(inspect.signature(function).parameters)
         if len(names) != 1:
             raise OperatorError(f"index {function.__name__}: takes one object, not {len(names)} parameters")
         _refuse_coroutine(function, "index")
         reader = ObjectReader(_object_type(function, "index", names[0], hints), selector)
-        return cls(function, reader, hints.get("return"))
+        return cls(function, reader, hints.get("return"), errors=errors)
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
         """Keys and values that the function gives for an object; none if the filters leave it out.

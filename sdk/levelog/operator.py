@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
 from levelog.errors import OperatorError
-from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
+from levelog.handlers import IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
@@ -36,6 +36,7 @@ class Operator:
         *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
+        errors: OnError = "block",
     ) -> Callable[[F], F]: ...
 
     def index(
@@ -44,15 +45,19 @@ class Operator:
         *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
+        errors: OnError = "block",
     ) -> F | Callable[[F], F]:
         """Register `(object) -> yields (key, value)`, or one that returns a mapping.
 
         Keys are JSON scalars or tuples of them. Objects that the filters leave out have no entries.
+
+        An object for which the function raises keeps the entries that it had. If it had none, the views that read the
+        index are blocked, as they would take it for absent; with `errors="ignore"` they go on without it.
         """
 
         def register(function: F) -> F:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
-            handler = IndexHandler.inspect(function, selector)
+            handler = IndexHandler.inspect(function, selector, errors=errors)
             self._claim(handler.name, function)
             self.indices[handler.name] = handler
             return function

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.clauses import one_of, one_of_numbers, pairs
 from levelog_store.database import now
 from levelog_store.rows import (
+    ERRORS,
     Bucket,
     IndexKey,
     LevelRow,
@@ -144,7 +145,7 @@ async def read_whole_index(connection: AsyncConnection, scope: int, index: str, 
     table = index_entries.c
     rows = await connection.execute(
         select(table.key, table.value)
-        .where(table.scope == scope, table.index == index)
+        .where(table.scope == scope, table.index == index, table.key != ERRORS)
         .order_by(table.key, table.object, table.ordinal)
     )
     buckets: dict[str, list[bytes]] = {}

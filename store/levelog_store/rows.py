@@ -1,6 +1,7 @@
 """Rows as the processors handle them, and the changes that a fold or a decision makes."""
 
 from datetime import datetime
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -9,6 +10,9 @@ ViewParent = tuple[str, str]
 
 IndexKey = tuple[str, str]
 """Index and canonical key: what names a bucket of entries."""
+
+ERRORS: Final = "!"
+"""Key of the entries that stand for objects which an index leaves out by error; no canonical key begins so."""
 
 
 class HeldObject(Struct, frozen=True):

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    case,
     cast,
     func,
     literal,
@@ -28,6 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateSchema, CreateView, DropView
 
 from levelog_store.database import Database
+from levelog_store.rows import ERRORS
 from levelog_store.tables import index_entries, levels, objects, scopes
 
 SqlType: TypeAlias = Literal["text", "integer", "float", "boolean", "json"]
@@ -51,7 +53,7 @@ class LevelView(Struct, frozen=True):
 
 
 class IndexView(Struct, frozen=True):
-    """SQL view of an index's entries."""
+    """SQL view of an index's entries; `error` says why an entry is stale, or why an object has none."""
 
     name: str
     source: str
@@ -125,10 +127,13 @@ def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
 
 def _entries(dialect: Dialect, view: IndexView) -> Select[Any]:
     entry = index_entries.c
+    # An object that the index leaves out by error has a row with the error alone. Its key is no JSON.
+    key = case((entry.key != ERRORS, entry.key))
+    value = case((entry.key != ERRORS, entry.value))
     return (
         select(
-            *(_extracted(dialect, entry.key, column, "key") for column in view.key),
-            *(_extracted(dialect, entry.value, column, "value") for column in view.value),
+            *(_extracted(dialect, key, column, "key") for column in view.key),
+            *(_extracted(dialect, value, column, "value") for column in view.value),
             objects.c.namespace,
             objects.c.name,
             entry.error,

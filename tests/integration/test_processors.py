@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from levelog import Index, Level, Operator
 from levelog.objects import ObjectKey, Uid
@@ -19,14 +18,6 @@ example: Any = sys.modules[load_operators([WEBS_FILE])[0].views["pods"].function
 
 Pictures = Iterator[tuple[str, tuple[str, str]]]
 Found = Index[str, tuple[str, str]]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path}/levelog.db"
 
 
 def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, error: str = "") -> ReceiptNoted:

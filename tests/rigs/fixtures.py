@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -72,6 +73,14 @@ async def postgres_url(postgres: PostgresDatabases) -> AsyncIterator[str]:
     """The SQLAlchemy URL of a fresh, empty database."""
     async with postgres.database() as url:
         yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path}/levelog.db"
 
 
 @pytest_asyncio.fixture

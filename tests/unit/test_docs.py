@@ -120,7 +120,7 @@ def test_every_relative_link_leads_somewhere(document: Path) -> None:
 
 def test_each_decision_is_listed_in_order() -> None:
     pages = sorted(path.name for path in (DOCS / "decisions").glob("[0-9]*.md"))
-    assert [page[:4] for page in pages] == [f"{number:04}" for number in range(1, len(pages) + 1)]
+    assert len({page[:4] for page in pages}) == len(pages)
     assert re.findall(r"\]\((\d{4}-.*?\.md)\)", (DOCS / "decisions/README.md").read_text()) == pages
 
 

@@ -10,7 +10,7 @@ from levelog.canonical import canonical
 from levelog_processors.evaluation import Evaluation, digest_of, evaluate
 from levelog_processors.fold import canonical_key
 from levelog_processors.program import BoundView, Program
-from levelog_store.rows import Bucket, IndexKey, WholeIndex
+from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 from rigs.webs import web
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -77,6 +77,16 @@ def unserialisable(web: Web) -> Level[object]:
     return Level(object(), None)
 
 
+@op.index(errors="ignore")
+def colours(pod: Pod) -> dict[str, int]:
+    return {pod.metadata.name: 1}
+
+
+@op.view
+def tolerant(web: Web, colours: Index[str, int]) -> Level[int]:
+    return Level(1, len(colours["a"]))
+
+
 program = Program([op])
 
 
@@ -88,26 +98,33 @@ def key(text: str) -> IndexKey:
     return ("webs/sizes", canonical_key(text))
 
 
+LEFT_OUT: IndexKey = ("webs/sizes", ERRORS)
+
+
+def left_out(*names: str) -> list[dict[str, str]]:
+    return [{"object": f"pods/default/{name}", "error": "KeyError: 'x'"} for name in names]
+
+
 async def test_reads_are_recorded_with_absent_keys_and_their_versions() -> None:
     tables = Buckets({key("a"): [1]})
     evaluation = Evaluation(view("two_reads"), web("w", 1, replicas=3).body, NOON, {})
     await evaluate([evaluation], tables)
     assert evaluation.level is not None
     assert (evaluation.level.desired, evaluation.level.actual) == (3, 1)
-    assert evaluation.reads.versions == {key("a"): 7, key("b"): -1}
+    assert evaluation.reads.versions == {LEFT_OUT: -1, key("a"): 7, key("b"): -1}
 
 
 async def test_views_side_by_side_share_one_query_for_each_step() -> None:
     tables = Buckets({key("a"): [1], key("b"): [2, 3]})
     evaluations = [Evaluation(view("two_reads"), web(f"w{n}", 1).body, NOON, {}) for n in range(20)]
     await evaluate(evaluations, tables)
-    assert tables.asked == [[key("a")], [key("b")]]
+    assert tables.asked == [[LEFT_OUT], [key("a")], [key("b")]]
     assert {evaluation.level.actual for evaluation in evaluations if evaluation.level} == {6}
 
 
 async def test_what_is_known_is_not_asked_for_again() -> None:
     tables = Buckets({key("a"): [1], key("b"): [2]})
-    known = await tables.buckets([key("a"), key("b")])
+    known = await tables.buckets([LEFT_OUT, key("a"), key("b")])
     evaluation = Evaluation(view("two_reads"), web("w", 1).body, NOON, known)
     await evaluate([evaluation], tables)
     assert len(tables.asked) == 1
@@ -119,7 +136,7 @@ async def test_what_was_read_before_an_exception_is_kept() -> None:
     await evaluate([evaluation], Buckets({key("a"): [1]}))
     assert evaluation.level is None
     assert evaluation.error.startswith("view webs/raises: ZeroDivisionError")
-    assert set(evaluation.reads.versions) == {key("a"), key("nothing")}
+    assert set(evaluation.reads.versions) == {LEFT_OUT, key("a"), key("nothing")}
 
 
 async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() -> None:
@@ -127,7 +144,7 @@ async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() 
     await evaluate([evaluation], Buckets({key("a"): [1], key("b"): [2, 3]}))
     assert evaluation.level is not None
     assert evaluation.level.actual == {"a": 1, "b": 5}
-    assert set(evaluation.reads.versions) == {("webs/sizes", "*0")}
+    assert set(evaluation.reads.versions) == {LEFT_OUT, ("webs/sizes", "*0")}
 
 
 async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
@@ -135,6 +152,32 @@ async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
     await evaluate([evaluation], Buckets({}))
     assert evaluation.level is None
     assert "webs/unserialisable: TypeError" in evaluation.error
+
+
+async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:
+    evaluation = Evaluation(view("raises"), web("w", 1).body, NOON, {})
+    await evaluate([evaluation], Buckets({LEFT_OUT: left_out("p", "q")}))
+    assert evaluation.blocked == "index webs/sizes leaves out pods/default/p (and 1 more objects): KeyError: 'x'"
+    assert evaluation.error == ""
+    assert evaluation.reads.versions == {LEFT_OUT: 7}
+
+
+async def test_a_view_goes_on_without_the_objects_that_an_index_may_leave_out() -> None:
+    evaluation = Evaluation(view("tolerant"), web("w", 1).body, NOON, {})
+    await evaluate([evaluation], Buckets({("webs/colours", ERRORS): left_out("p")}))
+    assert evaluation.level is not None
+    assert evaluation.level.actual == 0
+    assert set(evaluation.reads.versions) == {("webs/colours", '"a"')}
+
+
+async def test_what_blocks_a_view_is_the_same_until_the_objects_left_out_change() -> None:
+    async def digest_with(*names: str) -> str:
+        tables = Buckets({LEFT_OUT: left_out(*names)} if names else {})
+        return digest_of(await tables.buckets([LEFT_OUT]))
+
+    digests = [await digest_with(*names) for names in ((), ("p",), ("p", "q"), ("q", "r"))]
+    assert len(set(digests)) == 4
+    assert await digest_with("p", "q") == await digest_with("p", "other")
 
 
 contents = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(), min_size=1, max_size=3))

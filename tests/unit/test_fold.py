@@ -1,6 +1,8 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from levelog.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold import Fold, index_entries, parent_inputs
 from levelog_processors.program import Program
-from levelog_store.rows import Changes, Entry, Held, HeldObject, HeldTombstone
+from levelog_store.rows import ERRORS, Changes, Entry, Held, HeldObject, HeldTombstone
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"
@@ -174,6 +176,83 @@ def test_an_index_that_raises_keeps_its_entries_marked_with_the_error(program: P
     entries = index_entries(program.indices["webs/images"], nothing_inside, held, "pods/default/p")
     assert [(e.key, e.value) for e in entries] == [('"o"', b'["p","a"]')]
     assert "missing required field `image`" in entries[0].error
+
+
+def without_image(name: str, version: int) -> ObjectSeen:
+    """A pod that the class of the index cannot be made of."""
+    record = pod(name, version, owner="o")
+    return msgspec.structs.replace(record, body=record.body.replace(b'"image":"a"', b'"picture":"a"'))
+
+
+def test_an_object_without_entries_for_which_an_index_raises_is_noted_as_left_out(program: Program) -> None:
+    tables = Tables()
+    changes = Fold(program, "webs", tables.held).records(logged([without_image("p", 1)]))
+    tables.take(changes)
+    [entry] = tables.held.entries["pods/default/p"]
+    assert (entry.index, entry.key) == ("webs/images", ERRORS)
+    assert msgspec.json.decode(entry.value) == {"object": "pods/default/p", "error": entry.error}
+    assert "missing required field `image`" in entry.error
+    assert changes.keys == {("webs/images", ERRORS): 1}
+    still = Fold(program, "webs", tables.held).records(logged([without_image("p", 2)], first=2))
+    assert still.keys == {}
+    mended = Fold(program, "webs", tables.held).records(logged([pod("p", 3, owner="o")], first=3))
+    assert mended.entries_removed == [("webs/images", ERRORS, "pods/default/p", 0)]
+    assert {key for _, key in mended.keys if not key.startswith("*")} == {ERRORS, '"o"'}
+
+
+def test_an_object_that_is_left_out_and_goes_is_left_out_no_more(program: Program) -> None:
+    tables = Tables()
+    tables.take(Fold(program, "webs", tables.held).records(logged([without_image("p", 1)])))
+    changes = Fold(program, "webs", tables.held).records(logged([deleted(pod("p", 1), 2)], first=2))
+    tables.take(changes)
+    assert changes.keys == {("webs/images", ERRORS): 2}
+    assert tables.held.entries == {}
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([({}, 1)], "TypeError: key {} is a dict"),
+        ([("k" * 1025, 1)], "ValueError: key of 1027 bytes"),
+        ([("k", object())], "TypeError: Encoding objects of type object"),
+        ([("k", "\ud800")], "UnicodeEncodeError"),
+        ([("k", 1)] * 32_769, "ValueError: more than 32767 entries"),
+        (["k"], "TypeError: index poison gave 'k'"),
+        (RuntimeError("a\0b\ud800" + "x" * 5000), "RuntimeError: a\\0b\\ud800xxx"),
+        (Unspeakable(), "Unspeakable: (its message cannot be read)"),
+    ],
+)
+def test_invariant_14_whatever_an_index_gives_or_raises_is_a_message_that_can_be_stored(
+    pairs: Any, expected: str
+) -> None:
+    op = Operator("webs")
+
+    @op.index
+    def poison(web: Web) -> Iterator[tuple[str, int]]:
+        if isinstance(pairs, Exception):
+            raise pairs
+        yield from pairs
+
+    name = "webs.example.com/default/w"
+    [entry] = index_entries(Program([op]).indices["webs/poison"], web("w", 1).body, (), name)
+    assert entry.key == ERRORS
+    assert entry.error.startswith(expected)
+    assert len(entry.error.encode()) < 2000
+    assert "\0" not in entry.error
+
+
+def test_a_way_to_handle_errors_that_is_not_known_is_refused() -> None:
+    def names(web: Web) -> Iterator[tuple[str, int]]:
+        yield web.metadata.name, 1
+
+    option: Any = "warn"
+    with pytest.raises(OperatorError, match='errors=\'warn\' is neither "block" nor "ignore"'):
+        Operator("webs").index(errors=option)(names)
 
 
 def test_a_view_that_would_hide_a_table_is_refused() -> None:

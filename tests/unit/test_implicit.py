@@ -7,7 +7,7 @@ from levelog_processors.columns import sql_views
 from levelog_processors.evaluation import Evaluation, evaluate
 from levelog_processors.fold import Fold
 from levelog_processors.program import BoundView, Program
-from levelog_store.rows import Bucket, Held, IndexKey, WholeIndex
+from levelog_store.rows import ERRORS, Bucket, Held, IndexKey, WholeIndex
 from rigs.webs import NOON, logged, pod, web
 
 
@@ -95,7 +95,8 @@ async def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependen
     found = await evaluated(view, {place: pod("shop-0", 2, image="b").body})
     assert found.error == ""
     assert found.actual == b'["b","none"]'
-    assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1}
+    left_out = {("webs/@Node", ERRORS): -1, ("webs/@Pod", ERRORS): -1}
+    assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1, **left_out}
 
 
 async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_write() -> None:

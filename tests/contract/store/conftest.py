@@ -1,22 +1,11 @@
 """Databases at the newest revision; every test that asks for one runs on SQLite and on PostgreSQL."""
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from levelog_migrations import upgrade
 from levelog_store.database import Database
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/levelog.db"
-    url: str = request.getfixturevalue("postgres_url")
-    return url
 
 
 @pytest_asyncio.fixture

@@ -10,7 +10,8 @@ from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.folds import write_changes
 from levelog_store.names import RESERVED
-from levelog_store.rows import Changes, Entry, LevelRow, StoredObject
+from levelog_store.overview import find_scopes
+from levelog_store.rows import ERRORS, Changes, Entry, LevelRow, StoredObject
 from levelog_store.scopes import open_scope
 from levelog_store.sqlviews import replace_views
 from levelog_store.tables import levels, metadata
@@ -109,6 +110,26 @@ async def test_an_index_has_columns_for_the_parts_of_key_and_value(database: Dat
     assert found == [
         {"key": "a", "value_1": "nginx", "value_2": 80, "namespace": "default", "name": "shop", "error": ""}
     ]
+
+
+async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it_leaves_out(database: Database) -> None:
+    prefix = await filled(database)
+    name = "webs.example.com/default/shop"
+    noted = [
+        (name, Entry("webs/images", ERRORS, 0, b'{"object":"x","error":"KeyError"}', "KeyError")),
+        (name, Entry("webs/images", '"b"', 0, b'["nginx",81]', "ValueError")),
+    ]
+    async with database.reading() as connection:
+        [scope] = await find_scopes(connection)
+    async with database.transaction() as connection:
+        await write_changes(connection, scope.number, Changes(entries_written=noted))
+    found = await rows(database, f"select key, value_2, name, error from {prefix}images where error <> '' order by 4")
+    assert found == [
+        {"key": None, "value_2": None, "name": "shop", "error": "KeyError"},
+        {"key": "b", "value_2": 81, "name": "shop", "error": "ValueError"},
+    ]
+    found = await rows(database, f"select name from {prefix}images where key = 'a' and value_2 > 79")
+    assert found == [{"name": "shop"}]
 
 
 async def test_views_of_handlers_that_are_gone_go_with_the_next_start(database: Database) -> None:

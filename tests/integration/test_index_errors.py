@@ -1,0 +1,148 @@
+"""What an index that raises does to the views that read it, on real processors."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, delete
+from levelog.handlers import OnError
+from levelog.records import ObjectSeen
+from levelog_store.tables import decisions, intents, levels
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.webs import deleted, pod, web
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Container(Struct):
+    image: str
+
+
+class PodSpec(Struct):
+    containers: list[Container]
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    spec: PodSpec
+
+
+def operator(errors: OnError = "block") -> Operator:
+    op = Operator("webs")
+
+    @op.index(errors=errors)
+    def images(pod: Pod) -> Iterator[tuple[str, str]]:
+        if owner := pod.metadata.controller:
+            yield owner.uid, f"{pod.metadata.name}={pod.spec.containers[0].image}"
+
+    @op.view
+    def pods(web: Web, images: Index[str, str]) -> Level[set[str]]:
+        name = web.metadata.name
+        return Level({f"{name}-{n}=a" for n in range(web.spec.replicas)}, set(images[web.metadata.uid]))
+
+    @op.reconcile(pods)
+    def converge(web: Web, level: Level[set[str]]) -> Iterator[Intent]:
+        for wanted in sorted(level.drift.missing):
+            yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": wanted.partition("=")[0]}})
+        for extra in sorted(level.drift.extra):
+            yield delete(Pod, extra.partition("=")[0])
+
+    return op
+
+
+def without_image(name: str, version: int, owner: str) -> ObjectSeen:
+    """A pod that the index has no entry for, since its class cannot be made of it."""
+    record = pod(name, version, owner=owner)
+    return msgspec.structs.replace(record, body=record.body.replace(b'"image":"a"', b'"picture":"a"'))
+
+
+async def shown(stack: Processing, name: str) -> tuple[Any, ...]:
+    row = await stack.level(name)
+    assert row
+    return tuple(row[column] for column in ("status", "actual", "round"))
+
+
+async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_absent(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1), without_image("shop-0", 2, "uid-shop"), version=2)
+        processor = stack.start()
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["round"]) == ("blocked", 0)
+        assert level["reason"].startswith("index webs/images leaves out pods/default/shop-0: ValidationError: ")
+        assert await stack.intents() == []
+        assert processor.decider.calls.functions == {}
+        await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
+        assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
+        assert await stack.intents() == []
+        assert [row["outcome"] for row in await stack.rows(decisions)] == ["blocked", "in_sync"]
+
+
+async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1, replicas=2), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+        before = await stack.level("shop")
+        poisoned = without_image("other", 3, "uid-other")
+        await stack.folded(await stack.tell(poisoned, web("shop", 4, replicas=3)))
+        after = await stack.level("shop")
+        assert before
+        assert after
+        assert after["status"] == "blocked"
+        same = ("desired", "actual", "drift", "round", "attempts", "decided_inputs")
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-1")]
+        await stack.folded(await stack.tell(deleted(poisoned, 5)))
+        assert await shown(stack, "shop") == ("settling", b'["shop-0=a"]', 1)
+        assert len(await stack.rows(intents)) == 1
+
+
+async def test_an_object_that_had_entries_keeps_them_and_blocks_nothing(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+        await stack.folded(await stack.tell(without_image("shop-0", 3, "uid-shop")))
+        assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
+
+
+async def test_views_of_an_index_that_ignores_errors_go_on_without_the_object(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator("ignore")]) as stack:
+        last = await stack.listed(web("shop", 1), without_image("other", 2, "uid-other"), version=2)
+        stack.start()
+        await stack.folded(last)
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]
+
+
+async def test_two_processors_block_and_wake_the_levels_of_all_partitions(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    async with Processing(nats_server.url, postgres_url, [operator()]) as stack:
+        stack.start("one")
+        await stack.start_more("two")
+        shops = [web(f"shop{n}", n + 1) for n in range(12)]
+        pods = [pod(f"shop{n}-0", 100 + n, owner=f"uid-shop{n}") for n in range(12)]
+        last = await stack.listed(*shops, *pods, version=200)
+        await stack.folded(last)
+        await stack.folded(await stack.tell(without_image("new", 201, "uid-new")))
+        assert {row["status"] for row in await stack.rows(levels)} == {"blocked"}
+        await stack.folded(await stack.tell(pod("new", 202, owner="uid-new")))
+        assert {row["status"] for row in await stack.rows(levels)} == {"in_sync"}
+        assert await stack.intents() == []
