@@ -10,7 +10,8 @@ from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import OperatorError
-from levelog.handlers import Given, ReconcileHandler
+from levelog.handlers import ReconcileHandler
+from levelog.injection import Given
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.objects import ObjectKey
@@ -234,8 +235,7 @@ class Decider:
 
 async def _call(handler: ReconcileHandler, body: bytes, level: Level[Any], now: datetime) -> list[Intent]:
     arguments: dict[str, Any] = {handler.parent_parameter: handler.reader.read(body)}
-    given = {Given.LEVEL: level, Given.NOW: now, Given.LOGGER: logging.getLogger(f"levelog.operator.{handler.name}")}
-    arguments |= {name: given[kind] for name, kind in handler.given.items()}
+    arguments |= handler.given.arguments({Given.LEVEL: level, Given.NOW: now})
     result = handler.function(**arguments)
     wanted: list[Any]
     if hasattr(result, "__aiter__"):

@@ -13,8 +13,8 @@ from greenlet import getcurrent, greenlet
 from msgspec import Struct
 
 from levelog.canonical import canonical, digest
-from levelog.handlers import Given
 from levelog.indices import Index
+from levelog.injection import Given
 from levelog.levels import Level
 from levelog_processors.fold import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
@@ -191,8 +191,8 @@ class Evaluation:
             for parameter in handler.indices:
                 name = self.view.indices[parameter.name]
                 arguments[parameter.name] = IndexReader(name, parameter.value_type, self.reads)
-            given = {Given.NOW: self.now, Given.OBJECTS: ObjectLookups(self.view, self.body, self.reads.bucket)}
-            arguments |= {name: given[kind] for name, kind in handler.given.items()}
+            lookups = ObjectLookups(self.view, self.body, self.reads.bucket)
+            arguments |= handler.given.arguments({Given.NOW: self.now, Given.OBJECTS: lookups})
             level = handler.function(**arguments)
             if not isinstance(level, Level):
                 raise TypeError(f"returned {type(level).__name__}, not a Level")  # noqa: TRY301 - one handling for both

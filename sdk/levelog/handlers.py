@@ -1,11 +1,8 @@
 """Registered functions, inspected when the file is loaded, so that a wrong one is refused before anything runs."""
 
 import inspect
-import logging
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from enum import StrEnum
-from typing import Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -13,23 +10,18 @@ from msgspec import Struct
 from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
 from levelog.fingerprints import fingerprint
-from levelog.indices import Index
+from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, shown, type_hints
 from levelog.levels import Level
-from levelog.lookups import Objects
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
 
 OnError: TypeAlias = Literal["block", "ignore"]
 """What becomes of the views that read an index while it leaves out an object because its function raised."""
 
-
-class Given(StrEnum):
-    """What levelog passes to a parameter, besides the object and indices; chosen by its type."""
-
-    LEVEL = "level"
-    OBJECTS = "objects"
-    NOW = "now"
-    LOGGER = "logger"
+OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
+"""What an index function may take besides its object."""
+OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.NOW, Given.LOGGER, Given.SETTINGS)
+OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
 
 
 class _Peek(Struct):
@@ -82,6 +74,7 @@ class IndexHandler:
         reader: ObjectReader,
         returns: Any,
         *,
+        given: Injections = NOTHING,
         name: str = "",
         code: str = "",
         errors: OnError = "block",
@@ -90,10 +83,11 @@ class IndexHandler:
         self.function = function
         self.reader = reader
         self.resource = reader.resource
+        self.given = given
         self.returns = returns
         """The return annotation."""
         self.errors: OnError = errors
-        self.fingerprint = code or fingerprint(function)
+        self.fingerprint = digest(code or fingerprint(function), given.fingerprint)
 
     @property
     def is_implicit(self) -> bool:
@@ -101,20 +95,21 @@ class IndexHandler:
         return self.name.startswith("@")
 
     @classmethod
-    def inspect(cls, function: Callable[..., Any], selector: Selector, *, errors: OnError = "block") -> "IndexHandler":
+    def inspect(
+        cls, function: Callable[..., Any], selector: Selector, lender: Lender, *, errors: OnError = "block"
+    ) -> "IndexHandler":
         """Check the signature and the options of an index function.
 
         Raises OperatorError naming the function and the parameter.
         """
         if errors not in get_args(OnError):
             raise OperatorError(f'index {function.__name__}: errors={errors!r} is neither "block" nor "ignore"')
-        hints = _hints(function)
-        names = list(inspect.signature(function).parameters)
-        if len(names) != 1:
-            raise OperatorError(f"index {function.__name__}: takes one object, not {len(names)} parameters")
         _refuse_coroutine(function, "index")
-        reader = ObjectReader(_object_type(function, "index", names[0], hints), selector)
-        return cls(function, reader, hints.get("return"), errors=errors)
+        hints = type_hints(function)
+        first, *rest = _parameters(function, "index", "object")
+        reader = ObjectReader(_object_type(function, "index", first, hints), selector)
+        given = injections(function, "index", rest, OF_INDICES, lender)
+        return cls(function, reader, hints.get("return"), given=given, errors=errors)
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
         """Keys and values that the function gives for an object; none if the filters leave it out.
@@ -123,7 +118,7 @@ class IndexHandler:
         """
         if not self.reader.selects(body):
             return []
-        result = self.function(self.reader.read(body))
+        result = self.function(self.reader.read(body), **self.given.arguments({}))
         if result is None:
             return []
         pairs: Iterable[Any] = result.items() if isinstance(result, Mapping) else result
@@ -153,7 +148,7 @@ class ViewHandler:
         reader: ObjectReader,
         parent_parameter: str,
         indices: tuple[IndexParameter, ...],
-        given: Mapping[str, Given],
+        given: Injections,
         returns: Any,
         *,
         deleting: bool,
@@ -165,13 +160,15 @@ class ViewHandler:
         self.resource = reader.resource
         self.parent_parameter = parent_parameter
         self.indices = indices
-        self.given = dict(given)
+        self.given = given
         self.returns = returns
         """The return annotation, `Level[T]`."""
         self.deleting = deleting
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
-        self.fingerprint = digest(fingerprint(function), *(index.fingerprint for index in self.sources))
+        self.fingerprint = digest(
+            fingerprint(function), given.fingerprint, *(index.fingerprint for index in self.sources)
+        )
 
     @property
     def sources(self) -> tuple[IndexHandler, ...]:
@@ -184,6 +181,7 @@ class ViewHandler:
         function: Callable[..., Any],
         known: Mapping[str, IndexHandler],
         selector: Selector,
+        lender: Lender,
         *,
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
@@ -193,35 +191,24 @@ class ViewHandler:
         Raises OperatorError naming the function and the parameter.
         """
         _refuse_coroutine(function, "view")
-        hints = _hints(function)
-        first, *rest = _parameters(function, "view")
+        hints = type_hints(function)
+        first, *rest = _parameters(function, "view", "parent")
         parent = _object_type(function, "view", first, hints)
+        given = injections(function, "view", rest, OF_VIEWS, lender)
         indices: list[IndexParameter] = []
-        given: dict[str, Given] = {}
-        for name in rest:
-            hint = hints.get(name)
-            if get_origin(hint) is Index:
-                if name not in known:
-                    raise OperatorError(
-                        f"view {function.__name__}: parameter {name!r} asks for an index that is not defined above it; "
-                        f"known are: {', '.join(sorted(n for n in known if n.isidentifier())) or 'none'}"
-                    )
-                key_type, value_type = get_args(hint)
-                indices.append(IndexParameter(name, known[name], key_type, value_type))
-            elif hint is datetime and name == "now":
-                given[name] = Given.NOW
-            elif hint is Objects:
-                given[name] = Given.OBJECTS
-            else:
+        for name, hint in given.indices.items():
+            if name not in known:
                 raise OperatorError(
-                    f"view {function.__name__}: parameter {name!r} is {_shown(hint)}; a view may take its parent, "
-                    "indices (Index[K, V], by the index's name), objects: Objects and now: datetime"
+                    f"view {function.__name__}: parameter {name!r} asks for an index that is not defined above it; "
+                    f"known are: {', '.join(sorted(n for n in known if n.isidentifier())) or 'none'}"
                 )
-        _require_both(function, given, objects)
+            key_type, value_type = get_args(hint) or (Any, Any)
+            indices.append(IndexParameter(name, known[name], key_type, value_type))
+        _require_both(function, given.given, objects)
         returned = hints.get("return")
         if returned is not Level and get_origin(returned) is not Level:
             raise OperatorError(
-                f"view {function.__name__}: has to be annotated to return a Level, not {_shown(returned)}"
+                f"view {function.__name__}: has to be annotated to return a Level, not {shown(returned)}"
             )
         return cls(
             function,
@@ -243,7 +230,7 @@ class ReconcileHandler:
         function: Callable[..., Any],
         view: ViewHandler,
         reader: ObjectReader,
-        parameters: Mapping[str, Given],
+        given: Injections,
         writes: tuple[ResourceType, ...],
     ) -> None:
         self.name = function.__name__
@@ -251,55 +238,35 @@ class ReconcileHandler:
         self.view = view
         self.reader = reader
         self.parent_parameter = next(iter(inspect.signature(function).parameters))
-        self.given = dict(parameters)
+        self.given = given
         self.writes = writes
-        self.fingerprint = fingerprint(function)
+        self.fingerprint = digest(fingerprint(function), given.fingerprint)
 
     @classmethod
     def inspect(
-        cls, function: Callable[..., Any], view: ViewHandler, writes: tuple[type[ResourceBase], ...]
+        cls, function: Callable[..., Any], view: ViewHandler, writes: tuple[type[ResourceBase], ...], lender: Lender
     ) -> "ReconcileHandler":
         """Check the signature of a reconcile function.
 
         Raises OperatorError naming the function and the parameter.
         """
-        hints = _hints(function)
-        first, *rest = _parameters(function, "reconcile function")
+        hints = type_hints(function)
+        first, *rest = _parameters(function, "reconcile function", "parent")
         parent = _object_type(function, "reconcile function", first, hints)
         if parent.resource_type != view.resource:
             raise OperatorError(
                 f"reconcile function {function.__name__}: parameter {first!r} is {parent.resource_type.plural}, "
                 f"but the view {view.name!r} is of {view.resource.plural}"
             )
-        given: dict[str, Given] = {}
-        for name in rest:
-            hint = hints.get(name)
-            if hint is Level or get_origin(hint) is Level:
-                given[name] = Given.LEVEL
-            elif hint is datetime and name == "now":
-                given[name] = Given.NOW
-            elif hint is logging.Logger:
-                given[name] = Given.LOGGER
-            else:
-                raise OperatorError(
-                    f"reconcile function {function.__name__}: parameter {name!r} is {_shown(hint)}; it may take the "
-                    "parent, level: Level[...], now: datetime and logger: logging.Logger"
-                )
+        given = injections(function, "reconcile function", rest, OF_RECONCILERS, lender)
         reader = ObjectReader(parent, view.reader.selector)
         return cls(function, view, reader, given, tuple(cls_.resource_type for cls_ in writes))
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return get_type_hints(function)
-    except NameError as error:
-        raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
-
-
-def _parameters(function: Callable[..., Any], kind: str) -> list[str]:
-    names = list(inspect.signature(function).parameters)
+def _parameters(function: Callable[..., Any], kind: str, first: str) -> list[str]:
+    names = parameters(function, kind)
     if not names:
-        raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its parent")
+        raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its {first}")
     return names
 
 
@@ -315,7 +282,7 @@ def _object_type(
             )
         return hint
     raise OperatorError(
-        f"{kind} {function.__name__}: parameter {parameter!r} is {_shown(hint)}; it has to be a class "
+        f"{kind} {function.__name__}: parameter {parameter!r} is {shown(hint)}; it has to be a class "
         "derived from Resource"
     )
 
@@ -342,9 +309,3 @@ def _refuse_coroutine(function: Callable[..., Any], kind: str) -> None:
         raise OperatorError(
             f"{kind} {function.__name__}: is async; it computes from what it is given and waits for nothing"
         )
-
-
-def _shown(hint: object) -> str:
-    if hint is None:
-        return "not annotated"
-    return hint.__name__ if isinstance(hint, type) else str(hint)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 from levelog.errors import OperatorError
 from levelog.handlers import IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
+from levelog.injection import Lender
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
 
@@ -16,10 +17,14 @@ class Operator:
     """A named set of indices, views and reconcile functions.
 
     Names are unique in an operator, and indices and views share one name space with the SQL views made of them.
+    `settings` are given to every function that has a parameter annotated with their class. They are read when the
+    operator is made, and count as part of the code: other values are another version of the functions that take them.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, settings: object | None = None) -> None:
         self.name = name
+        self.settings = settings
+        self._lender = Lender(name, settings)
         self.indices: dict[str, IndexHandler] = {}
         """By name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
@@ -57,7 +62,7 @@ class Operator:
 
         def register(function: F) -> F:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
-            handler = IndexHandler.inspect(function, selector, errors=errors)
+            handler = IndexHandler.inspect(function, selector, self._lender, errors=errors)
             self._claim(handler.name, function)
             self.indices[handler.name] = handler
             return function
@@ -96,7 +101,9 @@ class Operator:
         def register(function: F) -> F:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
             objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
-            handler = ViewHandler.inspect(function, self.indices, selector, deleting=deleting, objects=objects)
+            handler = ViewHandler.inspect(
+                function, self.indices, selector, self._lender, deleting=deleting, objects=objects
+            )
             self._claim(handler.name, function)
             for index in objects.values():
                 self.keep(index)
@@ -122,7 +129,7 @@ class Operator:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
-            self.reconcilers[name] = ReconcileHandler.inspect(function, self.views[name], tuple(writes))
+            self.reconcilers[name] = ReconcileHandler.inspect(function, self.views[name], tuple(writes), self._lender)
             return function
 
         return register

@@ -146,7 +146,7 @@ def test_a_file_that_ends_the_process_is_refused(tmp_path: Path) -> None:
 
 def test_an_operator_error_is_passed_on_as_it_is(tmp_path: Path) -> None:
     file = write(tmp_path, "handlers.py", OPERATOR.format(name="x") + "\n@op.index\ndef bad():\n    pass\n")
-    with pytest.raises(OperatorError, match=r"^index bad: takes one object, not 0 parameters$"):
+    with pytest.raises(OperatorError, match=r"^index bad: takes no parameter; the first one is its object$"):
         load_operators([file])
 
 

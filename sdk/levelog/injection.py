@@ -1,0 +1,178 @@
+"""What levelog passes to a user's function besides its object: chosen by each parameter's name and type at load."""
+
+import inspect
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from levelog.canonical import canonical, digest
+from levelog.errors import OperatorError
+from levelog.indices import Index
+from levelog.levels import Level
+from levelog.lookups import Objects
+
+
+class Given(StrEnum):
+    """What can be asked for."""
+
+    LEVEL = "level"
+    INDEX = "index"
+    OBJECTS = "objects"
+    NOW = "now"
+    LOGGER = "logger"
+    SETTINGS = "settings"
+
+
+_BY_TYPE: Final[Mapping[Any, Given]] = {
+    Level: Given.LEVEL,
+    Index: Given.INDEX,
+    Objects: Given.OBJECTS,
+    logging.Logger: Given.LOGGER,
+}
+_HOW: Final[Mapping[Given, str]] = {
+    Given.LEVEL: "level: Level[…]",
+    Given.INDEX: "indices (Index[K, V], by the index's name)",
+    Given.OBJECTS: "objects: Objects (of the classes in reads=)",
+    Given.NOW: "now: datetime",
+    Given.LOGGER: "logger: logging.Logger",
+    Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
+}
+"""How a parameter asks for it, as error messages say."""
+
+
+class Lender:
+    """What an operator lends to all of its functions: its name for their loggers, and its settings.
+
+    Raises OperatorError for settings that have no JSON form, since they could not be part of a fingerprint.
+    """
+
+    def __init__(self, operator: str, settings: object | None = None) -> None:
+        self.operator = operator
+        self.settings = settings
+        try:
+            self.digest: Final = digest(canonical(settings))
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise OperatorError(
+                f"operator {operator!r}: settings of class {type(settings).__name__} have no JSON form ({error}): "
+                "use a Struct of numbers, texts, times, lists and mappings"
+            ) from error
+
+    def logger(self, function: str) -> logging.Logger:
+        """The logger of one function."""
+        return logging.getLogger(f"levelog.operator.{self.operator}.{function}")
+
+    def lends(self, hint: Any) -> bool:
+        """Tell whether an annotation asks for the settings."""
+        if self.settings is None or not isinstance(hint, type) or hint in (object, Struct):
+            return False
+        return isinstance(self.settings, hint)
+
+
+class Injections(Struct, frozen=True):
+    """The parameters of one function beyond its object."""
+
+    constants: Mapping[str, Any]
+    """Logger and settings, by parameter: the same at each call."""
+    given: Mapping[str, Given]
+    """What each call gives anew, by parameter."""
+    indices: Mapping[str, Any]
+    """Annotations of the parameters that ask for indices."""
+    fingerprint: str
+    """Digest of the settings if the function takes them, else empty."""
+
+    def arguments(self, available: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of one call, but for the object and the indices."""
+        return {**self.constants, **{name: available[kind] for name, kind in self.given.items()}}
+
+
+NOTHING: Final = Injections({}, {}, {}, "")
+
+
+def injections(
+    function: Callable[..., Any], kind: str, names: Sequence[str], offered: Collection[Given], lender: Lender
+) -> Injections:
+    """Decide what each of the parameters `names` is given, out of what this kind of function is offered.
+
+    Raises OperatorError naming function and parameter, and what it may be instead.
+    """
+    hints = type_hints(function)
+    constants: dict[str, Any] = {}
+    given: dict[str, Given] = {}
+    indices: dict[str, Any] = {}
+    fingerprint = ""
+    for name in names:
+        hint = hints.get(name)
+        match found := _given(name, hint, lender):
+            case None:
+                raise OperatorError(_refusal(function, kind, name, hint, offered, lender))
+            case _ if found not in offered:
+                raise OperatorError(_refusal(function, kind, name, hint, offered, lender))
+            case Given.INDEX:
+                indices[name] = hint
+            case Given.LOGGER:
+                constants[name] = lender.logger(function.__name__)
+            case Given.SETTINGS:
+                constants[name] = lender.settings
+                fingerprint = lender.digest
+            case _:
+                given[name] = found
+    return Injections(constants, given, indices, fingerprint)
+
+
+def parameters(function: Callable[..., Any], kind: str) -> list[str]:
+    """Names of a function's parameters.
+
+    Raises OperatorError for one that cannot be given by name.
+    """
+    found = inspect.signature(function).parameters.values()
+    for parameter in found:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise OperatorError(
+                f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type"
+            )
+    return [parameter.name for parameter in found]
+
+
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations of a function, resolved.
+
+    Raises OperatorError for a name that is not defined.
+    """
+    try:
+        return get_type_hints(function)
+    except NameError as error:
+        raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
+
+
+def shown(hint: object) -> str:
+    """An annotation as a message names it."""
+    if hint is None:
+        return "not annotated"
+    return hint.__name__ if isinstance(hint, type) else str(hint)
+
+
+def _given(name: str, hint: Any, lender: Lender) -> Given | None:
+    if hint is datetime:
+        return Given.NOW if name == "now" else None
+    found = _BY_TYPE.get(get_origin(hint) or hint) if hint is not None else None
+    return found or (Given.SETTINGS if lender.lends(hint) else None)
+
+
+def _refusal(
+    function: Callable[..., Any], kind: str, name: str, hint: Any, offered: Collection[Given], lender: Lender
+) -> str:
+    possible = [
+        _HOW[each] for each in Given if each in offered and (each is not Given.SETTINGS or lender.settings is None)
+    ]
+    if Given.SETTINGS in offered and lender.settings is not None:
+        possible.append(f"settings: {type(lender.settings).__name__}")
+    *most, last = ["its object first", *possible]
+    return (
+        f"{kind} {function.__name__}: parameter {name!r} is {shown(hint)}; "
+        f"a function of this kind may take {', '.join(most)} and {last}"
+    )

@@ -1,0 +1,132 @@
+"""What functions may ask for by name and type, and what is said of a parameter that nothing is given to."""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Struct
+from levelog.injection import Given
+
+
+class Settings(Struct):
+    image: str = "nginx"
+    grace: int = 30
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+def names(web: Web, settings: Settings, logger: logging.Logger) -> Iterator[tuple[str, str]]:
+    yield settings.image, web.metadata.name
+
+
+def view(web: Web, names: Index[str, str], now: datetime, settings: Settings, logger: logging.Logger) -> Level[int]:
+    return Level(1, 1)
+
+
+def converge(web: Web, level: Level[int], now: datetime, settings: Settings, logger: logging.Logger) -> list[Intent]:
+    return []
+
+
+def test_each_kind_of_function_gets_what_it_asks_for() -> None:
+    settings = Settings()
+    op = Operator("shop", settings=settings)
+    op.index(names)
+    op.view(view)
+    op.reconcile(view)(converge)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    level = Level(1, 1)
+    index, of_view, reconcile = op.indices["names"], op.views["view"], op.reconcilers["view"]
+    assert [parameter.name for parameter in of_view.indices] == ["names"]
+    assert of_view.given.arguments({Given.NOW: noon}) == {
+        "now": noon,
+        "settings": settings,
+        "logger": logging.getLogger("levelog.operator.shop.view"),
+    }
+    assert set(index.given.arguments({})) == {"settings", "logger"}
+    given = reconcile.given.arguments({Given.NOW: noon, Given.LEVEL: level})
+    assert given["level"] is level
+    assert set(given) == {"level", "now", "settings", "logger"}
+    body = b'{"metadata": {"name": "a", "uid": "u"}}'
+    assert index.entries(body) == [("nginx", "a")]
+
+
+def takes_when(web: Web, when: datetime) -> Level[int]:
+    return Level(1, 1)
+
+
+def takes_a_level(web: Web, level: Level[int]) -> Level[int]:
+    return Level(1, 1)
+
+
+def takes_settings(web: Web, settings: Settings) -> Level[int]:
+    return Level(1, 1)
+
+
+def takes_anything(web: Web, *others: int) -> Level[int]:
+    return Level(1, 1)
+
+
+def takes_a_bare_name(web: Web, settings) -> Level[int]:  # type: ignore[no-untyped-def]
+    return Level(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (takes_when, "view takes_when: parameter 'when' is datetime; a function of this kind may take "),
+        (takes_a_level, "parameter 'level' is levelog.levels.Level[int]; "),
+        (takes_settings, "and settings (annotated with the class of Operator(settings=…))"),
+        (takes_anything, "view takes_anything: parameter '*others: int' cannot be given by name and type"),
+        (takes_a_bare_name, "parameter 'settings' is not annotated; "),
+    ],
+)
+def test_a_parameter_that_nothing_is_given_to_is_refused_with_what_is_possible(
+    function: Callable[..., Any], said: str
+) -> None:
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        Operator("shop").view(function)
+
+
+def test_the_class_of_the_settings_is_named_where_an_operator_has_them() -> None:
+    with pytest.raises(OperatorError, match=re.escape("logger: logging.Logger and settings: Settings") + "$"):
+        Operator("shop", settings=Settings()).view(takes_when)
+
+
+def test_an_index_function_is_given_no_time() -> None:
+    def aged(web: Web, now: datetime) -> Iterator[tuple[str, str]]:
+        yield "", ""
+
+    with pytest.raises(OperatorError, match="index aged: parameter 'now' is datetime; "):
+        Operator("shop").index(aged)
+
+
+def fingerprints(settings: Settings) -> list[str]:
+    op = Operator("shop", settings=settings)
+
+    def plain(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    op.view(plain)
+    op.index(names)
+    op.view(takes_settings)
+    return [op.views["plain"].fingerprint, op.views["takes_settings"].fingerprint, op.indices["names"].fingerprint]
+
+
+def test_settings_are_part_of_the_fingerprint_of_what_takes_them() -> None:
+    plain, view_before, index_before = fingerprints(Settings())
+    assert fingerprints(Settings()) == [plain, view_before, index_before]
+    other, view_after, index_after = fingerprints(Settings(image="httpd"))
+    assert other == plain
+    assert view_after != view_before
+    assert index_after != index_before
+
+
+def test_settings_without_a_json_form_are_refused() -> None:
+    with pytest.raises(OperatorError, match="operator 'shop': settings of class object have no JSON form"):
+        Operator("shop", settings=object())
