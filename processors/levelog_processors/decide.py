@@ -2,24 +2,23 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import OperatorError
-from levelog.handlers import ReconcileHandler
-from levelog.injection import Given
-from levelog.intents import Intent
-from levelog.levels import Level
 from levelog.objects import ObjectKey
+from levelog_processors.acting import MOST_BEGUN, PATIENCE, Acting
+from levelog_processors.calling import Caller
 from levelog_processors.deciding import Case, conclude
 from levelog_processors.evaluation import Evaluation, digest_of, evaluate
+from levelog_processors.faults import fault_reason
 from levelog_processors.fold import WHOLE_INDEX, parent_inputs
 from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import Program
+from levelog_processors.threads import THREADS
 from levelog_store import decisions
 from levelog_store import inputs as stored
 from levelog_store.database import Database
@@ -84,9 +83,24 @@ class _TableFetch:
 
 
 class Decider:
-    """Decides on wakeups; user code runs between two transactions, never inside one that writes."""
+    """Decides on wakeups.
 
-    def __init__(self, database: Database, scope: Scope, program: Program, clock: Callable[[], datetime]) -> None:
+    Views run while one snapshot is read, which they cannot wait in; reconcile functions, which may wait, run while no
+    connection is held.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        clock: Callable[[], datetime],
+        *,
+        threads: int = THREADS,
+        patience: timedelta | None = PATIENCE,
+    ) -> None:
+        """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all."""
+        self._acting = Acting(clock, Caller(threads=threads), patience=patience)
         self._database = database
         self._scope = scope
         self._program = program
@@ -94,6 +108,14 @@ class Decider:
         self.calls = Calls()
         self.namespaces: Mapping[str, str] = {}
         """Namespace that is watched of each resource; empty or not there: all."""
+
+    def on_return(self, told: Callable[[], None]) -> None:
+        """Have `told` called when a slow reconcile function has returned, so that there is something to conclude."""
+        self._acting.on_return = told
+
+    async def close(self) -> None:
+        """End what runs of users' functions, as far as it can be ended."""
+        await self._acting.close()
 
     async def cut(
         self,
@@ -109,28 +131,40 @@ class Decider:
         `epochs` are the leases held, by partition; `is_lagging` tells that a wakeup has to wait until other partitions
         are folded up to its cause. What is due is so by the database's clock, or at `now`.
         """
+        acting = self._acting
         async with self._database.reading() as connection:
-            found = await stored.read_wakes(connection, self._scope.number, partitions, views, BATCH, at=now)
-            wakes = [wake for wake in found if not await is_lagging(wake)]
-            if not wakes:
-                return Cut(len(found), [], is_intent_pending=False, at=self._clock(), retried=0)
-            cases, stray = await self._cases(connection, wakes)
+            back = await self._unchanged(connection, acting.returned(epochs))
+            concluded = {(case.wake.view, case.wake.parent) for case in back}
+            most = BATCH + len(acting) + len(back)
+            found = await stored.read_wakes(connection, self._scope.number, partitions, views, most, at=now)
+            fresh = [w for w in found if (w.view, w.parent) not in acting and (w.view, w.parent) not in concluded]
+            fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
+            wakes = [wake for wake in fresh if not await is_lagging(wake)]
+            if not wakes and not back:
+                return Cut(len(fresh), [], is_intent_pending=False, at=self._clock(), retried=0)
+            cases, stray = await self._cases(connection, wakes) if wakes else ([], [])
             await self._evaluate(connection, cases)
-            for case in cases:
-                if case.must_act:
-                    await self._reconcile(case)
-            rows = await self._rows(connection, cases)
+        for case in cases:
+            if case.must_act and case.view.reconcile is not None:
+                self.calls.count(f"{case.view.operator}/{case.view.reconcile.name}")
+        cases = [*back, *await acting.act(cases, epochs)]
+        rows = await self._rows(cases)
         decided_at = self._clock()
         batch = [conclude(case, rows.get((case.wake.view, case.wake.parent), []), decided_at) for case in cases]
         async with self._database.transaction(durable=False) as connection:
-            await guard(connection, self._scope, {w.partition: epochs[w.partition] for w in wakes})
+            await guard(
+                connection,
+                self._scope,
+                {w.partition: epochs[w.partition] for w in wakes}
+                | {case.wake.partition: epochs[case.wake.partition] for case in back},
+            )
             if stray:
                 await decisions.drop_wakes(connection, self._scope.number, stray)
             held = await decisions.write_decisions(connection, self._scope.number, batch, self._program.fingerprint)
         for decided in held:
             _tell(decided)
         is_pending = any(row.state == "pending" for decided in held for row in decided.intents)
-        return Cut(len(found), held, is_pending, decided_at, len(batch) - len(held))
+        return Cut(len(fresh), held, is_pending, decided_at, len(batch) - len(held))
 
     async def _cases(
         self, connection: AsyncConnection, wakes: Sequence[PendingWake]
@@ -194,27 +228,22 @@ class Decider:
                 self.calls.count(case.view.name)
                 self.calls.spurious += not case.is_changed and not case.is_due and not case.has_stored_drift
 
-    async def _reconcile(self, case: Case) -> None:
-        handler = case.view.reconcile
-        level = case.level
-        if handler is None or level is None:
-            raise TypeError(f"level {case.view.name} {case.wake.parent} cannot be acted on")  # must_act says otherwise
-        self.calls.count(f"{case.view.operator}/{handler.name}")
-        try:
-            case.wanted = await _call(handler, case.parent.body, level, self._clock())
-            for intent in case.wanted:
-                target_key(case.view, case.parent, intent)
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
-            case.wanted = []
-            case.error = f"reconcile function {handler.name}: {type(error).__name__}: {error}"
+    async def _unchanged(self, connection: AsyncConnection, cases: Sequence[Case]) -> list[Case]:
+        """Those that nothing has asked for again while their reconcile functions ran; the others are decided anew."""
+        if not cases:
+            return []
+        levels_of: list[ViewParent] = [(case.wake.view, case.wake.parent) for case in cases]
+        asked = await stored.read_generations(connection, self._scope.number, levels_of)
+        return [case for case in cases if asked.get((case.wake.view, case.wake.parent)) == case.wake.generation]
 
-    async def _rows(self, connection: AsyncConnection, cases: Iterable[Case]) -> dict[ViewParent, list[IntentRow]]:
+    async def _rows(self, cases: Iterable[Case]) -> dict[ViewParent, list[IntentRow]]:
         acting = [case for case in cases if case.wanted]
         if not acting:
             return {}
         names = sorted({str(target_key(c.view, c.parent, intent)) for c in acting for intent in c.wanted})
-        targets = await stored.read_targets(connection, self._scope.number, names)
-        applied = await stored.read_last_applied(connection, self._scope.number, sorted(targets)) if targets else {}
+        async with self._database.reading() as connection:
+            targets = await stored.read_targets(connection, self._scope.number, names)
+            applied = await stored.read_last_applied(connection, self._scope.number, sorted(targets)) if targets else {}
         identity = (self._scope.cluster, self._scope.application)
         rows: dict[ViewParent, list[IntentRow]] = {}
         for case in acting:
@@ -224,30 +253,14 @@ class Decider:
                     identity, case.view, case.parent, number, case.wanted, targets, applied, self._is_watched
                 )
             except (OperatorError, TypeError, ValueError, msgspec.MsgspecError) as error:
-                case.error = f"intents of {case.view.name}: {type(error).__name__}: {error}"
+                name = case.view.reconcile.name if case.view.reconcile else case.view.handler.name
+                case.error = fault_reason("reconcile function", name, error)
         return rows
 
     def _is_watched(self, key: ObjectKey) -> bool:
         """Tell whether the log will show what becomes of an object."""
         resource = str(key.group_resource)
         return resource in self._program.watched and self.namespaces.get(resource, "") in ("", key.namespace)
-
-
-async def _call(handler: ReconcileHandler, body: bytes, level: Level[Any], now: datetime) -> list[Intent]:
-    arguments: dict[str, Any] = {handler.parent_parameter: handler.reader.read(body)}
-    arguments |= handler.given.arguments({Given.LEVEL: level, Given.NOW: now})
-    result = handler.function(**arguments)
-    wanted: list[Any]
-    if hasattr(result, "__aiter__"):
-        wanted = [intent async for intent in result]
-    else:
-        if isinstance(result, Awaitable):
-            result = await result
-        wanted = list(result or ())
-    for intent in wanted:
-        if not isinstance(intent, Intent):
-            raise TypeError(f"yielded {intent!r}, which is not an intent")
-    return wanted
 
 
 def _tell(decided: Decided) -> None:

@@ -60,6 +60,8 @@ class Case:
         self.is_deleting = parent.is_deleting and not view.handler.deleting
         self.evaluation: Evaluation | None = None
         self.wanted: list[Any] = []
+        self.is_called = True
+        """Whether the reconcile function could be called, which makes it a round."""
         self.error = ""
 
     @property
@@ -178,7 +180,7 @@ def _concluded(
         desired=evaluation.desired if evaluation and level else before.desired,
         actual=evaluation.actual if evaluation and level else before.actual,
         drift=_encoded(level.drift) if level else before.drift,
-        round=before.round + has_acted,
+        round=before.round + (has_acted and case.is_called),
         attempts=_attempts(case) if has_acted else before.attempts,
         evaluations=before.evaluations + (evaluation is not None),
         inputs=case.inputs if evaluation or case.is_deleting else before.inputs,

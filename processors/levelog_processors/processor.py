@@ -18,6 +18,7 @@ from levelog_processors.agenda import SAFETY_SWEEP, Agenda
 from levelog_processors.decide import BATCH, Cut, Decider
 from levelog_processors.folding import Folder
 from levelog_processors.program import Program
+from levelog_processors.threads import THREADS
 from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 RETRY_PAUSE: Final = timedelta(seconds=1)
 FOLD_BATCH: Final = 1000
+HELD_UP_PAUSE: Final = timedelta(milliseconds=200)
+"""How long a wakeup waits that is due and cannot be decided yet, since a function still runs or a view is not ready."""
 CONFIRM_EVERY: Final = 1000
 """Records after which the checkpoints of partitions without records are moved, so that a restart reads little."""
 
@@ -54,7 +57,9 @@ class Processor:
         *,
         owner: str,
         clock: Callable[[], datetime] = utc_now,
+        threads: int = THREADS,
     ) -> None:
+        """`threads`: how many reconcile functions that are not async run at one time."""
         self._database = database
         self._scope = scope
         self.program = program
@@ -63,7 +68,7 @@ class Processor:
         self._owner = owner
         self._leases = Leases(database, scope, owner=owner)
         self._folder = Folder(database, scope, program)
-        self.decider = Decider(database, scope, program, clock)
+        self.decider = Decider(database, scope, program, clock, threads=threads)
         self.records = 0
         """Records folded."""
         self._listed: frozenset[str] | None = None
@@ -88,6 +93,7 @@ class Processor:
                     log.warning("begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
+            await self.decider.close()
             await self._release()
 
     async def _release(self) -> None:
@@ -129,7 +135,9 @@ class Processor:
         end = await self._stream.last_sequence()  # history up to here is folded before anything is decided
         agenda = Agenda()
         async with Reader(self._stream, start=start, partitions=owned) as reader:
-            arrivals = Arrivals(reader, self._hints.listen("wake"))
+            hint = self._hints.listen("wake")
+            self.decider.on_return(hint.set)
+            arrivals = Arrivals(reader, hint)
             try:
                 while True:
                     records = await arrivals.records()
@@ -187,7 +195,10 @@ class Processor:
                 agenda.open()
         if asks_for_times:
             async with self._database.reading() as connection:
-                agenda.plan(await stored.read_next_due(connection, self._scope.number, list(epochs)))
+                next_due = await stored.read_next_due(connection, self._scope.number, list(epochs))
+            if next_due is not None and next_due[0] <= next_due[1]:  # a level that is held up: look again, not at once
+                next_due = (next_due[1] + HELD_UP_PAUSE, next_due[1])
+            agenda.plan(next_due)
         return agenda.is_open
 
     async def _follow_up(self, cut: Cut, agenda: Agenda) -> None:

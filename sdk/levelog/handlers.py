@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -17,6 +18,9 @@ from levelog.selectors import Selector
 
 OnError: TypeAlias = Literal["block", "ignore"]
 """What becomes of the views that read an index while it leaves out an object because its function raised."""
+
+RECONCILE_TIME: Final = timedelta(seconds=30)
+"""Default time limit of a reconcile function."""
 
 OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
 """What an index function may take besides its object."""
@@ -232,6 +236,7 @@ class ReconcileHandler:
         reader: ObjectReader,
         given: Injections,
         writes: tuple[ResourceType, ...],
+        timeout: timedelta = RECONCILE_TIME,
     ) -> None:
         self.name = function.__name__
         self.function = function
@@ -240,16 +245,26 @@ class ReconcileHandler:
         self.parent_parameter = next(iter(inspect.signature(function).parameters))
         self.given = given
         self.writes = writes
+        self.timeout = timeout
+        self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+        """Whether it runs in the event loop; else it runs in a thread."""
         self.fingerprint = digest(fingerprint(function), given.fingerprint)
 
     @classmethod
     def inspect(
-        cls, function: Callable[..., Any], view: ViewHandler, writes: tuple[type[ResourceBase], ...], lender: Lender
+        cls,
+        function: Callable[..., Any],
+        view: ViewHandler,
+        writes: tuple[type[ResourceBase], ...],
+        lender: Lender,
+        *,
+        timeout: timedelta = RECONCILE_TIME,
     ) -> "ReconcileHandler":
         """Check the signature of a reconcile function.
 
         Raises OperatorError naming the function and the parameter.
         """
+        require_time(function, "reconcile function", timeout)
         hints = type_hints(function)
         first, *rest = _parameters(function, "reconcile function", "parent")
         parent = _object_type(function, "reconcile function", first, hints)
@@ -260,7 +275,15 @@ class ReconcileHandler:
             )
         given = injections(function, "reconcile function", rest, OF_RECONCILERS, lender)
         reader = ObjectReader(parent, view.reader.selector)
-        return cls(function, view, reader, given, tuple(cls_.resource_type for cls_ in writes))
+        return cls(function, view, reader, given, tuple(cls_.resource_type for cls_ in writes), timeout)
+
+
+def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:
+    """Refuse a time limit that is no time."""
+    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+        raise OperatorError(
+            f"{kind} {function.__name__}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)"
+        )
 
 
 def _parameters(function: Callable[..., Any], kind: str, first: str) -> list[str]:

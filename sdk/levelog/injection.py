@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, get_origin, get_type_hints
@@ -45,6 +46,20 @@ _HOW: Final[Mapping[Given, str]] = {
 """How a parameter asks for it, as error messages say."""
 
 
+_subject: ContextVar[Mapping[str, str]] = ContextVar("levelog_subject")
+
+
+def about(**fields: str) -> None:
+    """Add fields to what functions log from here on, in this task, thread or greenlet."""
+    _subject.set(fields)
+
+
+def _add_subject(record: logging.LogRecord) -> bool:
+    for name, value in _subject.get({}).items():
+        record.__dict__.setdefault(name, value)
+    return True
+
+
 class Lender:
     """What an operator lends to all of its functions: its name for their loggers, and its settings.
 
@@ -63,8 +78,11 @@ class Lender:
             ) from error
 
     def logger(self, function: str) -> logging.Logger:
-        """The logger of one function."""
-        return logging.getLogger(f"levelog.operator.{self.operator}.{function}")
+        """The logger of one function; its lines name the object that the function is called for."""
+        logger = logging.getLogger(f"levelog.operator.{self.operator}.{function}")
+        if _add_subject not in logger.filters:
+            logger.addFilter(_add_subject)
+        return logger
 
     def lends(self, hint: Any) -> bool:
         """Tell whether an annotation asks for the settings."""

@@ -1,10 +1,11 @@
 """The Operator: where a user's functions are registered. Decorators return the function unchanged."""
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from levelog.errors import OperatorError
-from levelog.handlers import IndexHandler, OnError, ReconcileHandler, ViewHandler
+from levelog.handlers import RECONCILE_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
 from levelog.injection import Lender
 from levelog.resources import ResourceBase, ResourceType
@@ -113,10 +114,19 @@ class Operator:
 
         return register if function is None else register(function)
 
-    def reconcile(self, view: Callable[..., Any], *, writes: Iterable[type[ResourceBase]] = ()) -> Callable[[F], F]:
+    def reconcile(
+        self,
+        view: Callable[..., Any],
+        *,
+        writes: Iterable[type[ResourceBase]] = (),
+        timeout: timedelta = RECONCILE_TIME,
+    ) -> Callable[[F], F]:
         """Register the function that yields intents for a view; called once per round while the level drifts.
 
-        `writes` names Resource classes of manifests whose kind no other handler of the operator reads.
+        An async function, or async generator, runs in the event loop and is cancelled after `timeout`; a plain one runs
+        in a thread beside others, which cannot be ended: after `timeout` the level fails, and the function is not
+        called for that object again before the thread has returned. `writes` names Resource classes of manifests whose
+        kind no other handler of the operator reads.
         """
         name = self._views_by_function.get(view)
         if name is None:
@@ -129,7 +139,9 @@ class Operator:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
-            self.reconcilers[name] = ReconcileHandler.inspect(function, self.views[name], tuple(writes), self._lender)
+            self.reconcilers[name] = ReconcileHandler.inspect(
+                function, self.views[name], tuple(writes), self._lender, timeout=timeout
+            )
             return function
 
         return register

@@ -60,6 +60,18 @@ async def read_wakes(
     return [PendingWake(**row) for row in rows.mappings()]
 
 
+async def read_generations(connection: AsyncConnection, scope: int, of: Sequence[ViewParent]) -> dict[ViewParent, int]:
+    """How often each level was asked for by now; levels without a wakeup are left out."""
+    wanted = pairs(connection.dialect, of)
+    table = wakeups.c
+    rows = await connection.execute(
+        select(table.view, table.parent, table.generation)
+        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
+        .where(table.scope == scope)
+    )
+    return {(view, parent): generation for view, parent, generation in rows}
+
+
 async def read_next_due(
     connection: AsyncConnection, scope: int, partitions: Collection[int]
 ) -> tuple[datetime, datetime] | None:

@@ -53,7 +53,7 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.decider = Decider(database, scope, program, clock)
+        self.decider = Decider(database, scope, program, clock, patience=None)
         self._folder = Folder(database, scope, program)
         self._sender = sender
         self._epochs: Mapping[int, int] = {}
@@ -228,6 +228,7 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
             fingerprint=program.fingerprint,
         )
         world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings()), clock)
+        stack.push_async_callback(world.decider.close)
         world.refusals = refusals
         await world.begin()
         yield world

@@ -1,0 +1,104 @@
+"""Reconcile functions on their way: begun in one cut, concluded in it or, if they are slow, in a later one."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.handlers import ReconcileHandler
+from levelog.injection import Given
+from levelog_processors.calling import Caller
+from levelog_processors.deciding import Case
+from levelog_processors.faults import fault_reason, tell_fault
+from levelog_processors.outcomes import target_key
+from levelog_store.rows import ViewParent
+
+PATIENCE: Final = timedelta(milliseconds=20)
+"""How long a cut waits for its reconcile functions before it goes on without the slow ones."""
+MOST_BEGUN: Final = 1024
+"""Functions on their way at one time; with as many, no others are begun."""
+
+
+class _Begun(Struct, frozen=True):
+    case: Case
+    epoch: int
+    task: asyncio.Task[None]
+
+
+class Acting:
+    """Runs the reconcile functions of levels side by side, and keeps those that outlast their cut.
+
+    A level that is kept is not decided on again meanwhile; its wakeup stays in the tables until the function's outcome
+    is written, so that a crash loses nothing.
+    """
+
+    def __init__(self, clock: Callable[[], datetime], caller: Caller, *, patience: timedelta | None) -> None:
+        self._clock = clock
+        self._caller = caller
+        self._patience = patience
+        self._begun: dict[ViewParent, _Begun] = {}
+        self.on_return: Callable[[], None] = _nothing
+        """Called when a function that outlasted its cut has returned."""
+
+    def __contains__(self, level: ViewParent) -> bool:
+        return level in self._begun
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def returned(self, epochs: Mapping[int, int]) -> list[Case]:
+        """Take the cases whose functions have returned since, and whose partitions are still leased as they were."""
+        done = [level for level, begun in self._begun.items() if begun.task.done()]
+        taken = [self._begun.pop(level) for level in done]
+        for each in taken:
+            each.task.result()
+        return [each.case for each in taken if epochs.get(each.case.wake.partition) == each.epoch]
+
+    async def act(self, cases: Sequence[Case], epochs: Mapping[int, int]) -> list[Case]:
+        """Call the reconcile functions of the cases that must act; returns the cases that can be concluded now."""
+        begun: dict[ViewParent, _Begun] = {}
+        for case in cases:
+            if case.must_act and case.view.reconcile is not None:
+                task = asyncio.create_task(self._reconcile(case, case.view.reconcile), name="reconcile")
+                begun[case.wake.view, case.wake.parent] = _Begun(case, epochs[case.wake.partition], task)
+        if begun:
+            self._begun |= begun
+            patience = None if self._patience is None else self._patience.total_seconds()
+            await asyncio.wait([each.task for each in begun.values()], timeout=patience)
+        for level, each in begun.items():
+            if each.task.done():
+                del self._begun[level]
+                each.task.result()
+            else:
+                each.task.add_done_callback(lambda _: self.on_return())
+        return [case for case in cases if (case.wake.view, case.wake.parent) not in self._begun]
+
+    async def close(self) -> None:
+        """Cancel what is on its way; what it would have asked for is asked for again by the next owner."""
+        tasks = [begun.task for begun in self._begun.values()]
+        self._begun.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._caller.close()
+
+    async def _reconcile(self, case: Case, handler: ReconcileHandler) -> None:
+        level = (case.wake.view, case.wake.parent)
+        case.is_called = not self._caller.is_lost(level)
+        try:
+            arguments = {handler.parent_parameter: handler.reader.read(case.parent.body)}
+            arguments |= handler.given.arguments({Given.LEVEL: case.level, Given.NOW: self._clock()})
+            wanted = await self._caller.call(level, handler, arguments)
+            for intent in wanted:
+                target_key(case.view, case.parent, intent)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
+            case.error = fault_reason("reconcile function", handler.name, error)
+            tell_fault("reconcile function", handler.name, handler.function, error, subject=case.wake.parent)
+        else:
+            case.wanted = wanted
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,53 @@
+"""What a user's function did wrong: one sentence for the level, one warning for the log."""
+
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from levelog.errors import LevelogError
+
+log = logging.getLogger(__name__)
+
+
+class HandlerFault(Exception):
+    """A function of a user did what it may not; the message says it without the name of the function."""
+
+
+def fault_reason(kind: str, name: str, error: BaseException) -> str:
+    """Reason of a level whose function failed: `view pods: KeyError: 'image'`."""
+    return f"{kind} {name}: {described(error)}"
+
+
+def described(error: BaseException) -> str:
+    """Type and message of an error; the message alone where levelog wrote it."""
+    if isinstance(error, HandlerFault | LevelogError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def tell_fault(kind: str, name: str, function: Callable[..., Any], error: BaseException, *, subject: str) -> None:
+    """Warn of a function that failed for an object, with the place in the user's file; the traceback at level debug."""
+    place = _place(function, error)
+    log.warning(
+        "%s failed for %s: %s%s",
+        f"{kind} {name}",
+        subject,
+        described(error),
+        f" ({place})" if place else "",
+        extra={"object": subject, "function": name, "error": type(error).__name__, "place": place},
+    )
+    if log.isEnabledFor(logging.DEBUG):
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        log.debug("%s\n%s", f"{kind} {name} failed for {subject}:", trace, extra={"object": subject, "function": name})
+
+
+def _place(function: Callable[..., Any], error: BaseException) -> str:
+    """File and line that was running: in the file of the function if it got there, else where it was raised."""
+    code = getattr(function, "__code__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    if own:
+        return f"{Path(own[-1].filename).name} line {own[-1].lineno}"
+    return f"{Path(code.co_filename).name} line {code.co_firstlineno}" if code is not None else ""
