@@ -258,9 +258,13 @@ def _session(configuration: Configuration) -> aiohttp.ClientSession:
 
     Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it.
     """
-    official = RESTClientObject(configuration).pool_manager
-    connector = official.connector
-    official.detach()
+    if urlsplit(str(configuration.host)).scheme == "http":
+        # For these the official client would read the system's certificates too, which takes longer than anything else.
+        connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize)
+    else:
+        official = RESTClientObject(configuration).pool_manager
+        connector = official.connector
+        official.detach()
     return aiohttp.ClientSession(connector=connector, read_bufsize=READ_BUFFER_BYTES)
 
 

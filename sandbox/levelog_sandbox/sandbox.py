@@ -125,9 +125,14 @@ class Sandbox:
         return self._cluster.store.collection(found.storage).since(since)
 
     async def settle(self) -> None:
-        """Wait until the cluster's own controllers have nothing left to do."""
-        if self._collector is not None:
-            await self._cluster.garbage.idle()
+        """Wait until the cluster's own controllers have nothing left to do. Raises what ended them."""
+        if self._collector is None:
+            return
+        idle = asyncio.ensure_future(self._cluster.garbage.idle())
+        await asyncio.wait((idle, self._collector), return_when=asyncio.FIRST_COMPLETED)
+        if self._collector.done():
+            idle.cancel()
+            self._collector.result()
 
     def acting_as(self, user_agent: str) -> User:
         """Direct calls that are logged under another user agent than `user`."""

@@ -1,8 +1,11 @@
-"""Tests of operators without servers: `with Simulation(op) as simulation`.
+"""Tests of operators without servers: `with Simulation(op) as simulation`, or pytest's fixture `simulate`.
 
 Needs what the processors and the sandbox need; `import levelog` alone does not load it.
 """
 
-from levelog_testing import SeenIntent, SeenLevel, Simulation
+from levelog_sandbox import StatusError
+from levelog_testing.simulate import Simulate
+from levelog_testing.simulation import Simulation
+from levelog_testing.views import SeenIntent, SeenLevel
 
-__all__ = ["SeenIntent", "SeenLevel", "Simulation"]
+__all__ = ["SeenIntent", "SeenLevel", "Simulate", "Simulation", "StatusError"]

@@ -1,6 +1,4 @@
-"""Users' tests of their operators, without servers; public as `levelog.testing`."""
+"""Users' tests of their operators, without servers; public as `levelog.testing`.
 
-from levelog_testing.simulation import Simulation
-from levelog_testing.views import SeenIntent, SeenLevel
-
-__all__ = ["SeenIntent", "SeenLevel", "Simulation"]
+Empty, since pytest loads the plugin beside it at each start, whatever is tested.
+"""

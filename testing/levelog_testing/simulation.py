@@ -1,7 +1,5 @@
 """Simulation: an operator's whole loop, stepped by a test."""
 
-import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -11,39 +9,46 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 from sqlalchemy import select
 
-from levelog.objects import CLUSTER_SCOPE
+from levelog.objects import ObjectKey
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceBase
 from levelog_store.inputs import read_levels
 from levelog_store.tables import intents
-from levelog_testing.views import SeenIntent, SeenLevel, seen_level
+from levelog_testing.loopthread import LoopThread
+from levelog_testing.views import NotSeen, SeenIntent, SeenLevel, seen_level
 from levelog_testing.world import Clock, Refusal, World, open_world
 
 T = TypeVar("T")
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_SHOWN: Final = 5
 
 
 class Simulation:
     """A cluster in memory and an operator on it, on the fold, decide and sending that run live; no server is needed.
 
-    What it does not imitate: time passes only by `advance`, processes do not fail, and the cluster is the sandbox, with
-    the limits that its docstring lists. Used as `with Simulation(op) as simulation`, in tests with a running event loop
-    too. With `echo=False` the operator's own writes do not reach the log until `echo` is set to True.
+    Used once, as `with Simulation(op) as simulation`, in tests with a running event loop too. Several operators that
+    run together are given together. `now` is where time begins; only `advance` moves it. With `echo=False` the
+    operator's own writes do not reach the log until `echo` is set to True.
+
+    What it does not imitate: processes do not fail, and the cluster is the sandbox, with the limits that its docstring
+    lists. It serves the built-in kinds and the resources that the operators' classes declare, those with any content;
+    apply a CustomResourceDefinition to have more, or to have content checked.
     """
 
     def __init__(self, *operators: Operator, echo: bool = True, now: datetime = BEGIN) -> None:
         self._operators = operators
         self._echo = echo
         self._clock = Clock(now)
-        self._loop = asyncio.new_event_loop()
-        # A loop of its own: a test may run in another one, and then could not wait for it.
-        self._thread = threading.Thread(target=self._loop.run_forever, name="levelog simulation", daemon=True)
         self._stack = AsyncExitStack()
+        self._thread: LoopThread | None = None
         self._world: World | None = None
+        self._is_closed = False
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        if self._thread is not None or self._is_closed:
+            raise RuntimeError("a simulation is entered once: make another one")
+        self._thread = LoopThread("the simulation's thread")
         try:
             self._world = self._call(self._stack.enter_async_context(open_world(self._operators, self._clock)))
         except BaseException:
@@ -55,6 +60,7 @@ class Simulation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._world = None
         try:
             self._call(self._stack.aclose())
         finally:
@@ -75,13 +81,17 @@ class Simulation:
         return self._clock.now
 
     def apply(self, manifest: Manifest) -> Manifest:
-        """Create or change an object as a user with server-side apply; returns what the cluster stores."""
-        return self._in_loop(lambda: self._open.sandbox.user.apply(manifest))
+        """Create or change an object as a user with server-side apply; returns what the cluster stores.
+
+        Raises StatusError, with the `code` and message of the API, if that refuses it.
+        """
+        world = self._open
+        return self._in_loop(lambda: world.user_apply(manifest))
 
     def patch_status(
         self, resource: type[ResourceBase], name: str, status: Mapping[str, Any], *, namespace: str = "default"
     ) -> Manifest:
-        """Merge into an object's status, as another controller does."""
+        """Merge into an object's status, as another controller does. Raises as `apply`."""
         user = self._open.sandbox.user
         kind = str(resource.resource_type.group_resource)
         return self._in_loop(
@@ -89,17 +99,27 @@ class Simulation:
         )
 
     def delete(self, resource: type[ResourceBase], name: str, *, namespace: str = "default") -> None:
-        """Delete an object as a user; what it owns is collected."""
+        """Delete an object as a user; what it owns is collected. Raises as `apply`, also for one that is not there."""
         kind = str(resource.resource_type.group_resource)
-        self._in_loop(lambda: self._open.sandbox.user.delete(kind, name, namespace=namespace))
+        user = self._open.sandbox.user
+        self._in_loop(lambda: user.delete(kind, name, namespace=namespace))
 
     def objects(self, resource: type[ResourceBase]) -> list[Manifest]:
         """Every object of a resource, by namespace and name."""
         kind = str(resource.resource_type.group_resource)
-        return self._in_loop(lambda: self._open.sandbox.user.list(kind))
+        user = self._open.sandbox.user
+        return self._in_loop(lambda: user.list(kind))
 
     def refuse(self, status: int, *, target: str = "", times: int = -1) -> None:
-        """Answer writes with a status code: to one target (`pods/default/shop-0`) or all, so often or for good."""
+        """Let the cluster answer the operator's writes with an HTTP status instead of carrying them out.
+
+        All of them, or those to one target, named as in intents (`pods/default/shop-0`); for good, or so many times.
+        422 is no for good; 409, 429 and 503 are tried again. For fields that another manager owns, `apply` them.
+        """
+        if not 400 <= status <= 599:
+            raise ValueError(f"an API server refuses with a status of 400 to 599, not {status}")
+        if target:
+            ObjectKey.parse(target)
         self._open.refusals.append(Refusal(status, target, times))
 
     def run(self) -> None:
@@ -110,72 +130,63 @@ class Simulation:
         self._call(self._open.run())
 
     def advance(self, time: timedelta) -> None:
-        """Let time pass, then run."""
-        self._clock.now += time
-        self.run()
+        """Run, then let time pass: it stops, and runs, at each moment at which something is due, and at the end.
 
-    def level(self, view: str, namespace: str, name: str) -> SeenLevel:
-        """The level of a view's parent.
+        So a level that is to be looked at each minute is looked at sixty times in an hour, at those times. Raises
+        LevelogError as `run`, ValueError for a negative time.
+        """
+        self._call(self._open.advance(time))
+
+    def level(self, view: str, namespace: str | None, name: str) -> SeenLevel:
+        """The level of a view's parent, as it is after the last `run`.
+
+        `view` is its name, or `operator/view` where several operators have one of that name. A parent without a
+        namespace is asked for with "" or None.
 
         Raises KeyError if there is no such view, or no level: the parent is gone, or was not evaluated yet.
         """
         source = self._source(view)
         resource = self._open.program.views[source].handler.resource
-        parent = f"{resource.group_resource}/{namespace or CLUSTER_SCOPE}/{name}"
-        return self._call(self._level(source, parent))
+        return self._call(self._level(source, resource.key(namespace or "", name)))
 
     @property
     def intents(self) -> list[SeenIntent]:
         """Every intent, in the order of decision."""
-        return self._call(self._intents())
+        return self._call(_intents(self._open))
 
     @property
     def calls(self) -> dict[str, int]:
-        """How often each function was called, by its name."""
+        """How often each view and reconcile function was called, by its name; those never called are not there."""
         return {name.partition("/")[2]: n for name, n in self._open.decider.calls.functions.items()}
 
     @property
     def _open(self) -> World:
         if self._world is None:
-            raise RuntimeError("use the simulation as: with Simulation(op) as simulation")
+            state = "is closed: ask it inside" if self._is_closed else "is not open: use it inside"
+            raise RuntimeError(f"the simulation {state} `with Simulation(op) as simulation:`")
         return self._world
 
     def _source(self, view: str) -> str:
-        found = [source for source in self._open.program.views if source.partition("/")[2] == view]
+        views = sorted(self._open.program.views)
+        found = [source for source in views if view in (source, source.partition("/")[2])]
         if len(found) != 1:
-            raise KeyError(
-                f"there is {'no' if not found else 'more than one'} view {view!r}: {sorted(self._open.program.views)}"
-            )
+            what = "more than one view is named" if found else "there is no view"
+            raise NotSeen(f"{what} {view!r}; views are: {', '.join(found or views)}")
         return found[0]
 
-    async def _level(self, source: str, parent: str) -> SeenLevel:
+    async def _level(self, source: str, parent: ObjectKey) -> SeenLevel:
         world = self._open
         async with world.database.reading() as connection:
-            rows = await read_levels(connection, world.scope.number, [parent])
-        row = rows.get((source, parent))
-        if row is None:
-            raise KeyError(f"{source} has no level for {parent}: run() the simulation, or apply the object first")
-        return seen_level(row, world.program.views[source].handler.returns)
-
-    async def _intents(self) -> list[SeenIntent]:
-        world = self._open
-        async with world.database.reading() as connection:
-            rows = await connection.execute(
-                select(intents)
-                .where(intents.c.scope == world.scope.number)
-                .order_by(intents.c.decided_at, intents.c.round, intents.c.ordinal)
-            )
-            return [
-                SeenIntent(
-                    verb=row["verb"],
-                    target=row["target"],
-                    idempotency_key=row["key"],
-                    state=row["state"],
-                    body=msgspec.json.decode(row["body"]),
-                    error=row["error"],
+            rows = await read_levels(connection, world.scope.number, [str(parent)])
+            row = rows.get((source, str(parent)))
+            if row is None:
+                held = await world.parents_of(connection, source)
+                shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else "")
+                raise NotSeen(
+                    f"view {source} has no level for {parent}: apply the object and run() the simulation; "
+                    f"it has {'one for ' + shown if held else 'none at all'}"
                 )
-                for row in rows.mappings()
-            ]
+        return seen_level(row, world.program.views[source].handler.returns)
 
     def _in_loop(self, function: Callable[[], T]) -> T:
         async def call() -> T:
@@ -184,9 +195,31 @@ class Simulation:
         return self._call(call())
 
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        assert self._thread is not None  # noqa: S101 - there is a world only while there is a thread
+        return self._thread.call(coroutine)
 
     def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        thread, self._thread, self._is_closed = self._thread, None, True
+        if thread is not None:
+            thread.end()
+
+
+async def _intents(world: World) -> list[SeenIntent]:
+    async with world.database.reading() as connection:
+        rows = await connection.execute(
+            select(intents)
+            .where(intents.c.scope == world.scope.number)
+            .order_by(intents.c.decided_at, intents.c.round, intents.c.ordinal)
+        )
+        return [
+            SeenIntent(
+                verb=row["verb"],
+                target=row["target"],
+                idempotency_key=row["key"],
+                state=row["state"],
+                body=msgspec.json.decode(row["body"]),
+                attempts=row["attempts"],
+                error=row["error"],
+            )
+            for row in rows.mappings()
+        ]

@@ -9,15 +9,24 @@ from levelog.levels import Drift, drift_between
 from levelog_store.rows import LevelRow
 
 
+class NotSeen(KeyError):
+    """There is no such view, or no level of it; the message says what there is."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # as it was written: KeyError itself shows it quoted, with escapes
+
+
 class SeenLevel(Struct, frozen=True, kw_only=True):
     """A level as it stands; desired and actual have the type that the view's annotation names."""
 
     status: str
     """in_sync, drifting, settling, failed, blocked or deleting."""
     reason: str
+    """Why it is not in sync; empty if it is."""
     desired: Any
     actual: Any
     round: int
+    """How often its reconcile function was called with a result."""
 
     @property
     def drift(self) -> Drift:
@@ -35,7 +44,11 @@ class SeenIntent(Struct, frozen=True, kw_only=True):
     state: str
     """pending, written, settled, satisfied, failed or superseded."""
     body: Any
+    """The manifest or patch as it is sent; None for a delete."""
+    attempts: int
+    """How often it was sent."""
     error: str
+    """What the cluster answered the last time, if it was no success."""
 
 
 def seen_level(row: LevelRow, returns: Any) -> SeenLevel:

@@ -9,31 +9,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError, LevelogError
 from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
 from levelog.objects import Sequence as LogSequence
 from levelog.operator import Operator
 from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
-from levelog.resources import ResourceType
+from levelog.resources import Manifest, ResourceType
 from levelog.subjects import partition_of
 from levelog_actuator.results import Ended, Later
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
-from levelog_migrations import upgrade
 from levelog_processors.decide import Decider
 from levelog_processors.folding import Folder
 from levelog_processors.program import Program
-from levelog_sandbox import Sandbox
+from levelog_sandbox import Sandbox, StatusError
 from levelog_store.database import Database
 from levelog_store.leases import Leases
 from levelog_store.outbox import ClaimedIntent
 from levelog_store.rows import PendingWake
 from levelog_store.scopes import Scope, open_scope
-from levelog_store.tables import intents
+from levelog_store.tables import intents, levels, metadata, wakeups
 
 PARTITIONS: Final = 4
 MOST_CUTS: Final = 1000
@@ -67,11 +67,13 @@ class World:
     async def begin(self) -> None:
         """Take the partitions and list every resource, empty as it is."""
         self._epochs = await Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1)).tend()
+        begun: list[Record] = []
+        ended: list[Record] = []
         for name in self.program.resources:
             resource = GroupResource.parse(name)
-            begun = SyncStarted(resource=resource, sync_id=name, time=self.clock())
-            ended = SyncFinished(resource=resource, sync_id=name, version=Version(0), time=self.clock())
-            await self._fold([(partition, mark) for mark in (begun, ended) for partition in range(PARTITIONS)])
+            begun.append(SyncStarted(resource=resource, sync_id=name, time=self.clock()))
+            ended.append(SyncFinished(resource=resource, sync_id=name, version=Version(0), time=self.clock()))
+        await self._fold([(partition, mark) for mark in (*begun, *ended) for partition in range(PARTITIONS)])
 
     async def run(self) -> None:
         """Fold, decide and write until nothing is pending now."""
@@ -88,6 +90,51 @@ class World:
         raise LevelogError(
             f"the simulation did not come to rest within {MOST_CUTS} cuts: levels ask for writes in a circle"
         )
+
+    async def advance(self, time: timedelta) -> None:
+        """Run at each moment of this time at which something is due, and at its end."""
+        if time < timedelta(0):
+            raise ValueError(f"time passes forwards only, not by {time}")
+        end = self.clock.now + time
+        await self.run()
+        while (due := await self._next_due()) is not None and due < end:
+            self.clock.now = due
+            await self.run()
+        self.clock.now = end
+        await self.run()
+
+    def user_apply(self, manifest: Manifest) -> Manifest:
+        """Apply a manifest as a user."""
+        try:
+            return self.sandbox.user.apply(manifest)
+        except StatusError as error:
+            if error.code == 404:
+                error.add_note(
+                    "The simulation serves built-in kinds and the resources that the operators' classes declare, in "
+                    f"their versions: {', '.join(self._served())}. Apply a CustomResourceDefinition to have more."
+                )
+            raise
+
+    async def parents_of(self, connection: AsyncConnection, view: str) -> list[str]:
+        """Names of the parents of which the view has a level."""
+        table = levels.c
+        query = select(table.parent).where(table.scope == self.scope.number, table.view == view).order_by(table.parent)
+        return list((await connection.execute(query)).scalars())
+
+    async def _next_due(self) -> datetime | None:
+        """When the next wakeup or postponed write is due, after now."""
+        table = wakeups.c
+        now = self.clock()
+        async with self.database.reading() as connection:
+            due = select(func.min(table.due_at)).where(table.scope == self.scope.number, table.due_at > now)
+            first: datetime | None = (await connection.execute(due)).scalar_one()
+            waiting = select(intents.c.key).where(intents.c.scope == self.scope.number, intents.c.state == "pending")
+            keys = (await connection.execute(waiting)).scalars()
+            times = [at for key in keys if (at := self._postponed.get(key)) is not None and at > now]
+        return min([*times, *([first] if first is not None else [])], default=None)
+
+    def _served(self) -> list[str]:
+        return sorted(f"{resource.api_version} {resource.kind}" for resource in _declared(self.program))
 
     async def _take_changes(self) -> bool:
         """Fold what happened in the cluster, but for the operator's own writes while those are not echoed."""
@@ -214,9 +261,10 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
             Sandbox(established_after_seconds=0, clock=clock, refuses=partial(_refused, refusals))
         )
         await _define(sandbox, program)
-        url = f"sqlite:///{folder / 'levelog.db'}"
-        await upgrade(url)
-        database = await stack.enter_async_context(await Database.open(url))
+        database = await stack.enter_async_context(await Database.open(f"sqlite:///{folder / 'levelog.db'}"))
+        async with database.transaction() as connection:
+            # What the migrations make, in a third of their time; a test compares the two.
+            await connection.run_sync(metadata.create_all, checkfirst=False)
         client: KubeClient = await stack.enter_async_context(await connect(sandbox.kubeconfig(folder / "kubeconfig")))
         uid = sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"]
         scope = await open_scope(
@@ -241,10 +289,7 @@ def _refused(refusals: Sequence[Refusal], verb: str, resource: str, namespace: s
 
 async def _define(sandbox: Sandbox, program: Program) -> None:
     """Let the sandbox serve every resource that the operators declare, with any content."""
-    declared = {r for operator in program.operators for r in operator.resources().values()} | set(
-        program.resources.values()
-    )
-    for resource in sorted(declared, key=lambda each: (each.group, each.plural)):
+    for resource in sorted(_declared(program), key=lambda each: (each.group, each.plural)):
         if sandbox.serves(str(resource.group_resource)):
             continue
         if not resource.group:
@@ -252,6 +297,12 @@ async def _define(sandbox: Sandbox, program: Program) -> None:
         sandbox.user.create(_definition(resource))
         while not sandbox.serves(str(resource.group_resource)):  # noqa: ASYNC110 - established in this loop's next rounds
             await asyncio.sleep(0)
+
+
+def _declared(program: Program) -> set[ResourceType]:
+    return {r for operator in program.operators for r in operator.resources().values()} | set(
+        program.resources.values()
+    )
 
 
 def _definition(resource: ResourceType) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""What a simulation says where a test uses it wrongly, and what it does at its edges."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from levelog import Intent, Level, LevelogError, Operator, Resource, Struct, apply, delete
+from levelog.testing import Simulation, StatusError
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+op = Operator("leases")
+
+
+class LeaseSpec(Struct):
+    seconds: int = 10
+
+
+class Lease(Resource, group="example.com", version="v1", plural="leases"):
+    spec: LeaseSpec
+
+
+class Zone(Resource, group="example.com", version="v1", plural="zones", scope="Cluster"):
+    spec: LeaseSpec
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    data: dict[str, str] | None = None
+
+
+looked_at: list[datetime] = []
+
+
+@op.index
+def notes(config: ConfigMap) -> Iterator[tuple[str, dict[str, str]]]:
+    yield config.metadata.name, config.data or {}
+
+
+@op.view
+def beats(lease: Lease, now: datetime) -> Level[int]:
+    looked_at.append(now)
+    if lease.spec.seconds < 0:
+        sys.exit("a view must not")
+    return Level(desired=0, actual=0, recheck_at=now + timedelta(seconds=lease.spec.seconds))
+
+
+@op.view
+def zone(zone: Zone) -> Level[int]:
+    return Level(desired=1, actual=1)
+
+
+writer = Operator("writer")
+
+
+@writer.view
+def written(lease: Lease) -> Level[str]:
+    return Level(desired="there", actual="absent")
+
+
+@writer.reconcile(written, writes=[ConfigMap])
+def write(lease: Lease) -> Iterator[Intent]:
+    yield apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": lease.metadata.name}, "data": {"a": "b"}}
+    )
+    yield delete(ConfigMap, "old")
+
+
+def config(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def lease(name: str = "a", *, seconds: int = 10) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Lease",
+        "metadata": {"name": name},
+        "spec": {"seconds": seconds},
+    }
+
+
+def test_time_stops_at_each_moment_at_which_something_is_due() -> None:
+    looked_at.clear()
+    with Simulation(op) as simulation:
+        simulation.apply(lease("a", seconds=20))
+        simulation.apply(lease("b", seconds=30))
+        simulation.advance(timedelta(seconds=60))
+        assert simulation.now == BEGIN + timedelta(seconds=60)
+    assert [int((at - BEGIN).total_seconds()) for at in looked_at] == [0, 0, 20, 30, 40, 60, 60]
+
+
+def test_every_retry_that_is_due_meanwhile_is_made() -> None:
+    with Simulation(writer) as simulation:
+        simulation.refuse(503, target="configmaps/default/a")
+        simulation.apply(lease())
+        simulation.run()
+        assert [intent.attempts for intent in simulation.intents if intent.verb == "apply"] == [1]
+        simulation.advance(timedelta(minutes=5))
+        assert [intent.attempts > 3 for intent in simulation.intents if intent.verb == "apply"] == [True]
+
+
+def test_time_passes_forwards_only() -> None:
+    with Simulation(op) as simulation, pytest.raises(ValueError, match="time passes forwards only"):
+        simulation.advance(timedelta(seconds=-1))
+
+
+def test_a_conflict_that_passes_is_tried_again() -> None:
+    with Simulation(writer) as simulation:
+        simulation.refuse(409, target="configmaps/default/a", times=2)
+        simulation.apply(lease())
+        simulation.run()
+        first = next(intent for intent in simulation.intents if intent.verb == "apply")
+        assert (first.state, first.attempts) == ("pending", 1)
+        assert first.error == "apply configmaps/default/a: 409 Conflict: apply configmaps a: refused as told"
+        simulation.advance(timedelta(minutes=1))
+        assert next(i.state for i in simulation.intents if i.verb == "apply") == "settled"
+
+
+def test_a_field_that_another_manager_owns_is_a_conflict() -> None:
+    with Simulation(writer) as simulation:
+        simulation.apply(config("a", a="mine"))
+        simulation.apply(lease())
+        simulation.run()
+        [applied] = [intent for intent in simulation.intents if intent.verb == "apply"]
+        assert applied.state == "failed"
+        assert '"user"' in applied.error
+
+
+def test_what_cannot_be_refused_is_said() -> None:
+    with Simulation(op) as simulation:
+        with pytest.raises(ValueError, match="a status of 400 to 599, not 200"):
+            simulation.refuse(200)
+        with pytest.raises(LevelogError, match="'shop-0' does not name an object: write RESOURCE"):
+            simulation.refuse(409, target="shop-0")
+
+
+@pytest.mark.parametrize("namespace", ["", None, "default"])
+def test_a_parent_without_a_namespace_has_a_level(namespace: str | None) -> None:
+    with Simulation(op) as simulation:
+        simulation.apply({"apiVersion": "example.com/v1", "kind": "Zone", "metadata": {"name": "north"}, "spec": {}})
+        simulation.run()
+        assert simulation.level("zone", namespace, "north").status == "in_sync"
+        assert not simulation.level("zone", namespace, "north").drift
+
+
+def test_a_level_tells_how_it_drifts() -> None:
+    with Simulation(writer) as simulation:
+        simulation.apply(lease())
+        simulation.run()
+        drift = simulation.level("written", "default", "a").drift
+        assert (drift.changed, str(drift)) == ({"."}, "changed .")
+
+
+def test_a_view_that_there_is_not_is_answered_with_those_that_there_are() -> None:
+    with Simulation(op, writer) as simulation:
+        with pytest.raises(KeyError) as wrong:
+            simulation.level("beat", "default", "a")
+        assert str(wrong.value) == "there is no view 'beat'; views are: leases/beats, leases/zone, writer/written"
+        with pytest.raises(KeyError, match="there is no view 'writer/beats'"):
+            simulation.level("writer/beats", "default", "a")
+        simulation.apply(lease())
+        simulation.run()
+        assert simulation.level("leases/beats", "default", "a") == simulation.level("beats", "default", "a")
+
+
+def test_a_level_that_there_is_not_is_answered_with_those_that_there_are() -> None:
+    with Simulation(op) as simulation:
+        with pytest.raises(KeyError) as none:
+            simulation.level("beats", "default", "a")
+        assert str(none.value) == (
+            "view leases/beats has no level for leases.example.com/default/a: apply the object and run() the "
+            "simulation; it has none at all"
+        )
+        for number in range(7):
+            simulation.apply(lease(f"b{number}"))
+        simulation.run()
+        with pytest.raises(KeyError) as other:
+            simulation.level("beats", "elsewhere", "b0")
+        assert "it has one for leases.example.com/default/b0, " in str(other.value)
+        assert str(other.value).endswith("leases.example.com/default/b4 and 2 more")
+
+
+def test_a_kind_that_is_not_served_is_answered_with_what_is() -> None:
+    with Simulation(op) as simulation, pytest.raises(StatusError) as wrong:
+        simulation.apply({"apiVersion": "example.com/v2", "kind": "Lease", "metadata": {"name": "a"}})
+    assert wrong.value.code == 404
+    [hint] = wrong.value.__notes__
+    assert "example.com/v1 Lease, example.com/v1 Zone, v1 ConfigMap" in hint
+
+
+def test_a_closed_simulation_says_so() -> None:
+    simulation = Simulation(op)
+    with pytest.raises(RuntimeError, match="the simulation is not open: use it inside `with Simulation"):
+        simulation.run()
+    with simulation:
+        simulation.run()
+    for use in (
+        simulation.run,
+        lambda: simulation.apply(lease()),
+        lambda: simulation.delete(Lease, "a"),
+        lambda: simulation.objects(Lease),
+        lambda: simulation.level("beats", "default", "a"),
+        lambda: simulation.advance(timedelta(1)),
+        lambda: simulation.intents,
+        lambda: simulation.calls,
+        lambda: simulation.refuse(409),
+        lambda: simulation.echo,
+    ):
+        with pytest.raises(RuntimeError, match="the simulation is closed: ask it inside `with Simulation"):
+            use()
+    with pytest.raises(RuntimeError, match="entered once: make another"), simulation:
+        pass
+
+
+def test_a_function_that_exits_does_not_hang_the_test() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(lease(seconds=-1))
+        with pytest.raises(LevelogError, match=r"was ended by SystemExit\('a view must not'\)") as ended:
+            simulation.run()
+        assert isinstance(ended.value.__cause__, SystemExit)
+        simulation.delete(Lease, "a")
+        simulation.run()
+
+
+def test_what_fails_in_the_background_is_raised_with_its_cause() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("in the background")
+
+    async def schedule() -> None:
+        asyncio.get_running_loop().call_soon(fail)
+        await asyncio.sleep(0)
+
+    with Simulation(op) as simulation:
+        with pytest.raises(LevelogError, match="the simulation's thread failed: ZeroDivisionError") as failed:
+            simulation._call(schedule())
+        assert isinstance(failed.value.__cause__, ZeroDivisionError)
+        simulation.run()
