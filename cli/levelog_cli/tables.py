@@ -1,20 +1,82 @@
-"""Aligned columns on stdout: fitted to a terminal, and one row a line for whatever reads a pipe."""
+"""Aligned columns on stdout: folded to the width of a terminal, and one row a line for whatever reads a pipe."""
 
+import shutil
 import sys
 from collections.abc import Sequence
+from typing import Final
+
+UNLIMITED: Final = 1 << 20
+_GAP: Final = 2
+_LEAST: Final = 8
+"""Columns are not folded to less, however many there are."""
+_INDENT: Final = "    "
+_BREAKS: Final = " ,/-"
+"""A cell is folded after these where it can be: between words, and between the parts of an object's name."""
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows below their headings; only a terminal's width folds a cell."""
-    if sys.stdout.isatty():
-        from rich.console import Console  # noqa: PLC0415 - loaded for terminals only
-        from rich.table import Table  # noqa: PLC0415
+    """Print rows below their headings, and leave nothing out.
 
-        table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    for row in (columns, *rows):
-        sys.stdout.write("  ".join(map(str.ljust, row, widths)).rstrip() + "\n")
+    The width is that of the terminal, or COLUMNS. Where it is limited, cells that do not fit are folded, and the last
+    column, a remark, goes below its row.
+    """
+    for line in table_lines(columns, rows, _width()):
+        sys.stdout.write(f"{line}\n")
+
+
+def is_narrow() -> bool:
+    """Whether somebody reads it on a terminal, or asks for a width by COLUMNS."""
+    return _width() < UNLIMITED
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((UNLIMITED, 0)).columns
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """The lines of a table of that many characters in a line."""
+    if width >= UNLIMITED:
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        return [_line(row, widths) for row in (columns, *rows)]
+    shown = [row[:-1] for row in (columns, *rows)]
+    widths = _fitted([max(map(len, column)) for column in zip(*shown, strict=True)], width)
+    lines: list[str] = []
+    for row, remark in zip(shown, ("", *(row[-1] for row in rows)), strict=True):
+        lines += _folded_row(row, widths)
+        lines += [_INDENT + part for part in folded(remark, width - len(_INDENT))]
+    return lines
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Lines of at most that width: broken at words and at the parts of a name where that can be, else anywhere."""
+    lines: list[str] = []
+    rest = text.strip()
+    while len(rest) > width:
+        at = max(rest.rfind(mark, 0, width) for mark in _BREAKS) + 1
+        if rest[width] == " ":
+            at = width
+        at = at if at > 0 else width
+        lines.append(rest[:at].rstrip())
+        rest = rest[at:].lstrip()
+    return [*lines, rest] if rest else lines
+
+
+def _fitted(widths: list[int], width: int) -> list[int]:
+    """Take from the widest column until the row fits."""
+    fitted = list(widths)
+    while sum(fitted) + _GAP * (len(fitted) - 1) > width:
+        widest = max(range(len(fitted)), key=fitted.__getitem__)
+        if fitted[widest] <= _LEAST:
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def _folded_row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    cells = [folded(cell, width) for cell, width in zip(row, widths, strict=True)]
+    height = max(map(len, cells))
+    return [_line([cell[n] if n < len(cell) else "" for cell in cells], widths) for n in range(height)]
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    return (" " * _GAP).join(map(str.ljust, row, widths)).rstrip()

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from msgspec import Struct
-from sqlalchemy import and_, case, func, literal, null, or_, select, text
+from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.database import Database
@@ -102,6 +102,17 @@ async def read_level_lines(
     reason = await _why_waiting(connection, scope)
     shown = [line if line.evaluated_at or line.reason else _because(line, reason) for line in lines]
     return sorted(shown, key=lambda line: (line.view, line.parent))
+
+
+async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int) -> tuple[list[str], list[str]]:
+    """Views and parents that have a level or wait for their first one; of parents the first so many by name."""
+    places = union(
+        select(levels.c.view, levels.c.parent).where(levels.c.scope == scope.number),
+        select(wakeups.c.view, wakeups.c.parent).where(wakeups.c.scope == scope.number),
+    ).subquery()
+    views = (await connection.execute(select(places.c.view).distinct().order_by(places.c.view))).scalars().all()
+    parents = select(places.c.parent).distinct().order_by(places.c.parent).limit(most)
+    return list(views), list((await connection.execute(parents)).scalars())
 
 
 async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:

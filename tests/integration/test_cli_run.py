@@ -65,6 +65,15 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
     text = (await levelog.ends("levels", "shop", "--view", "pods", "--status", "in_sync")).stdout
     assert text.splitlines()[0].split() == ["VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON"]
     assert text.splitlines()[1].split() == ["webs/pods", "webs.example.com/default/shop", "in_sync", "1"]
+    narrow = (await levelog.ends("levels", env={"COLUMNS": "60"})).stdout
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert (await levelog.ends("levels", "--status", "failed")).stdout == "no level is failed\n"
+    sentence = await levelog.refused("levels", "shopp", status=2)
+    assert sentence == "no level of a parent 'shopp'; there are levels of webs.example.com/default/shop"
+    sentence = await levelog.refused("levels", "--view", "pod", status=2)
+    assert sentence == "no level of a view 'pod'; there are levels of webs/pods"
+    both = await levelog.ends("levels", "shop", "--view", "webs/pods", "--status", "failed", "--json")
+    assert (both.status, both.stdout) == (0, "[]\n")
 
 
 async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(

@@ -12,7 +12,11 @@ from levelog_cli.settings import Settings, taking
 def levels(
     settings: Settings,
     name: Annotated[
-        str, typer.Argument(help="A parent, or how its name ends: webs.example.com/default/shop, default/shop, shop.")
+        str,
+        typer.Argument(
+            help="A parent, or how its name ends: webs.example.com/default/shop, default/shop, shop. "
+            "In place of a namespace, _ stands for none."
+        ),
     ] = "",
     *,
     view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",

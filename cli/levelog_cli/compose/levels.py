@@ -1,16 +1,23 @@
 """Reading levels from SQL and printing them."""
 
+import difflib
 import sys
 from typing import Any, Final
 
 import msgspec
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
+from levelog.objects import CLUSTER_SCOPE
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.settings import Settings
-from levelog_cli.tables import print_table
-from levelog_store.overview import LevelLine, find_scopes, read_level_lines
+from levelog_cli.tables import is_narrow, print_table
+from levelog_store.overview import LevelLine, find_scopes, read_level_lines, read_levelled
 from levelog_store.scopes import Scope
+
+_NAMED: Final = 5
+_SEARCHED: Final = 1000
+"""Among so many parents those are looked for that are named like a mistyped one."""
 
 STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "deleting")
 
@@ -18,7 +25,8 @@ STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "dele
 async def show_levels(settings: Settings, *, name: str, view: str, status: str, as_json: bool) -> None:
     """Print the levels that are selected, of all applications that the settings select.
 
-    Raises ConfigurationError for a status that there is none of, and if the database holds no such application.
+    Raises ConfigurationError for a status, view or parent that there is none of, naming those that there are, and if
+    the database holds no such application.
     """
     if status and status not in STATUSES:
         raise ConfigurationError(f"there is no status {status!r}: it is one of {', '.join(STATUSES)}")
@@ -28,13 +36,44 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
         for scope in scopes:
             lines = await read_level_lines(connection, scope, view=view, status=status, name=name)
             found += [(scope, line) for line in lines]
+        if not found and (name or view):
+            await _refuse_unknown(connection, scopes, name, view)
     if as_json:
         sys.stdout.write(msgspec.json.encode([_json(*row) for row in found]).decode() + "\n")
+        return
+    if not found:
+        nothing = f"no level is {status}" if status else "no levels: no object of a view's resource was seen yet"
+        sys.stdout.write(f"{nothing}\n")
         return
     has_several = len(scopes) > 1
     columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
     rows = [_row(scope, line) for scope, line in found]
     print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+    if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in line.parent for _, line in found):
+        sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
+
+
+async def _refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
+    """Raise ConfigurationError unless there are levels of the view, and of the parent."""
+    views: set[str] = set()
+    parents: set[str] = set()
+    is_known = False
+    for scope in scopes:
+        in_scope = await read_levelled(connection, scope, most=_SEARCHED)
+        views.update(in_scope[0])
+        parents.update(in_scope[1])
+        is_known |= bool(name and await read_level_lines(connection, scope, name=name))
+    if view and views and not any(view in (known, known.partition("/")[2]) for known in views):
+        raise ConfigurationError(f"no level of a view {view!r}; there are levels of {_few(view, views)}")
+    if name and parents and not is_known:
+        raise ConfigurationError(f"no level of a parent {name!r}; there are levels of {_few(name, parents)}")
+
+
+def _few(wanted: str, known: set[str]) -> str:
+    """The names that are most like the wanted one, and how many more there are."""
+    alike = difflib.get_close_matches(wanted, known, n=_NAMED, cutoff=0.0)
+    more = len(known) - len(alike)
+    return ", ".join(alike) + (f" and {more} more" if more else "")
 
 
 def _selected(settings: Settings, database: str, scopes: list[Scope]) -> list[Scope]:
