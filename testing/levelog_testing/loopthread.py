@@ -29,7 +29,7 @@ class LoopThread:
         Raises what it raises; LevelogError, from its cause, if something else failed in the thread meanwhile or before.
         """
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        either: tuple[Future[Any], ...] = (future, self._has_ended)
+        either: list[Future[Any]] = [future, self._has_ended]
         try:
             wait(either, return_when=FIRST_COMPLETED)
         except BaseException:  # Ctrl-C: nobody waits for it any more

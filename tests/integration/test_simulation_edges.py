@@ -1,6 +1,5 @@
 """What a simulation says where a test uses it wrongly, and what it does at its edges."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -222,19 +221,4 @@ def test_a_function_that_exits_does_not_hang_the_test() -> None:
             simulation.run()
         assert isinstance(ended.value.__cause__, SystemExit)
         simulation.delete(Lease, "a")
-        simulation.run()
-
-
-def test_what_fails_in_the_background_is_raised_with_its_cause() -> None:
-    def fail() -> None:
-        raise ZeroDivisionError("in the background")
-
-    async def schedule() -> None:
-        asyncio.get_running_loop().call_soon(fail)
-        await asyncio.sleep(0)
-
-    with Simulation(op) as simulation:
-        with pytest.raises(LevelogError, match="the simulation's thread failed: ZeroDivisionError") as failed:
-            simulation._call(schedule())
-        assert isinstance(failed.value.__cause__, ZeroDivisionError)
         simulation.run()
