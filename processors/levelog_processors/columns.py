@@ -1,6 +1,5 @@
 """Columns of the SQL views, from the types that handlers are annotated with."""
 
-import collections.abc
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
@@ -10,13 +9,6 @@ from levelog_processors.program import Program
 from levelog_store.sqlviews import IndexView, JsonColumn, LevelView, SqlType
 
 _SCALARS: Final[dict[Any, SqlType]] = {str: "text", int: "integer", float: "float", bool: "boolean"}
-_PAIRS: Final = (
-    collections.abc.Iterator,
-    collections.abc.Iterable,
-    collections.abc.Generator,
-    collections.abc.Sequence,
-    list,
-)
 
 
 def sql_views(program: Program) -> list[LevelView | IndexView]:
@@ -33,7 +25,7 @@ def sql_views(program: Program) -> list[LevelView | IndexView]:
 
     found: list[LevelView | IndexView] = []
     for source, index in indices.items():
-        key, value = _pair(index.handler.returns)
+        key, value = index.handler.types
         found.append(IndexView(named(source), source, columns_of(key), columns_of(value)))
     for source, view in program.views.items():
         arguments = get_args(view.handler.returns)
@@ -58,17 +50,6 @@ def columns_of(hint: Any) -> tuple[JsonColumn, ...]:
             for number, part in enumerate(parts, start=1)
         )
     return (JsonColumn("", "json"),)
-
-
-def _pair(returned: Any) -> tuple[Any, Any]:
-    """Key and value type of an index function."""
-    arguments = get_args(returned)
-    origin = get_origin(returned)
-    if origin in _PAIRS and arguments:
-        arguments = get_args(arguments[0])
-    elif not (isinstance(origin, type) and issubclass(origin, collections.abc.Mapping)):
-        return Any, Any
-    return (arguments[0], arguments[1]) if len(arguments) == 2 else (Any, Any)
 
 
 def _without_none(hint: Any) -> Any:

@@ -183,7 +183,8 @@ class Decider:
             level = (wake.view, wake.parent)
             view = self._program.views[wake.view]
             parent = parents.get(wake.parent)
-            inputs = parent_inputs(view, parent.body) if parent else None
+            looked_at = before[level].looked_at if level in before else None
+            inputs = parent_inputs(view, parent.body, looked_at) if parent else None
             if parent is None or inputs is None:
                 stray.append(wake)
                 continue

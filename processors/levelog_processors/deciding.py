@@ -90,7 +90,7 @@ class Case:
         """Digest of everything that the evaluation saw."""
         if self.evaluation is None:
             return digest(self.before.inputs, self.before.reads)
-        return digest(self.inputs, self.evaluation.reads.digest())
+        return digest(self.evaluation.inputs or self.inputs, self.evaluation.reads.digest())
 
     @property
     def level(self) -> Level[Any] | None:
@@ -183,7 +183,8 @@ def _concluded(
         round=before.round + (has_acted and case.is_called),
         attempts=_attempts(case) if has_acted else before.attempts,
         evaluations=before.evaluations + (evaluation is not None),
-        inputs=case.inputs if evaluation or case.is_deleting else before.inputs,
+        inputs=_inputs(case),
+        looked_at=evaluation.looked_at if evaluation and evaluation.looked_at else before.looked_at,
         reads=evaluation.reads.digest() if evaluation else before.reads,
         decided_inputs=_decided_inputs(case, has_acted=has_acted),
         cause=max(case.wake.cause, before.cause),
@@ -204,6 +205,12 @@ def _concluded(
         is_evaluated=evaluation is not None,
         parent_sequence=case.parent.sequence,
     )
+
+
+def _inputs(case: Case) -> str:
+    if case.evaluation is not None:
+        return case.evaluation.inputs or case.inputs
+    return case.inputs if case.is_deleting else case.before.inputs
 
 
 def _decided_inputs(case: Case, *, has_acted: bool) -> str:

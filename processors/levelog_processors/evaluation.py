@@ -12,10 +12,12 @@ import msgspec
 from greenlet import getcurrent, greenlet
 from msgspec import Struct
 
+from levelog import observations
 from levelog.canonical import canonical, digest
 from levelog.indices import Index
 from levelog.injection import Given
 from levelog.levels import Level
+from levelog.recorded import Notes, RecordedMapping, plain
 from levelog_processors.fold import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
@@ -179,15 +181,34 @@ class Evaluation:
         self.blocked = ""
         """Why the view cannot be called: an index that it reads leaves out an object by error."""
         self.guards: list[IndexKey] = [(index, ERRORS) for index in view.guards]
+        self.looked_at: bytes | None = None
+        """Where the view looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
+        self.inputs = ""
+        """Identity of what it saw there; empty where `looked_at` is None: the case knows it."""
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; what it raises becomes the evaluation's error."""
         self.blocked = self._why_blocked()
         if self.blocked:
             return
+        reader = self.view.handler.reader
+        try:
+            parent = reader.take(self.body)
+        except Exception as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
+            self.error = f"view {self.view.name}: {type(error).__name__}: {error}"
+            return
+        if not reader.is_plain:
+            self._call(parent)
+            return
+        notes = Notes()
+        self._call(RecordedMapping(parent, notes))
+        self.looked_at = observations.encode(notes.observations)
+        self.inputs = observations.digest_of(parent, observations.decode(self.looked_at))
+
+    def _call(self, parent: Any) -> None:
         handler = self.view.handler
         try:
-            arguments: dict[str, Any] = {handler.parent_parameter: handler.reader.read(self.body)}
+            arguments: dict[str, Any] = {handler.parent_parameter: parent}
             for parameter in handler.indices:
                 name = self.view.indices[parameter.name]
                 arguments[parameter.name] = IndexReader(name, parameter.value_type, self.reads)
@@ -197,6 +218,8 @@ class Evaluation:
             if not isinstance(level, Level):
                 raise TypeError(f"returned {type(level).__name__}, not a Level")  # noqa: TRY301 - one handling for both
             self.desired, self.actual = canonical(level.desired), canonical(level.actual)
+            if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
+                level.desired, level.actual = plain(level.desired), plain(level.actual)
             self.level = level
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             self.error = f"view {self.view.name}: {type(error).__name__}: {error}"

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from levelog.canonical import canonical, digest
-from levelog.handlers import inputs_digest
 from levelog.records import (
     BookmarkNoted,
     GapNoted,
@@ -249,10 +248,11 @@ class Fold:
             self._changes.keys[entry.index, f"{WHOLE_INDEX}{partition}"] = sequence
 
     def _wake_parent(self, view: BoundView, name: str, record: ObjectSeen, logged: LoggedRecord) -> None:
-        inputs = parent_inputs(view, record.body)
+        held = self._held.levels.get((view.name, name))
+        inputs = parent_inputs(view, record.body, held.looked_at if held else None)
         if inputs is None:
             self._changes.gone.add((view.name, name))
-        elif self._held.inputs.get((view.name, name)) != (record.uid, inputs):
+        elif held is None or (held.parent_uid, held.inputs) != (record.uid, inputs):
             self._changes.wakes[view.name, name] = Wake(logged.partition, logged.sequence)
 
     def _note_receipt(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
@@ -382,14 +382,13 @@ def _require_scalars(key: object) -> None:
         )
 
 
-def parent_inputs(view: BoundView, body: bytes) -> str | None:
+def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
     """Identity of what a view sees of a parent; None if the view's filters leave it out.
 
-    A parent that cannot be decoded has an identity too, that of the error, so that the failure is evaluated and shown.
+    `looked_at` is where the view looked when it was evaluated last, if it takes plain objects. A parent that cannot be
+    decoded, or for which a filter raises, has an identity too, that of the error, so that it is evaluated and shown.
     """
     try:
-        if not view.handler.reader.selects(body):
-            return None
-        return inputs_digest(view.handler.reader.read(body))
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        return digest("unreadable", str(error))
+        return view.handler.reader.inputs(body, looked_at)
+    except Exception as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
+        return digest("unreadable", type(error).__name__, str(error))

@@ -51,4 +51,4 @@ class ObjectLookups(Objects):
                 f"write objects.get({resource.__name__}, {name!r}, namespace=…)"
             )
         found = self._bucket(index, canonical_key(object_key(resource, place, name)))
-        return self._view.handler.objects[resource].reader.read(found[0]) if found else None  # type: ignore[return-value]
+        return self._view.handler.objects[resource].reader.read(found[0]) if found else None

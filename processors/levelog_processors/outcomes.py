@@ -31,8 +31,18 @@ def target_type(view: BoundView, intent: Intent) -> ResourceType:
 
 
 def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:
-    """Object that an intent writes to; without a namespace of its own it is in the parent's."""
-    return target_type(view, intent).key(intent.namespace or parent.namespace, intent.name)
+    """Object that an intent writes to; without a namespace of its own it is in the parent's.
+
+    Raises OperatorError if it needs a namespace, and neither has one.
+    """
+    resource = target_type(view, intent)
+    namespace = intent.namespace or parent.namespace
+    if not namespace and resource.scope == "Namespaced":
+        field = "metadata.namespace" if intent.verb in ("apply", "create") else "namespace=…"
+        raise OperatorError(
+            f"{intent.verb} of {resource.kind} {intent.name}: give {field}: the parent {parent.object} has none"
+        )
+    return resource.key(namespace, intent.name)
 
 
 def intent_rows(

@@ -5,7 +5,16 @@ from typing import Any
 
 import msgspec
 
-_encoder = msgspec.json.Encoder(order="sorted")
+from levelog.recorded import RecordedMapping, RecordedSequence, plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, RecordedMapping | RecordedSequence):
+        return plain(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # as msgspec says it
+
+
+_encoder = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
 
 
 def canonical(value: Any) -> bytes:

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
-import msgspec
 from msgspec import Struct
 
-from levelog.canonical import canonical, digest
+from levelog.annotations import pair_types, require_index, require_level, shown
+from levelog.canonical import digest
 from levelog.errors import OperatorError
 from levelog.fingerprints import fingerprint
-from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, shown, type_hints
+from levelog.indices import Index
+from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, type_hints
 from levelog.levels import Level
+from levelog.lookups import Objects
+from levelog.objectreaders import ObjectReader, is_mapping, object_reader
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
 
@@ -26,47 +29,6 @@ OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
 """What an index function may take besides its object."""
 OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.NOW, Given.LOGGER, Given.SETTINGS)
 OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
-
-
-class _Peek(Struct):
-    """The part of an object that filters look at."""
-
-    class Metadata(Struct):
-        labels: dict[str, str] | None = None
-        annotations: dict[str, str] | None = None
-
-    metadata: Metadata
-
-
-_peek = msgspec.json.Decoder(_Peek)
-
-
-class ObjectReader:
-    """Decodes objects of one resource to the fields that a handler names."""
-
-    def __init__(self, cls: type[ResourceBase], selector: Selector) -> None:
-        self.resource: ResourceType = cls.resource_type
-        self.selector = selector
-        self._decoder = msgspec.json.Decoder(cls)
-
-    def selects(self, body: bytes) -> bool:
-        """Tell whether the handler's filters let the object through."""
-        if not self.selector:
-            return True
-        metadata = _peek.decode(body).metadata
-        return self.selector.matches(metadata.labels or {}, metadata.annotations or {})
-
-    def read(self, body: bytes) -> ResourceBase:
-        """Decode an object.
-
-        Raises msgspec.ValidationError, naming the path, if a field has another type than the handler's struct says.
-        """
-        return self._decoder.decode(body)
-
-
-def inputs_digest(parent: ResourceBase) -> str:
-    """Identity of what a handler sees of an object: equal digests mean that nothing it reads has changed."""
-    return digest(canonical(parent))
 
 
 class IndexHandler:
@@ -91,6 +53,8 @@ class IndexHandler:
         self.returns = returns
         """The return annotation."""
         self.errors: OnError = errors
+        self.types: tuple[Any, Any] = pair_types(self.name, returns)
+        """Types of key and value; Any where the annotation leaves them open."""
         self.fingerprint = digest(code or fingerprint(function), given.fingerprint)
 
     @property
@@ -100,9 +64,15 @@ class IndexHandler:
 
     @classmethod
     def inspect(
-        cls, function: Callable[..., Any], selector: Selector, lender: Lender, *, errors: OnError = "block"
+        cls,
+        function: Callable[..., Any],
+        selector: Selector,
+        lender: Lender,
+        *,
+        errors: OnError = "block",
+        of: type[ResourceBase] | None = None,
     ) -> "IndexHandler":
-        """Check the signature and the options of an index function.
+        """Check the signature and the options of an index function; with `of`, it takes plain objects.
 
         Raises OperatorError naming the function and the parameter.
         """
@@ -111,7 +81,8 @@ class IndexHandler:
         _refuse_coroutine(function, "index")
         hints = type_hints(function)
         first, *rest = _parameters(function, "index", "object")
-        reader = ObjectReader(_object_type(function, "index", first, hints), selector)
+        reader = object_reader("index", function, first, hints.get(first), selector, of=of)
+        _refuse_circle(function, "index", hints, (Index, Objects, Level))
         given = injections(function, "index", rest, OF_INDICES, lender)
         return cls(function, reader, hints.get("return"), given=given, errors=errors)
 
@@ -120,9 +91,10 @@ class IndexHandler:
 
         Raises whatever the function raises, and TypeError for a result that is not pairs.
         """
-        if not self.reader.selects(body):
+        found = self.reader.take(body)
+        if found is None:
             return []
-        result = self.function(self.reader.read(body), **self.given.arguments({}))
+        result = self.function(found, **self.given.arguments({}))
         if result is None:
             return []
         pairs: Iterable[Any] = result.items() if isinstance(result, Mapping) else result
@@ -189,6 +161,7 @@ class ViewHandler:
         *,
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
+        of: type[ResourceBase] | None = None,
     ) -> "ViewHandler":
         """Check the signature of a view function; `objects` are the indices of the classes in its `reads=`.
 
@@ -197,7 +170,8 @@ class ViewHandler:
         _refuse_coroutine(function, "view")
         hints = type_hints(function)
         first, *rest = _parameters(function, "view", "parent")
-        parent = _object_type(function, "view", first, hints)
+        reader = object_reader("view", function, first, hints.get(first), selector, of=of)
+        _refuse_circle(function, "view", hints, (Level,))
         given = injections(function, "view", rest, OF_VIEWS, lender)
         indices: list[IndexParameter] = []
         for name, hint in given.indices.items():
@@ -206,17 +180,16 @@ class ViewHandler:
                     f"view {function.__name__}: parameter {name!r} asks for an index that is not defined above it; "
                     f"known are: {', '.join(sorted(n for n in known if n.isidentifier())) or 'none'}"
                 )
-            key_type, value_type = get_args(hint) or (Any, Any)
+            key_type, value_type = require_index(function.__name__, name, hint, known[name].types)
             indices.append(IndexParameter(name, known[name], key_type, value_type))
         _require_both(function, given.given, objects)
         returned = hints.get("return")
-        if returned is not Level and get_origin(returned) is not Level:
-            raise OperatorError(
-                f"view {function.__name__}: has to be annotated to return a Level, not {shown(returned)}"
-            )
+        if (get_origin(returned) or returned) is not Level:
+            said = "is not annotated with what it returns" if returned is None else f"returns {shown(returned)}"
+            raise OperatorError(f"view {function.__name__}: {said}; it has to be Level[T]")
         return cls(
             function,
-            ObjectReader(parent, selector),
+            reader,
             first,
             tuple(indices),
             given,
@@ -267,14 +240,11 @@ class ReconcileHandler:
         require_time(function, "reconcile function", timeout)
         hints = type_hints(function)
         first, *rest = _parameters(function, "reconcile function", "parent")
-        parent = _object_type(function, "reconcile function", first, hints)
-        if parent.resource_type != view.resource:
-            raise OperatorError(
-                f"reconcile function {function.__name__}: parameter {first!r} is {parent.resource_type.plural}, "
-                f"but the view {view.name!r} is of {view.resource.plural}"
-            )
+        reader = _reconciled(function, view, first, hints.get(first))
         given = injections(function, "reconcile function", rest, OF_RECONCILERS, lender)
-        reader = ObjectReader(parent, view.reader.selector)
+        for name, kind in given.given.items():
+            if kind is Given.LEVEL:
+                require_level(function.__name__, name, hints[name], view.name, view.returns)
         return cls(function, view, reader, given, tuple(cls_.resource_type for cls_ in writes), timeout)
 
 
@@ -286,28 +256,25 @@ def require_time(function: Callable[..., Any], kind: str, timeout: object) -> No
         )
 
 
+def _reconciled(function: Callable[..., Any], view: ViewHandler, parameter: str, hint: Any) -> ObjectReader:
+    """Reader for the parent of a reconcile function, which is the view's; a mapping of it is plain."""
+    kind = "reconcile function"
+    if is_mapping(hint):
+        return ObjectReader(view.reader.cls, view.reader.selector, is_plain=True)
+    reader = object_reader(kind, function, parameter, hint, view.reader.selector)
+    if reader.resource != view.resource:
+        raise OperatorError(
+            f"{kind} {function.__name__}: parameter {parameter!r} is {reader.resource.plural}, "
+            f"but the view {view.name!r} is of {view.resource.plural}"
+        )
+    return reader
+
+
 def _parameters(function: Callable[..., Any], kind: str, first: str) -> list[str]:
     names = parameters(function, kind)
     if not names:
         raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its {first}")
     return names
-
-
-def _object_type(
-    function: Callable[..., Any], kind: str, parameter: str, hints: Mapping[str, Any]
-) -> type[ResourceBase]:
-    hint = hints.get(parameter)
-    if isinstance(hint, type) and issubclass(hint, ResourceBase):
-        if not hasattr(hint, "resource_type"):
-            raise OperatorError(
-                f"{kind} {function.__name__}: {hint.__name__} does not say which resource it is: "
-                f'class {hint.__name__}(Resource, group="…", version="…", plural="…")'
-            )
-        return hint
-    raise OperatorError(
-        f"{kind} {function.__name__}: parameter {parameter!r} is {shown(hint)}; it has to be a class "
-        "derived from Resource"
-    )
 
 
 def _require_both(
@@ -325,6 +292,17 @@ def _require_both(
             f"view {function.__name__}: parameter {taken[0]!r} is Objects, but the view does not say which: "
             "name their classes, @op.view(reads=[…])"
         )
+
+
+def _refuse_circle(function: Callable[..., Any], kind: str, hints: Mapping[str, Any], later: tuple[type, ...]) -> None:
+    """Refuse to read what is computed later: indices come from objects, levels from both, intents from levels."""
+    for name, hint in hints.items():
+        if name != "return" and (get_origin(hint) or hint) in later:
+            sources = "one object alone" if kind == "index" else "its parent, indices and objects"
+            raise OperatorError(
+                f"{kind} {function.__name__}: parameter {name!r} is {shown(hint)}; {kind} functions compute from "
+                f"{sources}, so that reads never go in a circle"
+            )
 
 
 def _refuse_coroutine(function: Callable[..., Any], kind: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from levelog.canonical import canonical, digest
-from levelog.errors import OperatorError
 from levelog.fingerprints import fingerprint
-from levelog.handlers import IndexHandler, ObjectReader
+from levelog.handlers import IndexHandler
+from levelog.objectreaders import ObjectReader, require_resource
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 
@@ -61,16 +61,14 @@ def class_fingerprint(cls: type[ResourceBase]) -> str:
     return digest(canonical(schema), canonical(cls.resource_type), fingerprint(cls))
 
 
-def require_resources(view: str, classes: Iterable[object]) -> tuple[type[ResourceBase], ...]:
+def require_resources(view: str, classes: Iterable[type[ResourceBase]]) -> tuple[type[ResourceBase], ...]:
     """The classes of `reads=`, each once.
 
     Raises OperatorError for one that is not a Resource class.
     """
     found: list[type[ResourceBase]] = []
     for cls in classes:
-        if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
-            shown = cls.__name__ if isinstance(cls, type) else repr(cls)
-            raise OperatorError(f"view {view}: reads={shown}, which is not a class derived from Resource with a plural")
+        require_resource(f"view {view}: reads=", cls)
         if cls not in found:
             found.append(cls)
     return tuple(found)

@@ -11,6 +11,7 @@ from typing import Any, Final, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from levelog import annotations
 from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
 from levelog.indices import Index
@@ -169,9 +170,7 @@ def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def shown(hint: object) -> str:
     """An annotation as a message names it."""
-    if hint is None:
-        return "not annotated"
-    return hint.__name__ if isinstance(hint, type) else str(hint)
+    return "not annotated" if hint is None else annotations.shown(hint)
 
 
 def _given(name: str, hint: Any, lender: Lender) -> Given | None:

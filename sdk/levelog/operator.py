@@ -40,8 +40,10 @@ class Operator:
     def index(
         self,
         *,
+        of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
     ) -> Callable[[F], F]: ...
 
@@ -49,21 +51,24 @@ class Operator:
         self,
         function: F | None = None,
         *,
+        of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
     ) -> F | Callable[[F], F]:
         """Register `(object) -> yields (key, value)`, or one that returns a mapping.
 
-        Keys are JSON scalars or tuples of them. Objects that the filters leave out have no entries.
+        Keys are JSON scalars or tuples of them. Objects that the filters leave out have no entries; `when` is asked
+        with the object as the function takes it. With `of=Pod` the function takes pods as plain `Mapping[str, Any]`.
 
         An object for which the function raises keeps the entries that it had. If it had none, the views that read the
         index are blocked, as they would take it for absent; with `errors="ignore"` they go on without it.
         """
 
         def register(function: F) -> F:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
-            handler = IndexHandler.inspect(function, selector, self._lender, errors=errors)
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            handler = IndexHandler.inspect(function, selector, self._lender, errors=errors, of=of)
             self._claim(handler.name, function)
             self.indices[handler.name] = handler
             return function
@@ -77,8 +82,10 @@ class Operator:
     def view(
         self,
         *,
+        of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
         deleting: bool = False,
         reads: Iterable[type[ResourceBase]] = (),
     ) -> Callable[[F], F]: ...
@@ -87,8 +94,10 @@ class Operator:
         self,
         function: F | None = None,
         *,
+        of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
         deleting: bool = False,
         reads: Iterable[type[ResourceBase]] = (),
     ) -> F | Callable[[F], F]:
@@ -96,14 +105,16 @@ class Operator:
 
         `deleting=True` also evaluates parents that have a deletionTimestamp. Indices are defined before the views
         that read them. `reads` are the Resource classes that the view looks up through a parameter `objects: Objects`;
-        their resources are watched.
+        their resources are watched. With `of=Web` the function takes Webs as plain `Mapping[str, Any]`, and wakes for
+        changes at the places that it looked at. A parent that the filters leave out has no level; `when` is asked with
+        the parent, decoded or plain.
         """
 
         def register(function: F) -> F:
-            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}))
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
             handler = ViewHandler.inspect(
-                function, self.indices, selector, self._lender, deleting=deleting, objects=objects
+                function, self.indices, selector, self._lender, deleting=deleting, objects=objects, of=of
             )
             self._claim(handler.name, function)
             for index in objects.values():
@@ -139,9 +150,9 @@ class Operator:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
-            self.reconcilers[name] = ReconcileHandler.inspect(
-                function, self.views[name], tuple(writes), self._lender, timeout=timeout
-            )
+            handler = ReconcileHandler.inspect(function, self.views[name], tuple(writes), self._lender, timeout=timeout)
+            self._claim(handler.name, function)
+            self.reconcilers[name] = handler
             return function
 
         return register
@@ -181,7 +192,13 @@ class Operator:
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 
     def _claim(self, name: str, function: Callable[..., Any]) -> None:
-        if name in self.indices or name in self.views:
+        """Refuse a second handler of one name; one function may reconcile several views."""
+        kinds: dict[str, Mapping[str, object]] = {"index": self.indices, "view": self.views}
+        held = [kind for kind, handlers in kinds.items() if name in handlers]
+        if any(handler.name == name and handler.function is not function for handler in self.reconcilers.values()):
+            held.append("reconcile function")
+        if held:
             raise OperatorError(
-                f"{function.__qualname__}: operator {self.name!r} has an index or view {name!r} already"
+                f"{function.__qualname__}: operator {self.name!r} has the {held[0]} {name!r} already; "
+                "each handler needs a name of its own"
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -26,8 +26,12 @@ class Selector(Struct, frozen=True, kw_only=True):
 
     labels: dict[str, Value] = {}
     annotations: dict[str, Value] = {}
+    when: Callable[[Any], object] | None = None
+    """Asked last, with the object as the handler takes it; true lets it through."""
 
-    def __bool__(self) -> bool:
+    @property
+    def looks_at_metadata(self) -> bool:
+        """Whether labels or annotations are asked for."""
         return bool(self.labels or self.annotations)
 
     def matches(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ from levelog_store.clauses import one_of
 from levelog_store.rows import (
     Entry,
     Held,
+    HeldLevel,
     HeldObject,
     HeldTombstone,
     StoredObject,
@@ -57,11 +58,11 @@ async def read_held(
         held.entries = await read_entries(connection, scope, with_entries)
     if with_levels := [name for name in parents if name in known]:
         of_levels = await connection.execute(
-            select(levels.c.view, levels.c.parent, levels.c.parent_uid, levels.c.inputs).where(
+            select(levels.c.view, levels.c.parent, levels.c.parent_uid, levels.c.inputs, levels.c.looked_at).where(
                 levels.c.scope == scope, one_of(dialect, levels.c.parent, with_levels)
             )
         )
-        held.inputs = {(view, parent): (uid, inputs) for view, parent, uid, inputs in of_levels}
+        held.levels = {(view, parent): HeldLevel(*values) for view, parent, *values in of_levels}
     return held
 
 

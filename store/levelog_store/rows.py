@@ -39,6 +39,14 @@ class Entry(Struct, frozen=True):
     error: str = ""
 
 
+class HeldLevel(Struct, frozen=True):
+    """What a level was evaluated on: the parent's uid, the digest of what the view saw of it, and where it looked."""
+
+    parent_uid: str
+    inputs: str
+    looked_at: bytes | None = None
+
+
 class Held(Struct):
     """What the tables hold of the objects of a batch."""
 
@@ -46,8 +54,8 @@ class Held(Struct):
     tombstones: dict[str, HeldTombstone] = field(default_factory=dict[str, HeldTombstone])
     entries: dict[str, list[Entry]] = field(default_factory=dict[str, list[Entry]])
     """By object."""
-    inputs: dict[ViewParent, tuple[str, str]] = field(default_factory=dict[ViewParent, tuple[str, str]])
-    """uid and inputs digest of each level whose parent is in the batch."""
+    levels: dict[ViewParent, HeldLevel] = field(default_factory=dict[ViewParent, HeldLevel])
+    """Those whose parent is in the batch."""
 
 
 class StoredObject(Struct, frozen=True, kw_only=True):
@@ -178,6 +186,8 @@ class LevelRow(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     evaluations: int = 0
     inputs: str = ""
+    looked_at: bytes | None = None
+    """Observations of a parent that the view takes as a plain mapping; None for a typed one."""
     reads: str = ""
     decided_inputs: str = ""
     cause: int = 0

@@ -194,6 +194,7 @@ async def _block_levels(connection: AsyncConnection, number: int, reason: str) -
             drift=null(),
             attempts=0,
             inputs="",
+            looked_at=null(),
             reads="",
             decided_inputs="",
             cause=0,

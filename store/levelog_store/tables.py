@@ -234,6 +234,7 @@ levels = Table(
     Column("attempts", Integer, nullable=False, comment="rounds since inputs changed last"),
     Column("evaluations", Integer, nullable=False),
     Column("inputs", BYTE_TEXT, nullable=False, comment="digest of what the view saw of its parent"),
+    Column("looked_at", Json, comment="[[how, step, …], …]: places in a parent that the view takes as plain JSON"),
     Column("reads", BYTE_TEXT, nullable=False, comment="digest of what the keys read held"),
     Column("decided_inputs", BYTE_TEXT, nullable=False, comment="digest of parent and keys at the last round"),
     Column("cause", BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"),

@@ -1,12 +1,13 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from levelog import Level, delete
+from levelog import Level, OperatorError, delete
 from levelog_cli.loading import load_operators
 from levelog_processors.deciding import LONGEST_BACKOFF, backoff
-from levelog_processors.outcomes import intent_rows
+from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import BoundView, Program
 from levelog_processors.settling import is_settled
 from levelog_store.rows import IntentRow, OpenIntent, StoredObject, Target
@@ -96,6 +97,16 @@ def test_invariant_11_an_intent_carries_the_incarnation_that_was_seen() -> None:
 def test_one_target_twice_in_a_round_is_refused() -> None:
     with pytest.raises(Exception, match="asks twice to delete pods/default/shop-0"):
         rows([delete(module.Pod, "shop-0"), delete(module.Pod, "shop-0")])
+
+
+def test_a_parent_without_a_namespace_leaves_it_to_the_manifest() -> None:
+    cluster_scoped = msgspec.structs.replace(stored(web("shop", 1)), object="webs.example.com/_/shop", namespace="")
+    wanted = module.apply(manifest())
+    with pytest.raises(OperatorError, match=r"give metadata\.namespace: the parent webs\.example\.com/_/shop has none"):
+        target_key(VIEW, cluster_scoped, wanted)
+    with pytest.raises(OperatorError, match="delete of Pod shop-0: give namespace="):
+        target_key(VIEW, cluster_scoped, delete(module.Pod, "shop-0"))
+    assert str(target_key(VIEW, cluster_scoped, delete(module.Pod, "a", namespace="b"))) == "pods/b/a"
 
 
 def test_backoff_doubles_up_to_five_minutes() -> None:

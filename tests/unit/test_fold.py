@@ -12,7 +12,7 @@ from levelog.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold import Fold, index_entries, parent_inputs
 from levelog_processors.program import Program
-from levelog_store.rows import ERRORS, Changes, Entry, Held, HeldObject, HeldTombstone
+from levelog_store.rows import ERRORS, Changes, Entry, Held, HeldLevel, HeldObject, HeldTombstone
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"
@@ -139,9 +139,9 @@ def test_a_change_that_no_handler_reads_changes_no_key_and_wakes_nothing(program
     first = Fold(program, "webs", tables.held).records(logged([web("w", 1), pod("p", 2, owner="uid-w")]))
     tables.take(first)
     assert list(first.wakes) == [("webs/pods", "webs.example.com/default/w")]
-    inputs = parent_inputs(program.views["webs/pods"], web("w", 1).body)
+    inputs = parent_inputs(program.views["webs/pods"], web("w", 1).body, None)
     assert inputs is not None
-    tables.held.inputs["webs/pods", "webs.example.com/default/w"] = ("uid-w", inputs)
+    tables.held.levels["webs/pods", "webs.example.com/default/w"] = HeldLevel("uid-w", inputs)
     noise = [
         web("w", 3, annotations={"note": "1"}, labels={"x": "y"}),
         pod("p", 4, owner="uid-w", annotations={"note": "2"}),

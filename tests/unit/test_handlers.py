@@ -1,6 +1,8 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
+import msgspec
 import pytest
 
 from levelog import ABSENT, PRESENT, Index, Intent, Level, Operator, OperatorError, Resource, Struct
@@ -67,6 +69,26 @@ def asks_for_an_unknown_index(web: Web, unknown: Index[str, str]) -> Level[int]:
     return Level(1, 1)
 
 
+def unannotated(web: Web):  # type: ignore[no-untyped-def]
+    return Level(1, 1)
+
+
+def reads_a_level(web: Web, level: Level[int]) -> Level[int]:
+    return level
+
+
+def plain_of_nothing(web: Mapping[str, Any]) -> Level[int]:
+    return Level(1, 1)
+
+
+def wrong_value(web: Web, owners: Index[str, int]) -> Level[int]:
+    return Level(1, 1)
+
+
+def wrong_key(web: Web, owners: Index[int, str]) -> Level[int]:
+    return Level(1, 1)
+
+
 async def waits(web: Web) -> Level[int]:
     return Level(1, 1)
 
@@ -76,22 +98,122 @@ async def waits(web: Web) -> Level[int]:
     [
         (untyped, "untyped: parameter 'web' is Any; it has to be a class derived from Resource"),
         (nameless, "nameless: Nameless does not say which resource it is"),
-        (returns_nothing, "returns_nothing: has to be annotated to return a Level"),
+        (returns_nothing, r"returns_nothing: returns None; it has to be Level\[T\]"),
+        (unannotated, r"unannotated: is not annotated with what it returns; it has to be Level\[T\]"),
+        (reads_a_level, r"reads_a_level: parameter 'level' is Level\[int\]; view functions compute from its parent"),
+        (plain_of_nothing, r"parameter 'web' is Mapping\[str, Any\], which does not say which objects are meant"),
+        (wrong_value, r"parameter 'owners' is Index\[str, int\], but the index owners has .* Index\[str, str\]"),
+        (wrong_key, r"parameter 'owners' is Index\[int, str\], but the index owners has keys of type str"),
         (takes_a_number, "takes_a_number: parameter 'number' is int"),
         (asks_for_an_unknown_index, "parameter 'unknown' asks for an index that is not defined above it"),
         (waits, "waits: is async"),
     ],
 )
 def test_a_wrong_view_is_refused_with_its_name_and_parameter(function: Any, message: str) -> None:
+    op = Operator("webs")
+    op.index(owners)
     with pytest.raises(OperatorError, match=message):
-        Operator("webs").view(function)
+        op.view(function)
+
+
+def reads_an_index(pod: Pod, owners: Index[str, str]) -> dict[str, str]:
+    return {}
+
+
+def two_objects(pod: Pod, other: Pod) -> dict[str, str]:
+    return {}
+
+
+def no_pairs(pod: Pod) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (reads_an_index, "index functions compute from one object alone, so that reads never go in a circle"),
+        (two_objects, "two_objects: .*parameter"),
+        (no_pairs, "index no_pairs: is annotated to return str; it has to yield pairs"),
+    ],
+)
+def test_a_wrong_index_is_refused_with_its_name_and_parameter(function: Any, message: str) -> None:
+    with pytest.raises(OperatorError, match=message):
+        Operator("webs").index(function)
+
+
+def test_types_that_are_left_open_fit_any() -> None:
+    op = Operator("webs")
+
+    def bare(pod: Pod):  # type: ignore[no-untyped-def]
+        yield pod.metadata.name, 1
+
+    def view(web: Web, bare: Index[str, int], owners: Index[str, Any]) -> Level[Any]:
+        return Level(1, 1)
+
+    def reconciled(web: Web, level: Level[str]) -> Iterator[Intent]:
+        yield from ()
+
+    op.index(bare)
+    op.index(owners)
+    op.view(view)
+    op.reconcile(view)(reconciled)
+
+
+def test_a_reconcile_function_takes_the_level_that_its_view_returns() -> None:
+    def of_texts(web: Web, level: Level[str]) -> Iterator[Intent]:
+        yield from ()
+
+    op = Operator("webs")
+    op.index(owners)
+    op.view(count)
+    with pytest.raises(
+        OperatorError,
+        match=r"of_texts: parameter 'level' is Level\[str\], but the view count returns Level\[int\]",
+    ):
+        op.reconcile(count)(of_texts)
+
+
+def test_plain_objects_are_named_with_of() -> None:
+    op = Operator("webs")
+
+    def names(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield pod["metadata"]["uid"], pod["metadata"]["name"]
+
+    def plain(web: Mapping[str, Any]) -> Level[Any]:
+        return Level(web["spec"], None)
+
+    def act(web: Mapping[str, Any], level: Level[Any]) -> Iterator[Intent]:
+        yield from ()
+
+    op.index(of=Pod)(names)
+    op.view(of=Web)(plain)
+    op.reconcile(plain)(act)
+    assert [resource.plural for resource in op.reads()] == ["pods", "webs"]
+    assert op.indices["names"].entries(b'{"metadata":{"uid":"u","name":"n"}}') == [("u", "n")]
+    with pytest.raises(OperatorError, match=r"count: parameter 'web' is Web; with of=Web it is the plain object"):
+        op.view(of=Web)(count)
+    with pytest.raises(OperatorError, match="of=int, which is not a class derived from Resource"):
+        op.view(of=int)(plain)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_two_handlers_of_one_name_are_refused() -> None:
     op = Operator("webs")
     op.index(owners)
-    with pytest.raises(OperatorError, match="has an index or view 'owners' already"):
+    with pytest.raises(OperatorError, match="owners: operator 'webs' has the index 'owners' already; each handler"):
         op.index(owners)
+    op.view(count)
+    with pytest.raises(OperatorError, match="has the index 'owners' already"):
+        op.reconcile(count)(named("owners", converge))
+    op.reconcile(count)(converge)
+    with pytest.raises(OperatorError, match="has the reconcile function 'converge' already"):
+        op.view(named("converge", count))
+
+
+def named(name: str, function: Any) -> Any:
+    """The function under another name."""
+    copied = FunctionType(function.__code__, function.__globals__, name)
+    copied.__annotations__ = function.__annotations__
+    return copied
 
 
 def test_a_reconcile_function_needs_a_view_of_its_operator_and_is_the_only_one() -> None:
@@ -118,6 +240,29 @@ def test_one_resource_in_two_versions_is_refused_with_both_named() -> None:
     op.view(two)
     with pytest.raises(OperatorError, match="versions v1 and v2"):
         op.resources()
+
+
+def test_when_is_asked_with_the_object_after_labels_and_annotations() -> None:
+    asked: list[Any] = []
+
+    def is_big(web: Web) -> bool:
+        asked.append(web)
+        return web.spec.replicas > 2
+
+    op = Operator("webs")
+
+    @op.index(labels={"app": "web"}, when=is_big)
+    def names(web: Web) -> dict[str, str]:
+        return {web.metadata.name: "x"}
+
+    def entries(replicas: int, app: str) -> list[tuple[Any, Any]]:
+        body = {"metadata": {"name": "w", "labels": {"app": app}}, "spec": {"replicas": replicas}}
+        return op.indices["names"].entries(msgspec.json.encode(body))
+
+    assert entries(3, "web") == [("w", "x")]
+    assert entries(2, "web") == []
+    assert entries(3, "db") == []
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_reads_and_the_parameter_for_them_come_together() -> None:
         Operator("webs").view(reads=[Pod])(without)
     with pytest.raises(OperatorError, match="alone: parameter 'objects' is Objects, but the view does not say which"):
         Operator("webs").view(alone)
-    with pytest.raises(OperatorError, match="alone: reads=Spec, which is not a class derived from Resource"):
+    with pytest.raises(OperatorError, match="reads=Spec, which is not a class derived from Resource"):
         Operator("webs").view(reads=[Spec])(alone)  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 

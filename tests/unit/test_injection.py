@@ -80,7 +80,7 @@ def takes_a_bare_name(web: Web, settings) -> Level[int]:  # type: ignore[no-unty
     ("function", "said"),
     [
         (takes_when, "view takes_when: parameter 'when' is datetime; a function of this kind may take "),
-        (takes_a_level, "parameter 'level' is levelog.levels.Level[int]; "),
+        (takes_a_level, "parameter 'level' is Level[int]; "),
         (takes_settings, "and settings (annotated with the class of Operator(settings=…))"),
         (takes_anything, "view takes_anything: parameter '*others: int' cannot be given by name and type"),
         (takes_a_bare_name, "parameter 'settings' is not annotated; "),

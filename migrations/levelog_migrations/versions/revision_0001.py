@@ -136,6 +136,9 @@ def upgrade() -> None:
         sa.Column("attempts", sa.Integer, nullable=False, comment="rounds since inputs changed last"),
         sa.Column("evaluations", sa.Integer, nullable=False),
         sa.Column("inputs", TEXT, nullable=False, comment="digest of what the view saw of its parent"),
+        sa.Column(
+            "looked_at", JSON, comment="[[how, step, …], …]: places in a parent that the view takes as plain JSON"
+        ),
         sa.Column("reads", TEXT, nullable=False, comment="digest of what the keys read held"),
         sa.Column("decided_inputs", TEXT, nullable=False, comment="digest of parent and keys at the last round"),
         sa.Column(

@@ -1,0 +1,143 @@
+"""Comparing the types that two functions are annotated with, where the value of one is handed to the other."""
+
+import collections.abc
+import re
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, NewType, TypeVar, Union, get_args, get_origin
+
+from levelog.errors import OperatorError
+
+_MANY: Final = (
+    collections.abc.Iterator,
+    collections.abc.Iterable,
+    collections.abc.Generator,
+    collections.abc.Collection,
+    collections.abc.Sequence,
+    collections.abc.Set,
+    list,
+    tuple,
+    set,
+    frozenset,
+)
+
+
+_MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
+"""Before a name in the text of a generic type."""
+
+
+def pair_types(function: str, returned: Any) -> tuple[Any, Any]:
+    """Types of key and value of an index function, from its return annotation (None: it has none); Any where open.
+
+    Raises OperatorError if it neither yields pairs nor returns a mapping.
+    """
+    if returned is None:
+        return Any, Any
+    parts = [part for part in _members(returned) if part is not NoneType]
+    if len(parts) > 1:
+        return Any, Any
+    returned = _bare(parts[0]) if parts else NoneType
+    origin = get_origin(returned) or returned
+    arguments = get_args(returned)
+    if returned is Any or isinstance(returned, TypeVar):
+        return Any, Any
+    if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
+        return (arguments[0], arguments[1]) if len(arguments) == 2 else (Any, Any)
+    if origin in _MANY:
+        pair = _bare(arguments[0]) if arguments else Any
+        given = get_args(pair)
+        if pair in (Any, tuple) or (get_origin(pair) is tuple and given[-1:] == (Ellipsis,)):
+            return Any, Any
+        if get_origin(pair) is tuple and len(given) == 2:
+            return given[0], given[1]
+    raise OperatorError(
+        f"index {function}: is annotated to return {shown(returned)}; it has to yield pairs, Iterator[tuple[K, V]], or "
+        "to return a Mapping[K, V]"
+    )
+
+
+def require_index(view: str, parameter: str, hint: Any, types: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Types of key and value that a parameter `Index[K, V]` asks for; `types` are those that the index function yields.
+
+    What either side leaves open (no annotation, Any) fits anything, as for a type checker; the values are still decoded
+    as V when they are read. Raises OperatorError, naming view, parameter and both types, where they do not fit.
+    """
+    wanted = get_args(hint) or (Any, Any)
+    if not all(map(is_accepted, types, wanted)):
+        raise OperatorError(
+            f"view {view}: parameter {parameter!r} is {shown(hint)}, but the index {parameter} has keys of type "
+            f"{shown(types[0])} and values of type {shown(types[1])}: Index[{shown(types[0])}, {shown(types[1])}]"
+        )
+    return wanted[0], wanted[1]
+
+
+def require_level(function: str, parameter: str, hint: Any, view: str, returned: Any) -> None:
+    """Raises OperatorError, naming function, parameter and both types, if a view's level is no `Level[T]` as asked for.
+
+    What either side leaves open (plain Level, Level[Any]) fits anything.
+    """
+    given, wanted = get_args(returned) or (Any,), get_args(hint) or (Any,)
+    if not is_accepted(given[0], wanted[0]):
+        raise OperatorError(
+            f"reconcile function {function}: parameter {parameter!r} is {shown(hint)}, but the view {view} returns "
+            f"{shown(returned)}"
+        )
+
+
+def is_accepted(given: Any, wanted: Any) -> bool:
+    """Tell whether a value of type `given` may go where `wanted` is declared, as a type checker would.
+
+    Any fits on either side. Numbers are told apart as in JSON: an int is a float, a bool is no int.
+    """
+    given, wanted = _bare(given), _bare(wanted)
+    if Any in (given, wanted) or given == wanted or wanted is object:
+        return True
+    if isinstance(given, TypeVar) or isinstance(wanted, TypeVar):
+        return True
+    members = _members(given)
+    if len(members) > 1:
+        return all(is_accepted(member, wanted) for member in members)
+    if len(_members(wanted)) > 1:
+        return any(is_accepted(given, member) for member in _members(wanted))
+    given_origin, wanted_origin = get_origin(given) or given, get_origin(wanted) or wanted
+    if not isinstance(given_origin, type) or not isinstance(wanted_origin, type):
+        return False
+    if given_origin is bool or wanted_origin is bool:
+        return given_origin is wanted_origin
+    if (given_origin, wanted_origin) == (int, float):
+        return True
+    return issubclass(given_origin, wanted_origin) and _arguments_fit(get_args(given), get_args(wanted))
+
+
+def _arguments_fit(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
+    if not given or not wanted:
+        return True
+    if wanted[-1] is Ellipsis:  # tuple[T, ...] takes tuples of any length
+        return all(is_accepted(part, wanted[0]) for part in given if part is not Ellipsis)
+    return len(given) == len(wanted) and Ellipsis not in given and all(map(is_accepted, given, wanted))
+
+
+def shown(hint: object) -> str:
+    """A type as a person writes it; the modules of classes are left out."""
+    if hint is None or hint is NoneType:
+        return "None"
+    if isinstance(hint, type) and not get_args(hint):
+        return hint.__name__
+    if isinstance(hint, NewType):
+        return str(hint.__name__)
+    return _MODULES.sub("", str(hint))
+
+
+def _bare(hint: Any) -> Any:
+    """A type without what says nothing of its values: Annotated, NewType."""
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif isinstance(hint, NewType):
+            hint = hint.__supertype__
+        else:
+            return NoneType if hint is None else hint
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    hint = _bare(hint)
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

@@ -1,0 +1,122 @@
+"""Objects as handlers take them: filtered, and decoded to the class that a parameter names, or as plain JSON."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from levelog.canonical import canonical, digest
+from levelog.errors import OperatorError
+from levelog.injection import shown
+from levelog.observations import ALWAYS, decode, digest_of
+from levelog.resources import ResourceBase, ResourceType
+from levelog.selectors import Selector
+
+
+class _Peek(Struct):
+    """The part of an object that filters look at."""
+
+    class Metadata(Struct):
+        labels: dict[str, str] | None = None
+        annotations: dict[str, str] | None = None
+
+    metadata: Metadata
+
+
+_peek = msgspec.json.Decoder(_Peek)
+
+
+class ObjectReader:
+    """Decodes objects of one resource to the fields that a handler names, or to plain dicts and lists."""
+
+    def __init__(self, cls: type[ResourceBase], selector: Selector, *, is_plain: bool = False) -> None:
+        self.cls = cls
+        self.resource: ResourceType = cls.resource_type
+        self.selector = selector
+        self.is_plain = is_plain
+        """The handler takes a mapping, so that what it reads is known only when it is called."""
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
+
+    def take(self, body: bytes) -> Any:
+        """Decode an object; None if the handler's filters leave it out.
+
+        Raises msgspec.ValidationError as `read` does, and whatever a filter raises.
+        """
+        if self.selector.looks_at_metadata:
+            metadata = _peek.decode(body).metadata
+            if not self.selector.matches(metadata.labels or {}, metadata.annotations or {}):
+                return None
+        found = self.read(body)
+        return found if self.selector.when is None or self.selector.when(found) else None
+
+    def read(self, body: bytes) -> Any:
+        """Decode an object, whatever the filters say.
+
+        Raises msgspec.ValidationError, naming the path, if a field has another type than the handler's struct says.
+        """
+        return self._decoder.decode(body)
+
+    def inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
+        """Identity of what a handler sees of an object, equal where nothing that it reads differs; None if left out.
+
+        `looked_at` are the observations of the last call, of a handler that takes a plain mapping. Raises as `take`.
+        """
+        found = self.take(body)
+        if found is None:
+            return None
+        if self.is_plain:
+            return digest_of(found, ALWAYS if looked_at is None else decode(looked_at))
+        return digest(canonical(found))
+
+
+def object_reader(
+    kind: str,
+    function: Callable[..., Any],
+    parameter: str,
+    hint: Any,
+    selector: Selector,
+    *,
+    of: type[ResourceBase] | None = None,
+) -> ObjectReader:
+    """Reader for the first parameter of a function: a Resource class, or Mapping[str, Any] where `of` is given.
+
+    Raises OperatorError naming the function and the parameter.
+    """
+    where = f"{kind} {function.__name__}"
+    if of is not None:
+        require_resource(f"{where}: of=", of)
+        if is_mapping(hint):
+            return ObjectReader(of, selector, is_plain=True)
+        raise OperatorError(
+            f"{where}: parameter {parameter!r} is {shown(hint)}; with of={of.__name__} it is the plain object: "
+            f"annotate it with Mapping[str, Any], or leave of= out and annotate it with {of.__name__}"
+        )
+    if is_mapping(hint):
+        raise OperatorError(
+            f"{where}: parameter {parameter!r} is {shown(hint)}, which does not say which objects are meant: "
+            "name their class with of="
+        )
+    if isinstance(hint, type) and issubclass(hint, ResourceBase):
+        require_resource(f"{where}: ", hint)
+        return ObjectReader(hint, selector)
+    raise OperatorError(
+        f"{where}: parameter {parameter!r} is {shown(hint)}; it has to be a class derived from Resource"
+    )
+
+
+def require_resource(where: str, cls: object) -> None:
+    """Raises OperatorError for what is no Resource class with a plural."""
+    if isinstance(cls, type) and issubclass(cls, ResourceBase):
+        if hasattr(cls, "resource_type"):
+            return
+        raise OperatorError(
+            f"{where}{cls.__name__} does not say which resource it is: "
+            f'class {cls.__name__}(Resource, group="…", version="…", plural="…")'
+        )
+    raise OperatorError(f"{where}{shown(cls)}, which is not a class derived from Resource")
+
+
+def is_mapping(hint: Any) -> bool:
+    """Tell whether an annotation asks for the plain object: Mapping[str, Any]."""
+    return (get_origin(hint) or hint) is Mapping and get_args(hint) in ((), (str, Any), (str, object))
