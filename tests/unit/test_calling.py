@@ -239,4 +239,4 @@ async def test_functions_run_side_by_side(caller: Caller) -> None:
     def meets(web: Web) -> None:
         both.wait()
 
-    assert await asyncio.gather(call(caller, meets, name="a"), call(caller, meets, name="b")) == [[], []]
+    assert list(await asyncio.gather(*(call(caller, meets, name=name) for name in "ab"))) == [[], []]
