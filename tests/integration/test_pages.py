@@ -1,0 +1,116 @@
+"""Every code block of the documentation is run: Python in order, in one namespace for each page; commands as they stand
+there, in a folder with the files that the page names. What is not run is named here, with the reason."""
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from rigs.pages import ROOT, Block, Command, blocks, commands
+from rigs.terminal import Terminal
+
+PAGES: Final = sorted(
+    [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"), ROOT / "testing/README.md"]
+)
+
+NOT_RUN: Final = {
+    ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_demo.py runs the demo",
+    ("README.md", "make test"): "runs this test",
+    ("README.md", "pip install ."): "installs from the package index; tests/integration/test_wheel.py builds the wheel",
+    ("docs/tutorial.md", "python -m venv"): "the tests have their environment",
+    ("docs/tutorial.md", ". .venv"): "the tests have their environment",
+    ("docs/tutorial.md", "pip install"): "installs from the package index",
+}
+"""Page and beginning of a command: why it is not run."""
+
+SHOWN: Final = {
+    "README.md": "the demo's output; tests/unit/test_docs.py compares its steps",
+}
+"""Pages with blocks of the language `text`, which nothing can run: why they are as they are."""
+
+ELSEWHERE: Final = {
+    "README.md": "the operator is that of examples/webs; test_readme.py runs its test",
+    "testing/README.md": "test_simulate_fixture.py runs its tests",
+}
+"""Pages whose Python another test runs."""
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def runnable() -> list[Path]:
+    return [page for page in PAGES if any(block.language in ("python", "console", "sql") for block in blocks(page))]
+
+
+@pytest.mark.parametrize("page", runnable(), ids=name_of)
+async def test_each_block_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    names: dict[str, Any] = {"__name__": f"page_{page.stem}"}
+    async with Terminal(tmp_path) as terminal:
+        for block in blocks(page):
+            if block.file and block.language in ("python", "yaml"):
+                write(tmp_path / block.file, block)
+            elif block.language == "python" and name_of(page) not in ELSEWHERE:
+                run_python(page, block, names, request)
+            elif block.language == "console":
+                for command in commands(block):
+                    if not reason(page, command):
+                        await terminal.run(command)
+
+
+def write(file: Path, block: Block) -> None:
+    """Write the file that a page shows; one that is there already has to be what is shown."""
+    if file.exists():
+        assert file.read_text() == block.text, file
+    else:
+        file.write_text(block.text)
+
+
+def run_python(page: Path, block: Block, names: dict[str, Any], request: pytest.FixtureRequest) -> None:
+    """Run a block, then the tests that it defines, with the fixtures that these ask for."""
+    before = set(names)
+    code = compile("\n" * block.line + block.text, str(page), "exec")
+    exec(code, names)
+    for name in sorted(set(names) - before):
+        if name.startswith("test_"):
+            wanted = inspect.signature(names[name]).parameters
+            names.pop(name)(**{fixture: request.getfixturevalue(fixture) for fixture in wanted})
+
+
+def reason(page: Path, command: Command) -> str:
+    return next(
+        (why for (of, text), why in NOT_RUN.items() if of == name_of(page) and command.text.startswith(text)), ""
+    )
+
+
+def every_command() -> Iterator[tuple[Path, Command]]:
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language == "console":
+                yield from ((page, command) for command in commands(block))
+
+
+def test_each_block_has_a_language_that_says_how_it_is_run() -> None:
+    for page in PAGES:
+        for block in blocks(page):
+            where = f"{name_of(page)}:{block.line}"
+            assert block.language in {"python", "console", "sql", "yaml", "text"}, where
+            assert block.language != "text" or name_of(page) in SHOWN, f"{where}: say in SHOWN what holds it"
+            if block.language == "yaml":
+                assert list(yaml.safe_load_all(block.text)), where
+
+
+def test_what_is_not_run_is_still_there() -> None:
+    skipped = {
+        (of, text)
+        for page, command in every_command()
+        for of, text in NOT_RUN
+        if reason(page, command)
+        if of == name_of(page) and command.text.startswith(text)
+    }
+    assert skipped == {(of, text) for of, text in NOT_RUN if (ROOT / of).exists()}
+    assert {page for page in SHOWN if any(b.language == "text" for b in blocks(ROOT / page))} == set(SHOWN)
