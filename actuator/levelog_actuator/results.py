@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.objects import Application, ObjectKey, Uid
+from levelog.projection import Applied
 from levelog.records import ReceiptNoted
 from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
 
@@ -30,6 +31,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     uid: str = ""
     version: int = 0
     error: str = ""
+    applied: Applied | None = None
+    """What the server made of the manifest, where the intent asks for it."""
 
     def receipt(self, application: Application, time: datetime) -> ReceiptNoted:
         """The record of it for the log."""
@@ -48,6 +51,7 @@ class Ended(Struct, frozen=True, kw_only=True):
             target_version=self.version,
             error=self.error[:MOST_ERROR_CHARACTERS],
             attempts=intent.attempts,
+            applied=self.applied,
             time=time,
         )
 

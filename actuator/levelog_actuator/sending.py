@@ -1,11 +1,12 @@
 """Carrying out one intent: requests, looks at the target, and the rule for each answer."""
 
-from collections.abc import Callable
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, Final, assert_never
 
 import msgspec
 from msgspec import Struct
 
+from levelog.projection import Applied, applied
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
 from levelog_actuator.requests import Guard, Order, Request, read_request, write_request
 from levelog_actuator.results import Ended, Later, Outcome, Result
@@ -104,7 +105,8 @@ class Sender:
             case Verdict.WRITTEN | Verdict.UNCHANGED if seen is not None:
                 is_same = rule.verdict is Verdict.UNCHANGED or not case.is_moved
                 outcome: Outcome = "unchanged" if is_same else "written"
-                return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version)
+                made = _remembered(order, seen.body)
+                return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version, applied=made)
             case Verdict.RETRY:
                 return self.later(order.intent, _explain(case, rule.why), is_doubtful=order.intent.is_doubtful)
             case Verdict.GONE:
@@ -134,12 +136,14 @@ class Sender:
         try:
             told = _written.decode(reply.body)
             version = int(told.metadata.resource_version or 0)
+            made = _remembered(order, msgspec.json.decode(reply.body)) if order.options.remembered else None
         except (msgspec.MsgspecError, ValueError) as error:
             text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
             return self.later(order.intent, text, is_doubtful=True)
         uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
         is_same = version > 0 and version == order.intent.target_version
-        return Ended(intent=order.intent, outcome="unchanged" if is_same else "written", uid=uid, version=version)
+        outcome: Outcome = "unchanged" if is_same else "written"
+        return Ended(intent=order.intent, outcome=outcome, uid=uid, version=version, applied=made)
 
     def _blind(self, order: Order, reply: Reply) -> Result:
         """What follows if the target cannot be read."""
@@ -199,6 +203,10 @@ class Sender:
         except (Unreachable, NoAnswer) as error:
             return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
         return Reply(status=answer.status, body=answer.body)
+
+
+def _remembered(order: Order, answer: Mapping[str, Any]) -> Applied | None:
+    return applied(order.body, answer) if order.verb == "apply" and order.options.remembered else None
 
 
 def _was_not_seen(order: Order) -> bool:

@@ -18,6 +18,7 @@ from levelog_processors.faults import fault_reason
 from levelog_processors.fold import WHOLE_INDEX, parent_inputs
 from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import Program
+from levelog_processors.sights import sight
 from levelog_processors.threads import THREADS
 from levelog_store import decisions
 from levelog_store import inputs as stored
@@ -189,14 +190,17 @@ class Decider:
                 stray.append(wake)
                 continue
             known = dependencies.get(level, set())
+            held = before.get(level)
             case = Case(
                 wake,
                 view,
                 parent,
-                before.get(level),
+                held,
                 intents.get(level, ()),
                 inputs=inputs,
-                reads=digest_of({place: buckets[place] for place in known}),
+                reads=digest_of(
+                    {place: buckets[place] for place in known}, sight(view, parent.uid, held.desired if held else None)
+                ),
                 dependencies=known,
             )
             if case.needs_evaluation:

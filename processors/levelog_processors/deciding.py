@@ -7,10 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from levelog.canonical import canonical, digest
+from levelog.childlevels import ChildrenLevel
 from levelog.levels import Drift, Level
 from levelog_processors.evaluation import Evaluation
 from levelog_processors.program import BoundView
 from levelog_processors.settling import is_settled
+from levelog_processors.sights import sight
 from levelog_store.rows import Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
@@ -90,7 +92,15 @@ class Case:
         """Digest of everything that the evaluation saw."""
         if self.evaluation is None:
             return digest(self.before.inputs, self.before.reads)
-        return digest(self.evaluation.inputs or self.inputs, self.evaluation.reads.digest())
+        return digest(self.evaluation.inputs or self.inputs, self.seen_reads)
+
+    @property
+    def seen_reads(self) -> str:
+        """Digest of what the evaluation read, as far as it counts."""
+        if self.evaluation is None:
+            return self.before.reads
+        desired = self.evaluation.desired if self.level else self.before.desired
+        return self.evaluation.reads.digest(sight(self.view, self.parent.uid, desired))
 
     @property
     def level(self) -> Level[Any] | None:
@@ -122,7 +132,8 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         is_sent = any(row.state == "pending" for row in rows)
         next_at = None if is_sent else now + backoff(_attempts(case))
         status = "settling" if is_sent else "drifting"
-        reason = "" if is_sent else "the last round had nothing to write"
+        waits = case.level.waits if isinstance(case.level, ChildrenLevel) else ""
+        reason = "" if is_sent else waits or "the last round had nothing to write"
         return _concluded(
             case, now, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows, withdraws=True
         )
@@ -185,7 +196,7 @@ def _concluded(
         evaluations=before.evaluations + (evaluation is not None),
         inputs=_inputs(case),
         looked_at=evaluation.looked_at if evaluation and evaluation.looked_at else before.looked_at,
-        reads=evaluation.reads.digest() if evaluation else before.reads,
+        reads=case.seen_reads,
         decided_inputs=_decided_inputs(case, has_acted=has_acted),
         cause=max(case.wake.cause, before.cause),
         recheck_at=due_at,

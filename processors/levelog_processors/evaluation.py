@@ -21,6 +21,7 @@ from levelog.recorded import Notes, RecordedMapping, plain
 from levelog_processors.fold import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
+from levelog_processors.sights import Sight
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 
 
@@ -84,20 +85,21 @@ class Reads:
                 self._contents[index, key] = (_version_bytes(version),)
         return self._wholes[index]
 
-    def digest(self) -> str:
-        """Identity of all that was read: equal digests mean that the view would see the same again."""
-        parts: list[bytes | str] = []
-        for (index, key), values in sorted(self._contents.items()):
+    def digest(self, sight: Sight | None = None) -> str:
+        """Identity of all that was read and counts: equal digests mean that the view would see the same again."""
+        contents, seen = sight(self._contents) if sight else (self._contents, b"")
+        parts: list[bytes | str] = [seen]
+        for (index, key), values in sorted(contents.items()):
             parts += [index, key, *values, b"\0"]
         return digest(*parts)
 
 
-def digest_of(buckets: Mapping[IndexKey, Bucket]) -> str:
+def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) -> str:
     """Digest that an evaluation would have that reads just these buckets."""
     reads = Reads(buckets)
     for index, key in buckets:
         reads.bucket(index, key)
-    return reads.digest()
+    return reads.digest(sight)
 
 
 def _contents(key: str, bucket: Bucket) -> tuple[bytes, ...]:

@@ -23,6 +23,7 @@ from levelog.records import (
     Unreadable,
 )
 from levelog_processors.program import BoundIndex, BoundView, Program
+from levelog_processors.remembering import Memory, memory_of
 from levelog_store.rows import (
     ERRORS,
     Changes,
@@ -89,6 +90,7 @@ class Fold:
         self._application = application
         self._held = held
         self._changes = Changes()
+        self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
         """Fold records of any kind but `SyncFinished`."""
@@ -118,6 +120,7 @@ class Fold:
         for name, last in latest.items():
             self._changes.seen_again.pop(name, None)
             self._settle_object(name, last)
+        self._remember()
         return self._changes
 
     def sweep(
@@ -273,6 +276,18 @@ class Fold:
             )
         )
         self._changes.wakes[record.view, parent] = Wake(logged.partition, logged.sequence)
+        memory = memory_of(record)
+        if memory is not None and memory.index in self._program.indices:
+            self._memories[memory.index, memory.key, memory.object] = memory, logged
+
+    def _remember(self) -> None:
+        """Write what the last receipt of each target says of it."""
+        for (index, key, name), (memory, logged) in self._memories.items():
+            if memory.entry is None:
+                self._changes.entries_removed.append((index, key, name, 0))
+            else:
+                self._changes.entries_written.append((name, memory.entry))
+            self._change_key(memory.entry or Entry(index, key, 0, b""), logged.partition, logged.sequence)
 
 
 def _is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:

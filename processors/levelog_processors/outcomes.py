@@ -124,7 +124,7 @@ def owner_reference(view: BoundView, parent: StoredObject) -> dict[str, Any]:
 
 def _holds_already(intent: Intent, body: bytes, target: Target | None, applied: bytes | None, *, watched: bool) -> bool:
     """Tell whether the target, as the log shows it, needs no write; only a watched target can show that."""
-    if not watched:
+    if not watched or intent.options.remembered:  # a view of children has compared already, and knows more
         return False
     match intent.verb:
         case "delete":

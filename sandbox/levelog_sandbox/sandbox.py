@@ -2,7 +2,8 @@
 
 What it does not imitate, first:
 
-- No TLS, no authentication; authorization is a deny list. No admission webhooks, no quota, no priority and fairness.
+- No TLS, no authentication; authorization is a deny list. No admission webhooks (but `mutate`), no quota, no priority
+  and fairness.
 - Nothing runs: no scheduler, no kubelet, no controllers but owner garbage collection and the emptying of namespaces.
   Pods stay Pending, or with `pods_run=True` are Running at once.
 - Core kinds are checked against the types and required fields of their OpenAPI and a few rules of their own; many other
@@ -31,6 +32,7 @@ from levelog_sandbox.requestlog import RequestLog
 from levelog_sandbox.server import Refuses, Server
 from levelog_sandbox.store import Change, Store
 from levelog_sandbox.user import User
+from levelog_sandbox.writes import Mutation
 
 Json = dict[str, Any]
 
@@ -141,6 +143,13 @@ class Sandbox:
     def kubeconfig(self, path: Path | str) -> Path:
         """Write a kubeconfig for this sandbox."""
         return write_kubeconfig(Path(path), self.url)
+
+    def mutate(self, resource: str, change: Mutation) -> None:
+        """Pass what is written of `plural` or `plural.group` through a function, as through a mutating webhook.
+
+        It is given the whole object, with its defaults, also for a write of its status, and returns the one to store.
+        """
+        self._cluster.writes.mutations[resource] = change
 
     def compact(self) -> int:
         """Forget all history: older watches and continue tokens answer 410. Returns the revision compacted to."""

@@ -17,6 +17,7 @@ from levelog_sandbox.store import ENCODER, Store, Stored
 from levelog_sandbox.validation import defaulted, faults
 
 Json = dict[str, Any]
+Mutation = Callable[[Json], Json]
 
 
 class Outcome(NamedTuple):
@@ -43,6 +44,8 @@ class Writes:
     def __init__(self, store: Store, clock: metadata.Clock) -> None:
         self._store = store
         self._clock = clock
+        self.mutations: dict[str, Mutation] = {}
+        """By resource: what becomes of an object before it is checked and stored."""
 
     def live(self, resource: Resource, namespace: str, name: str) -> Stored:
         """The stored object. Raises `StatusError` 404."""
@@ -60,7 +63,7 @@ class Writes:
         if resource.has_status:
             new.pop("status", None)
         made = metadata.for_create(resource, new["metadata"], namespace, self._clock())
-        new = kinds.filled(resource, {**new, "metadata": made})
+        new = self._filled(resource, {**new, "metadata": made})
         self._refuse(resource, new, kinds.faults_of(resource, new))
         claims = claims_after_update(
             kinds.empty(resource, new), new, {}, resource.schema, self._writer(resource, options)
@@ -112,7 +115,7 @@ class Writes:
             claims = claims_after_update(kinds.empty(resource, before), before, {}, resource.schema, early)
         merged, claims = apply(before, said, claims, resource.schema, writer, force=options.is_forced)
         about = metadata.for_update(resource, before["metadata"], merged["metadata"])
-        merged = kinds.filled(resource, defaulted({**merged, "metadata": about}, resource.schema))
+        merged = self._filled(resource, defaulted({**merged, "metadata": about}, resource.schema))
         self._refuse(resource, merged, kinds.update_faults(resource, before, merged))
         return self._updated(resource, live, merged, claims, options)
 
@@ -130,7 +133,7 @@ class Writes:
         merged, claims = apply(kinds.bare(said), said, {}, resource.schema, writer, force=False)
         made = metadata.for_create(resource, merged["metadata"], namespace, self._clock())
         made.pop("resourceVersion", None)
-        new = kinds.filled(resource, defaulted({**merged, "metadata": made}, resource.schema))
+        new = self._filled(resource, defaulted({**merged, "metadata": made}, resource.schema))
         self._refuse(resource, new, kinds.faults_of(resource, new))
         return self._created(resource, new, claims, options)
 
@@ -147,7 +150,7 @@ class Writes:
         """Store what an update makes of an object; the half that is not addressed stays as it is."""
         before = without_claims(live.body)
         entries = None if options.subresource else new["metadata"].get("managedFields")
-        new = kinds.filled(resource, addressed_half(resource, before, new, options.subresource))
+        new = self._filled(resource, addressed_half(resource, before, new, options.subresource))
         self._refuse(resource, new, kinds.update_faults(resource, before, new))
         # Asking for no owners takes one empty entry; no entries at all are taken as none sent.
         claims = {} if entries == [{}] else read_claims(entries or live.body["metadata"].get("managedFields"))
@@ -172,6 +175,11 @@ class Writes:
             self._store.remove(resource.storage, live)
             return Outcome(unsaved(new), 200, changed=True, gone=True)
         return Outcome(self._store.put(resource.storage, new), 200, changed=True)
+
+    def _filled(self, resource: Resource, body: Json) -> Json:
+        mutate = self.mutations.get(resource.name)
+        body = kinds.filled(resource, body)
+        return mutate(body) if mutate else body
 
     def _check_uid(self, resource: Resource, live: Stored, new: Json) -> None:
         uid = new["metadata"].get("uid", live.uid)

@@ -6,6 +6,7 @@
     │   └── MigrationRequired    run `levelog migrate`
     ├── Unavailable              a server does not answer; retried with backoff
     ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
+    ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
     └── RecordError              one record cannot be read; it is logged and skipped for its key alone
 
@@ -35,6 +36,10 @@ class Unavailable(LevelogError):
 
 class IdentityMismatch(LevelogError):
     """A stream, a database or a cluster is another one than the state was built from."""
+
+
+class ChildRefused(LevelogError):
+    """A manifest that a children function returned cannot be a child of its parent."""
 
 
 class LeaseLost(LevelogError):

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
+from typing import Any, Final, Literal, Self, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
@@ -162,7 +162,7 @@ class ViewHandler:
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
         of: type[ResourceBase] | None = None,
-    ) -> "ViewHandler":
+    ) -> Self:
         """Check the signature of a view function; `objects` are the indices of the classes in its `reads=`.
 
         Raises OperatorError naming the function and the parameter.

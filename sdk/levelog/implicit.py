@@ -12,6 +12,9 @@ from levelog.objectreaders import ObjectReader, require_resource
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 
+APPLIED: Final = "applied/"
+"""Begins the name of an index that receipts fill, before that of its view."""
+
 MARK: Final = "@"
 """Begins the name of every implicit index; no function's name does."""
 
@@ -47,6 +50,12 @@ def objects_by_name(cls: type[ResourceBase]) -> ImplicitIndex:
         yield object_key(cls, found.metadata.namespace, found.metadata.name), found
 
     return ImplicitIndex(cls.__name__, cls, entries, code="(namespace, name)")
+
+
+def applied_place(view: str, parent: str) -> tuple[str, str]:
+    """Index and canonical key under which what was applied for a parent of a children view is remembered."""
+    operator, _, function = view.partition("/")
+    return f"{operator}/{MARK}{APPLIED}{function}", canonical(parent).decode()
 
 
 def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str, str]:

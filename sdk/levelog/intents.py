@@ -24,6 +24,8 @@ class IntentOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Refuse if the target's resourceVersion is not the one that the decision was made on."""
     owned: bool = True
     """apply, create: make the parent the controlling owner, unless the manifest names owners itself."""
+    remembered: bool = False
+    """apply: the receipt says what the server made of the manifest (of children)."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):

@@ -1,9 +1,10 @@
 """The Operator: where a user's functions are registered. Decorators return the function unchanged."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
+from levelog.children import ChildrenView, inspect_children, reconciler_of
 from levelog.errors import OperatorError
 from levelog.handlers import RECONCILE_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
@@ -157,6 +158,48 @@ class Operator:
 
         return register
 
+    def children(
+        self,
+        parent: type[ResourceBase],
+        *,
+        of: type[ResourceBase] | Sequence[type[ResourceBase]],
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        reads: Iterable[type[ResourceBase]] = (),
+        force: bool = True,
+    ) -> Callable[[F], F]:
+        """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
+
+        One manifest, several (also yielded), or None. levelog makes a view of the function's name, and writes: a child
+        that is missing or differs in a field that its manifest sets is applied, kind by kind in the order of `of`; one
+        that is not returned any more is deleted, once all others are as wanted, the last kind first. The parent's
+        children of these kinds are this function's alone. With `force=False` a field that another manager has taken is
+        a conflict, with its name, and not taken back. Filters and `reads` are those of views; a parent that the filters
+        leave out keeps its children as they are.
+        """
+
+        def register(function: F) -> F:
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
+
+            def inspect_view(view: Callable[..., Any]) -> ChildrenView:
+                return ChildrenView.inspect(view, self.indices, selector, self._lender, deleting=False, objects=objects)
+
+            handler = inspect_children(function, parent, of, inspect_view, force=force)
+            self._refuse_shared_children(handler)
+            self._claim(handler.name, function)
+            for index in objects.values():
+                self.keep(index)
+            for index in handler.own_indices():
+                self.indices.setdefault(index.name, index)
+            self.views[handler.name] = handler
+            self.reconcilers[handler.name] = reconciler_of(handler, self._lender)
+            self._views_by_function[function] = handler.name
+            return function
+
+        return register
+
     def keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.
 
@@ -190,6 +233,16 @@ class Operator:
         """Resources that have to be watched: sources of indices, parents and `reads=` of views; each once, sorted."""
         reads = {h.resource for h in self.indices.values()} | {h.resource for h in self.views.values()}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
+
+    def _refuse_shared_children(self, handler: ChildrenView) -> None:
+        for other in self.views.values():
+            if isinstance(other, ChildrenView) and other.resource == handler.resource:
+                shared = [k.label for k in handler.kinds if k.resource in [o.resource for o in other.kinds]]
+                if shared:
+                    raise OperatorError(
+                        f"children {handler.name}: {', '.join(shared)} of a {handler.resource.kind} are children of "
+                        f"{other.name!r} already, which would delete them: return both from one function"
+                    )
 
     def _claim(self, name: str, function: Callable[..., Any]) -> None:
         """Refuse a second handler of one name; one function may reconcile several views."""

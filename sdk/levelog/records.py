@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from levelog.errors import RecordError
 from levelog.objects import GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog.projection import Applied
 
 ENVELOPE_VERSION: Final = "1"
 Origin: TypeAlias = Literal["list", "watch"]
@@ -100,6 +101,8 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """resourceVersion that the API answered; 0 where it answered none."""
     error: str = ""
     attempts: int = 1
+    applied: Applied | None = None
+    """What the server made of an applied manifest, where the intent asks for it."""
     time: datetime
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Integer, Text, bindparam, case, delete, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.implicit import applied_place
 from levelog_store.clauses import insert_for, one_of, one_of_numbers, pairs
 from levelog_store.database import upsert
 from levelog_store.rows import (
@@ -299,6 +300,13 @@ async def forget_levels(connection: AsyncConnection, scope: int, gone: Collectio
             ),
             named,
         )
+    entry = index_entries.c
+    await connection.execute(
+        delete(index_entries).where(
+            entry.scope == scope, entry.index == bindparam("of_index"), entry.key == bindparam("of_key")
+        ),
+        [dict(zip(("of_index", "of_key"), applied_place(view, parent), strict=True)) for view, parent in sorted(gone)],
+    )
     await supersede(connection, scope, gone)
 
 

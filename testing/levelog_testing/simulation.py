@@ -98,6 +98,19 @@ class Simulation:
             lambda: user.patch(kind, name, {"status": dict(status)}, namespace=namespace, subresource="status")
         )
 
+    def patch(
+        self, resource: type[ResourceBase], name: str, change: Mapping[str, Any], *, namespace: str = "default"
+    ) -> Manifest:
+        """Merge into an object, as somebody who edits it by hand."""
+        user = self._open.sandbox.user
+        kind = str(resource.resource_type.group_resource)
+        return self._in_loop(lambda: user.patch(kind, name, dict(change), namespace=namespace))
+
+    def mutate(self, resource: type[ResourceBase], change: Callable[[Manifest], Manifest]) -> None:
+        """Pass what is written of a resource from now on through a function, as a mutating webhook does."""
+        kind = str(resource.resource_type.group_resource)
+        self._in_loop(lambda: self._open.sandbox.mutate(kind, change))
+
     def delete(self, resource: type[ResourceBase], name: str, *, namespace: str = "default") -> None:
         """Delete an object as a user; what it owns is collected. Raises as `apply`, also for one that is not there."""
         kind = str(resource.resource_type.group_resource)

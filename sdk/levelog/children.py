@@ -1,0 +1,298 @@
+"""`@op.children`: from a function that returns manifests to an index, a view and a reconcile function."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from levelog.annotations import shown
+from levelog.canonical import canonical, digest
+from levelog.childlevels import (
+    ChildKind,
+    ChildrenLevel,
+    WantedChild,
+    as_stored,
+    level_of,
+    owned_child,
+    sight_of,
+)
+from levelog.errors import ChildRefused, OperatorError
+from levelog.fingerprints import fingerprint
+from levelog.handlers import IndexParameter, ReconcileHandler, ViewHandler
+from levelog.implicit import APPLIED, MARK, ImplicitIndex
+from levelog.injection import Lender, parameters, type_hints
+from levelog.intents import Intent
+from levelog.levels import Level
+from levelog.projection import Applied, fields_of
+from levelog.redaction import SECRETS
+from levelog.resources import Metadata, ResourceBase
+
+_CODE: Final = "children 1"
+"""Stands for this module in fingerprints: raised when the same manifests lead to other levels or other intents."""
+
+
+class Remembered(Struct, frozen=True, kw_only=True):
+    """An entry of the index of what was applied, `@applied/function`: under the parent's name, one for each target."""
+
+    parent_uid: str
+    uid: str
+    applied: Applied
+
+
+class _Owner(Struct, omit_defaults=True):
+    uid: str
+    kind: str
+    name: str
+    controller: bool = False
+
+
+class _Named(Struct, kw_only=True, omit_defaults=True):
+    """An entry under the name of an object: who controls it."""
+
+    uid: str
+    controller: _Owner | None = None
+    is_deleting: bool = False
+
+
+class ChildIndex(ImplicitIndex):
+    """Objects of one resource: whole under the uid of their controlling owner, and who that is under their name."""
+
+    def __init__(self, cls: type[ResourceBase]) -> None:
+        super().__init__(index_name(cls), cls, lambda _: (), code=_CODE)
+
+    def entries(self, body: bytes) -> list[tuple[Any, Any]]:
+        """Entries of one object."""
+        found = msgspec.json.decode(body, type=dict[str, Any])
+        metadata = found["metadata"]
+        owners = msgspec.convert(metadata.get("ownerReferences") or [], list[_Owner])
+        controller = next((owner for owner in owners if owner.controller), None)
+        named = _Named(uid=metadata["uid"], controller=controller, is_deleting="deletionTimestamp" in metadata)
+        entries: list[tuple[Any, Any]] = [((metadata.get("namespace", ""), metadata["name"]), named)]
+        if controller is not None:
+            entries.append((controller.uid, as_stored(found)))
+        return entries
+
+
+class AppliedIndex(ImplicitIndex):
+    """What the server made of what was applied for the parents of one function; receipts fill it, not objects."""
+
+    def __init__(self, function: str, parent: type[ResourceBase]) -> None:
+        super().__init__(applied_name(function), parent, lambda _: (), code=_CODE)
+
+
+def index_name(cls: type[ResourceBase]) -> str:
+    """Name of the index of a child class: `children/deployments.apps`."""
+    return f"children/{cls.resource_type.group_resource}"
+
+
+def applied_name(function: str) -> str:
+    """Name of the index of what was applied: `applied/stack`."""
+    return f"{APPLIED}{function}"
+
+
+class ChildrenView(ViewHandler):
+    """The view that is made of a function which returns manifests."""
+
+    parent: type[ResourceBase]
+    kinds: tuple[ChildKind, ...]
+    force: bool
+
+    def own_indices(self) -> list[ImplicitIndex]:
+        """The indices that the view reads, besides those that the function reads."""
+        return [*(ChildIndex(kind.cls) for kind in self.kinds), AppliedIndex(self.name, self.parent)]
+
+    def level(self, parent: Any, result: Any, indices: Mapping[str, Any]) -> ChildrenLevel:
+        """The level of one parent; `indices` by their names."""
+        metadata: Metadata = parent.metadata
+        wanted = self._wanted(metadata, result)
+        key = str(self.resource.key(metadata.namespace, metadata.name))
+        remembered = _by_uid(indices[MARK + applied_name(self.name)][key], metadata.uid)
+        owned = [
+            owned_child(kind, body, remembered, is_beside_parent=self._is_namespaced)
+            for kind in self.kinds
+            for body in indices[MARK + index_name(kind.cls)][metadata.uid]
+        ]
+        there = {child.key for child in owned}
+        leaving: set[str] = set()
+        for child in wanted:
+            if child.key not in there:
+                place = child.kind.resource.key(metadata.namespace or child.namespace, child.name)
+                for found in indices[MARK + index_name(child.kind.cls)][place.namespace, place.name]:
+                    if self._leaves(child, msgspec.convert(found, _Named), metadata, remembered):
+                        leaving.add(child.key)
+        return level_of(self.kinds, wanted, owned, leaving, force=self.force)
+
+    def sight(
+        self, desired: bytes, parent_uid: str, contents: Mapping[tuple[str, str], Sequence[bytes]]
+    ) -> tuple[dict[tuple[str, str], Sequence[bytes]], bytes]:
+        """What a level with these wanted fields sees of what it read: the rest of the contents, and of children.
+
+        `contents` are values by index and canonical key; those under text are children, or what was applied of them.
+        """
+        kinds = {MARK + index_name(kind.cls): kind for kind in self.kinds}
+        rest: dict[tuple[str, str], Sequence[bytes]] = {}
+        values: list[tuple[ChildKind, Any]] = []
+        remembered: dict[str, Applied] = {}
+        for (index, key), held in contents.items():
+            name = index.partition("/")[2]
+            if name == MARK + applied_name(self.name) and key.startswith('"'):
+                remembered |= _by_uid((msgspec.json.decode(value) for value in held), parent_uid)
+            elif name in kinds and key.startswith('"'):
+                values += [(kinds[name], msgspec.json.decode(value)) for value in held]
+            else:
+                rest[index, key] = held
+        owned = [owned_child(kind, value, remembered, is_beside_parent=self._is_namespaced) for kind, value in values]
+        return rest, sight_of(desired, owned)
+
+    @property
+    def _is_namespaced(self) -> bool:
+        return self.resource.scope == "Namespaced"
+
+    def _leaves(self, child: WantedChild, found: _Named, parent: Metadata, remembered: Mapping[str, Applied]) -> bool:
+        """Tell whether an object that is no child and has the name of one is about to go.
+
+        Raises ChildRefused if it stays. One that this parent made, and that lost its owner, is taken back.
+        """
+        owner = found.controller
+        was_ours = owner is not None and (owner.kind, owner.name) == (self.resource.kind, parent.name)
+        if found.is_deleting or was_ours:  # an earlier incarnation of the parent: its children are being collected
+            return True
+        if owner is None and found.uid in remembered:
+            return False
+        held_by = f"{owner.kind}/{owner.name}" if owner else "nobody"
+        raise ChildRefused(f"{child.key} exists already and is controlled by {held_by}: it is not taken over")
+
+    def _wanted(self, parent: Metadata, result: Any) -> list[WantedChild]:
+        manifests: Iterable[Any] = () if result is None else (result,) if isinstance(result, Mapping) else result
+        found: dict[str, WantedChild] = {}
+        for manifest in manifests:
+            child = self._child(parent, manifest)
+            if child.key in found:
+                raise ChildRefused(f"{child.key} is returned twice")
+            found[child.key] = child
+        return list(found.values())
+
+    def _child(self, parent: Metadata, given: Any) -> WantedChild:
+        if not isinstance(given, Mapping):
+            raise ChildRefused(f"{given!r} is not a manifest")
+        manifest: dict[str, Any] = msgspec.json.decode(canonical(dict(given)))
+        metadata = manifest.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        version, kind_name, name = manifest.get("apiVersion"), manifest.get("kind"), metadata.get("name")
+        what = f"{kind_name or 'a manifest without kind'} {name or ''}".rstrip()
+        if metadata.get("generateName") or not isinstance(name, str) or not name:
+            raise ChildRefused(f"{what}: metadata.name has to be given, names are never generated")
+        kind = next((k for k in self.kinds if (k.resource.api_version, k.resource.kind) == (version, kind_name)), None)
+        if kind is None:
+            known = ", ".join(f"{k.resource.api_version} {k.resource.kind}" for k in self.kinds)
+            raise ChildRefused(f"{what}: {version or 'no apiVersion'} {kind_name} is not in of=; there are: {known}")
+        namespace = metadata.get("namespace") or ""
+        for text, is_wrong in (
+            ("has no namespaces: leave metadata.namespace out", kind.resource.scope == "Cluster" and namespace),
+            (
+                f"is to be in namespace {namespace}, its parent is in {parent.namespace}: owners do not reach there",
+                parent.namespace and namespace not in ("", parent.namespace),
+            ),
+            (
+                "needs metadata.namespace, since its parent has none",
+                kind.resource.scope == "Namespaced" and not parent.namespace and not namespace,
+            ),
+            ("names ownerReferences: the parent is the owner", "ownerReferences" in metadata),
+            ("sets its status: children get what their manifests specify, a status is patched", "status" in manifest),
+        ):
+            if is_wrong:
+                raise ChildRefused(f"{what}: {text}")
+        key = kind.key(namespace, name, is_beside_parent=bool(parent.namespace))
+        fields = fields_of(manifest)
+        return WantedChild(kind=kind, key=key, namespace=namespace, name=name, manifest=manifest, fields=fields)
+
+
+def inspect_children(
+    function: Callable[..., Any],
+    parent: type[ResourceBase],
+    of: type[ResourceBase] | Sequence[type[ResourceBase]],
+    inspect_view: Callable[[Callable[..., Any]], ChildrenView],
+    *,
+    force: bool,
+) -> ChildrenView:
+    """Make the view; `inspect_view` checks a function's signature as that of a view.
+
+    Raises OperatorError naming the function and what is wrong.
+    """
+    kinds = _kinds(function.__name__, parent, of)
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise OperatorError(
+            f"children {function.__name__}: is async; it computes from what it is given and waits for nothing"
+        )
+
+    @wraps(function)
+    def view(**given: Any) -> Level[dict[str, Any]]:
+        indices = {name: given.pop(name) for name in list(given) if name.startswith(MARK)}
+        return handler.level(given[handler.parent_parameter], function(**given), indices)
+
+    view.__annotations__ = {**function.__annotations__, "return": Level[dict[str, Any]]}
+    hint = type_hints(function).get(next(iter(parameters(function, "children")), ""))
+    if not isinstance(hint, type) or getattr(hint, "resource_type", None) != parent.resource_type:
+        raise OperatorError(
+            f"children {function.__name__}: the first parameter is {shown(hint)}; it has to be the parent, "
+            f"{parent.__name__}"
+        )
+    handler = inspect_view(view)
+    handler.parent, handler.kinds, handler.force = parent, kinds, force
+    own = tuple(IndexParameter(index.name, index, Any, Any) for index in handler.own_indices())
+    handler.indices = (*handler.indices, *own)
+    labels = [f"{kind.label} {kind.resource.group_resource}" for kind in kinds]
+    handler.fingerprint = digest(handler.fingerprint, fingerprint(function), _CODE, *labels, str(force))
+    return handler
+
+
+def reconciler_of(view: ChildrenView, lender: Lender) -> ReconcileHandler:
+    """The reconcile function that takes the steps which the level knows."""
+
+    async def reconcile(parent: ResourceBase, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - needs no thread
+        return list(level.steps) if isinstance(level, ChildrenLevel) else []
+
+    reconcile.__name__ = f"{view.name}.reconcile"
+    reconcile.__annotations__["parent"] = view.parent
+    handler = ReconcileHandler.inspect(reconcile, view, tuple(kind.cls for kind in view.kinds), lender)
+    handler.fingerprint = digest(_CODE, view.name)
+    return handler
+
+
+def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, ...]:
+    classes: list[Any] = [of] if isinstance(of, type) else list(of)
+    if not classes:
+        raise OperatorError(f"children {name}: of=[] names no class of children")
+    for cls in (parent, *classes):
+        if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
+            shown = cls.__name__ if isinstance(cls, type) else repr(cls)
+            raise OperatorError(f"children {name}: {shown} is not a class derived from Resource with a plural")
+    resources = [cls.resource_type for cls in classes]
+    for resource in resources:
+        if resources.count(resource) > 1:
+            raise OperatorError(f"children {name}: of= names {resource.group_resource} twice")
+        if resource.group_resource == SECRETS:
+            raise OperatorError(
+                f"children {name}: Secrets are recorded as hashes, which cannot be compared with a manifest: "
+                "write them from a reconcile function"
+            )
+        if resource.scope == "Cluster" and parent.resource_type.scope == "Namespaced":
+            raise OperatorError(
+                f"children {name}: {resource.kind} has no namespace, so that a {parent.resource_type.kind}, "
+                "which has one, cannot own it"
+            )
+    shared = [resource.kind for resource in resources]
+    return tuple(
+        ChildKind(f"{cls.resource_type.kind}.{cls.resource_type.group}".rstrip("."), cls)
+        if shared.count(cls.resource_type.kind) > 1
+        else ChildKind(cls.resource_type.kind, cls)
+        for cls in classes
+    )
+
+
+def _by_uid(values: Iterable[Any], parent_uid: str) -> dict[str, Applied]:
+    found = (msgspec.convert(value, Remembered) for value in values)
+    return {one.uid: one.applied for one in found if one.parent_uid == parent_uid}

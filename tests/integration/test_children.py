@@ -1,0 +1,263 @@
+"""Children of a parent, in a simulation: created in order, kept as their manifests say, deleted last and in reverse."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from levelog import Manifest, Operator, Resource, Struct
+from levelog.testing import Simulation
+
+
+class ShopSpec(Struct):
+    replicas: int = 1
+    cpu: str = "100m"
+    parts: tuple[str, ...] = ("config", "service", "deployment")
+    paused: bool = False
+
+
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    spec: ShopSpec
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
+
+
+class Deployment(Resource, group="apps", version="v1", plural="deployments"):
+    pass
+
+
+op = Operator("shop")
+
+
+@op.children(Shop, of=[ConfigMap, Service, Deployment])
+def stack(shop: Shop) -> Iterator[Manifest]:
+    """A Deployment with its configuration and its Service."""
+    name = shop.metadata.name
+    if "deployment" in shop.spec.parts:
+        yield deployment(shop)
+    if "service" in shop.spec.parts:
+        yield {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": "http"}]},
+        }
+    if "config" in shop.spec.parts:
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"greeting": "hello"}}
+
+
+def deployment(shop: Shop) -> Manifest:
+    name = shop.metadata.name
+    container = {
+        "name": "web",
+        "image": "nginx",
+        "ports": [{"name": "http", "containerPort": 8080}],
+        "resources": {"requests": {"cpu": shop.spec.cpu}},
+    }
+    spec: dict[str, Any] = {
+        "replicas": shop.spec.replicas,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}},
+    }
+    if shop.spec.paused:
+        spec["paused"] = True
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def shop(name: str = "shop", **spec: Any) -> Manifest:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Shop",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": 1, **spec},
+    }
+
+
+def writes(simulation: Simulation) -> list[tuple[str, str]]:
+    return [(intent.verb, intent.target) for intent in simulation.intents]
+
+
+ALL = [
+    ("apply", "configmaps/default/shop"),
+    ("apply", "services/default/shop"),
+    ("apply", "deployments.apps/default/shop"),
+]
+
+
+def test_kinds_are_created_in_the_order_of_the_decorator_each_once_the_one_before_is_there() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        level = simulation.level("stack", "default", "shop")
+        assert level.status == "in_sync", level.reason
+        assert level.round == 3
+        assert writes(simulation) == ALL
+        assert level.desired == level.actual
+        assert level.actual["ConfigMap/shop"] == {"data": {"greeting": "hello"}}
+
+
+def test_a_kind_that_is_refused_holds_up_those_after_it() -> None:
+    with Simulation(op) as simulation:
+        simulation.refuse(403, target="services/default/shop")
+        simulation.apply(shop())
+        simulation.run()
+        assert writes(simulation) == ALL[:2]
+        assert simulation.level("stack", "default", "shop").status == "failed"
+
+
+def test_replicas_that_are_edited_by_hand_come_back_with_one_apply() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop(replicas=2))
+        simulation.run()
+        simulation.patch(Deployment, "shop", {"spec": {"replicas": 5}})
+        simulation.run()
+        assert writes(simulation) == [*ALL, ALL[2]]
+        (found,) = simulation.objects(Deployment)
+        assert found["spec"]["replicas"] == 2
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+
+
+def test_fields_that_no_manifest_sets_neither_drift_nor_call_anything() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        calls = dict(simulation.calls)
+        for number in range(5):
+            simulation.patch(
+                Deployment,
+                "shop",
+                {"spec": {"minReadySeconds": number}, "metadata": {"annotations": {"n": str(number)}}},
+            )
+            simulation.patch_status(Deployment, "shop", {"replicas": number})
+            simulation.run()
+        assert simulation.calls == calls
+        assert writes(simulation) == ALL
+
+
+def test_a_field_that_the_server_writes_in_another_form_is_applied_once() -> None:
+    def in_cores(body: Manifest) -> Manifest:
+        (container,) = body["spec"]["template"]["spec"]["containers"]
+        cpu = container["resources"]["requests"]["cpu"].replace("1000m", "1")
+        changed = {**container, "resources": {"requests": {"cpu": cpu}}}
+        template = {**body["spec"]["template"], "spec": {**body["spec"]["template"]["spec"], "containers": [changed]}}
+        return {**body, "spec": {**body["spec"], "template": template}}
+
+    with Simulation(op) as simulation:
+        simulation.mutate(Deployment, in_cores)
+        simulation.apply(shop(cpu="1000m"))
+        simulation.run()
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+        simulation.advance(timedelta(hours=1))
+        assert writes(simulation) == ALL
+        simulation.patch(Deployment, "shop", {"spec": {"replicas": 4}})
+        simulation.run()
+        assert writes(simulation) == [*ALL, ALL[2]]
+        simulation.apply(shop(cpu="2"))
+        simulation.run()
+        assert writes(simulation) == [*ALL, ALL[2], ALL[2]]
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+
+
+def test_a_field_that_is_left_out_of_the_manifest_is_removed_with_one_apply() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop(paused=True))
+        simulation.run()
+        simulation.apply(shop())
+        simulation.run()
+        assert writes(simulation) == [*ALL, ALL[2]]
+        (found,) = simulation.objects(Deployment)
+        assert "paused" not in found["spec"]
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+
+
+def test_what_is_not_returned_any_more_is_deleted_last_and_the_last_kind_first() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        simulation.patch(Deployment, "shop", {"spec": {"replicas": 7}})
+        simulation.apply(shop(parts=["deployment"]))
+        simulation.run()
+        assert writes(simulation)[3:] == [
+            ("apply", "deployments.apps/default/shop"),
+            ("delete", "services/default/shop"),
+            ("delete", "configmaps/default/shop"),
+        ]
+        simulation.apply(shop(parts=[]))
+        simulation.run()
+        assert writes(simulation)[6:] == [("delete", "deployments.apps/default/shop")]
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+
+
+def test_a_child_that_is_deleted_by_hand_comes_back() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        simulation.delete(Service, "shop")
+        simulation.run()
+        assert writes(simulation) == [*ALL, ALL[1]]
+
+
+def test_a_child_that_is_being_deleted_is_waited_for() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        held = {"name": "shop", "namespace": "default", "finalizers": ["example.com/wait"]}
+        simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+        simulation.delete(ConfigMap, "shop")
+        simulation.run()
+        level = simulation.level("stack", "default", "shop")
+        assert (level.status, level.reason) == ("drifting", "waits for the end of ConfigMap/shop")
+        assert writes(simulation) == ALL
+        simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**held, "finalizers": []}})
+        simulation.run()
+        assert writes(simulation) == [*ALL, ALL[0]]
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+
+
+@pytest.mark.parametrize("whose", ["nobody", "ConfigMap/a"])
+def test_an_object_of_somebody_else_is_not_taken_over(whose: str) -> None:
+    with Simulation(op) as simulation:
+        a = simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": a["metadata"]["uid"], "controller": True}
+        owners = [] if whose == "nobody" else [owner]
+        other = {"name": "shop", "namespace": "default", "ownerReferences": owners}
+        simulation.apply({"apiVersion": "v1", "kind": "Service", "metadata": other, "spec": {"ports": [{"port": 1}]}})
+        simulation.apply(shop())
+        simulation.run()
+        level = simulation.level("stack", "default", "shop")
+        assert level.status == "failed"
+        assert f"Service/shop exists already and is controlled by {whose}: it is not taken over" in level.reason
+        assert writes(simulation) == []
+        simulation.delete(Service, "shop")
+        simulation.run()
+        assert writes(simulation) == ALL
+
+
+def test_a_child_that_lost_its_owner_is_taken_back() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        simulation.patch(ConfigMap, "shop", {"metadata": {"ownerReferences": []}})
+        simulation.run()
+        (found,) = simulation.objects(ConfigMap)
+        assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Shop"]
+        assert writes(simulation) == [*ALL, ALL[0]]
+
+
+def test_what_is_remembered_goes_with_the_parent() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        simulation.delete(Shop, "shop")
+        simulation.run()
+        simulation.apply(shop())
+        simulation.run()
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+        assert sorted(writes(simulation)) == sorted([*ALL, *ALL])
