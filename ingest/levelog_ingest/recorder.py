@@ -4,10 +4,9 @@ import logging
 from datetime import UTC, datetime
 
 from levelog.errors import RecordError
-from levelog.objects import ObjectKey, Partition, Version
+from levelog.objects import ObjectKey, Version
 from levelog.records import BookmarkNoted, GapNoted, ObjectDeleted, ObjectSeen, Origin, SyncFinished, SyncStarted
 from levelog.redaction import Redactor
-from levelog.subjects import partition_of
 from levelog_ingest.trimming import Trimmed, only_metadata, trim
 from levelog_ingest.watched import ResourceStatus
 from levelog_log.messages import Writer
@@ -80,12 +79,8 @@ class Recorder:
         )
 
     def bookmark(self, version: Version) -> list[Message]:
-        """The watch has come so far, told to one partition: only ingest reads it."""
-        of_resource = ObjectKey(group=self._resource.group, resource=self._resource.resource, namespace="", name="")
-        partition: Partition = partition_of(of_resource, self._writer.partitions)
-        return [
-            self._writer.to_partition(BookmarkNoted(resource=self._resource, version=version, time=_now()), partition)
-        ]
+        """The watch has come so far, told to all partitions: each has a time of its own."""
+        return self._writer.to_all_partitions(BookmarkNoted(resource=self._resource, version=version, time=_now()))
 
     def _message(self, key: ObjectKey, trimmed: Trimmed, body: bytes, origin: Origin, *, is_deleted: bool) -> Message:
         message = self._writer.message(

@@ -15,7 +15,8 @@ from levelog_processors.calling import Caller
 from levelog_processors.deciding import Case, conclude
 from levelog_processors.evaluation import Evaluation, digest_of, evaluate
 from levelog_processors.faults import fault_reason
-from levelog_processors.fold import WHOLE_INDEX, parent_inputs
+from levelog_processors.fold import parent_inputs
+from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import Program
 from levelog_processors.sights import sight

@@ -18,7 +18,8 @@ from levelog.indices import Index
 from levelog.injection import Given
 from levelog.levels import Level
 from levelog.recorded import Notes, RecordedMapping, plain
-from levelog_processors.fold import WHOLE_INDEX, canonical_key
+from levelog_processors.contact import CONTACT, contact_key
+from levelog_processors.keys import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
 from levelog_processors.sights import Sight
@@ -64,7 +65,7 @@ class Reads:
         if bucket is None:
             bucket = _pause(_Need(index, key))
         self.versions[place] = bucket.version
-        self._contents[place] = _contents(key, bucket)
+        self._contents[place] = _contents(index, key, bucket)
         return bucket.values
 
     def missing(self, keys: Iterable[IndexKey]) -> set[IndexKey]:
@@ -102,10 +103,12 @@ def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) ->
     return reads.digest(sight)
 
 
-def _contents(key: str, bucket: Bucket) -> tuple[bytes, ...]:
+def _contents(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
     """What an evaluation sees of a bucket."""
     if key.startswith(WHOLE_INDEX):  # has no values of its own: its version tells that something changed
         return (_version_bytes(bucket.version),)
+    if index == CONTACT:  # how many partitions know of it already makes no difference
+        return bucket.values[:1]
     if key == ERRORS:  # any number of objects, of which one is named
         return (*bucket.values[:1], str(len(bucket.values)).encode())
     return bucket.values
@@ -125,8 +128,9 @@ def _pause(need: _Need) -> Any:
 class IndexReader(Index[Any, Any]):
     """An index as one evaluation sees it."""
 
-    def __init__(self, name: str, value_type: Any, reads: Reads) -> None:
+    def __init__(self, name: str, value_type: Any, reads: Reads, resource: str) -> None:
         self._name = name
+        self._resource = resource
         self._reads = reads
         self._decoder = msgspec.json.Decoder(value_type)
 
@@ -145,6 +149,11 @@ class IndexReader(Index[Any, Any]):
 
     def __len__(self) -> int:
         return len(self._reads.whole(self._name).buckets)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the objects behind the index are being listed again."""
+        return bool(self._reads.bucket(*contact_key(self._resource)))
 
     def _decoded(self, values: tuple[bytes, ...]) -> tuple[Any, ...]:
         return tuple(self._decoder.decode(value) for value in values)
@@ -213,7 +222,9 @@ class Evaluation:
             arguments: dict[str, Any] = {handler.parent_parameter: parent}
             for parameter in handler.indices:
                 name = self.view.indices[parameter.name]
-                arguments[parameter.name] = IndexReader(name, parameter.value_type, self.reads)
+                arguments[parameter.name] = IndexReader(
+                    name, parameter.value_type, self.reads, str(parameter.index.resource.group_resource)
+                )
             lookups = ObjectLookups(self.view, self.body, self.reads.bucket)
             arguments |= handler.given.arguments({Given.NOW: self.now, Given.OBJECTS: lookups})
             level = handler.function(**arguments)

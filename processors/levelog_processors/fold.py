@@ -5,10 +5,10 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.canonical import canonical, digest
 from levelog.records import (
@@ -22,7 +22,10 @@ from levelog.records import (
     SyncStarted,
     Unreadable,
 )
-from levelog_processors.program import BoundIndex, BoundView, Program
+from levelog_processors.contact import note_sync
+from levelog_processors.entries import index_entries
+from levelog_processors.keys import WHOLE_INDEX
+from levelog_processors.program import BoundView, Program
 from levelog_processors.remembering import Memory, memory_of
 from levelog_store.rows import (
     ERRORS,
@@ -31,6 +34,7 @@ from levelog_store.rows import (
     Entry,
     FoldedReceipt,
     Held,
+    Input,
     StoredObject,
     SyncRow,
     Tombstone,
@@ -38,18 +42,6 @@ from levelog_store.rows import (
 )
 
 log = logging.getLogger(__name__)
-
-WHOLE_INDEX = "*"
-"""Begins the key on which a read of a whole index depends, one for each partition; no canonical key begins so."""
-
-MAX_KEY_BYTES = 1024
-"""A longer index key would not fit into a B-tree page beside its neighbours; the entry is marked instead."""
-
-MAX_ENTRIES: Final = 32_767
-"""Entries of one object under one key; what the column that numbers them holds."""
-
-MAX_MESSAGE: Final = 1000
-"""Characters that are kept of an error's message."""
 
 _OUTCOME_STATE = {
     "written": "written",
@@ -106,8 +98,8 @@ class Fold:
                             latest[name] = _Latest(record, logged)
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
-                case SyncStarted():
-                    self._start_sync(logged, record)
+                case SyncStarted() | GapNoted() | BookmarkNoted():
+                    self._note_mark(logged, record)
                 case ReceiptNoted():
                     if record.application == self._application:
                         self._note_receipt(logged, record)
@@ -115,8 +107,6 @@ class Fold:
                     log.error("record %d cannot be read and is skipped: %s", logged.sequence, record.error)
                 case SyncFinished():
                     raise TypeError("a finished list is folded by Fold.sweep")
-                case GapNoted() | BookmarkNoted():
-                    pass
         for name, last in latest.items():
             self._changes.seen_again.pop(name, None)
             self._settle_object(name, last)
@@ -126,7 +116,7 @@ class Fold:
     def sweep(
         self,
         records: Sequence[LoggedRecord],
-        started: Mapping[tuple[int, str], SyncRow],
+        started: Mapping[Input, SyncRow],
         unlisted: Sequence[tuple[StoredObject, int]],
     ) -> Changes:
         """Fold `SyncFinished` records.
@@ -147,9 +137,8 @@ class Fold:
             finished[logged.sequence] = record
             views = [view.name for view in self._program.views_of(str(record.resource))]
             self._changes.listed.append((logged.partition, views))
-            self._changes.syncs_finished.append(
-                msgspec.structs.replace(begun, finished_sequence=logged.sequence, version=record.version)
-            )
+            ended = replace(begun, finished_sequence=logged.sequence, version=record.version, heard_at=record.time)
+            note_sync(self._changes, begun, ended, logged.sequence)
         for row, sequence in unlisted:
             record = finished[sequence]
             tombstone = Tombstone(
@@ -185,18 +174,32 @@ class Fold:
         elif held is not None and (held.uid, held.version) == (record.uid, record.version):
             self._changes.seen_again[name] = logged.sequence
 
-    def _start_sync(self, logged: LoggedRecord, record: SyncStarted) -> None:
-        self._changes.syncs_started.append(
-            SyncRow(
-                partition=logged.partition,
-                resource=str(record.resource),
-                sync_id=record.sync_id,
-                started_sequence=logged.sequence,
-                finished_sequence=0,
-                namespace=record.namespace,
-                version=0,
-            )
+    def _note_mark(self, logged: LoggedRecord, record: SyncStarted | GapNoted | BookmarkNoted) -> None:
+        place: Input = (logged.partition, str(record.resource))
+        before = self._changes.syncs.get(place) or self._held.syncs.get(place)
+        after = before or SyncRow(
+            partition=logged.partition,
+            resource=str(record.resource),
+            sync_id="",
+            started_sequence=0,
+            finished_sequence=0,
+            namespace="",
+            version=0,
         )
+        match record:
+            case SyncStarted():
+                after = replace(
+                    after,
+                    sync_id=record.sync_id,
+                    started_sequence=logged.sequence,
+                    namespace=record.namespace,
+                    heard_at=record.time,
+                )
+            case GapNoted():
+                after = replace(after, gap_sequence=logged.sequence)
+            case BookmarkNoted():
+                after = replace(after, heard_at=record.time)
+        note_sync(self._changes, before, after, logged.sequence)
 
     def _settle_object(self, name: str, last: _Latest) -> None:
         record, logged = last.record, last.logged
@@ -334,67 +337,6 @@ def _stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject
         is_deleting=_deletion.decode(record.body).metadata.deletion_timestamp is not None,
         body=record.body,
     )
-
-
-def index_entries(index: BoundIndex, body: bytes, held: Iterable[Entry], name: str) -> list[Entry]:
-    """Entries of one object in one index.
-
-    If the object cannot be decoded, the function raises, or it gives what cannot be a key or a value, the entries held
-    so far stay, marked with the error. Where there are none, one under the key ERRORS says what the index lacks.
-    """
-    try:
-        entries: list[Entry] = []
-        ordinals: dict[str, int] = {}
-        for key, value in index.handler.entries(body):
-            text = canonical_key(key)
-            ordinal = ordinals.get(text, 0)
-            ordinals[text] = ordinal + 1
-            if ordinal == MAX_ENTRIES:
-                raise ValueError(f"more than {MAX_ENTRIES} entries under the key {text[:60]}")  # noqa: TRY301 - one handling
-            entries.append(Entry(index.name, text, ordinal, canonical(value)))
-    except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
-        message = _message(error)
-        kept = [
-            Entry(e.index, e.key, e.ordinal, e.value, message)
-            for e in held
-            if e.index == index.name and e.key != ERRORS
-        ]
-        effect = "keeps its entries" if kept else "is left out"
-        log.warning("index %s: %s %s: %s", index.name, name, effect, message, extra={"object": name})
-        return kept or [Entry(index.name, ERRORS, 0, canonical({"object": name, "error": message}), message)]
-    return entries
-
-
-def _message(error: Exception) -> str:
-    """What an error says, as text that any database takes."""
-    try:
-        words = str(error)
-    except Exception:  # noqa: BLE001 - an exception of the user's own may raise anything here too
-        words = "(its message cannot be read)"
-    message = f"{type(error).__name__}: {words}"
-    return message[:MAX_MESSAGE].replace("\0", "\\0").encode(errors="backslashreplace").decode()
-
-
-def canonical_key(key: object) -> str:
-    """Text of an index key: JSON scalars and tuples of them.
-
-    Raises TypeError for another kind of key, ValueError for one over 1,024 bytes.
-    """
-    _require_scalars(key)
-    text = canonical(key)
-    if len(text) > MAX_KEY_BYTES:
-        raise ValueError(f"key of {len(text)} bytes; {MAX_KEY_BYTES} are allowed: {text[:60].decode()}…")
-    return text.decode()
-
-
-def _require_scalars(key: object) -> None:
-    if isinstance(key, tuple):
-        for part in key:  # pyright: ignore[reportUnknownVariableType]
-            _require_scalars(part)
-    elif key is not None and not isinstance(key, str | int | float | bool):
-        raise TypeError(
-            f"key {key!r} is a {type(key).__name__}; keys are strings, numbers, booleans, None and tuples of them"
-        )
 
 
 def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:

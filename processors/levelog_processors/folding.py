@@ -6,14 +6,14 @@ from itertools import groupby
 from msgspec import Struct
 
 from levelog.objects import ObjectKey
-from levelog.records import LoggedRecord, SyncFinished
+from levelog.records import BookmarkNoted, GapNoted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_processors.fold import Fold, object_names
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.folds import advance_checkpoints, write_changes
 from levelog_store.held import read_held, read_syncs, read_unlisted
 from levelog_store.leases import guard
-from levelog_store.rows import Changes, StoredObject, ViewParent, Wake
+from levelog_store.rows import Changes, IndexKey, StoredObject, ViewParent, Wake
 from levelog_store.scopes import Scope
 
 
@@ -23,6 +23,8 @@ class Folded(Struct, frozen=True):
     records: int
     wakes: dict[ViewParent, Wake]
     has_finished_sync: bool
+    keys: set[IndexKey]
+    """Keys of indices that changed."""
 
 
 class Folder:
@@ -39,6 +41,7 @@ class Folder:
         Raises LeaseLost, with nothing of the current part of the batch committed.
         """
         wakes: dict[ViewParent, Wake] = {}
+        keys: set[IndexKey] = set()
         has_finished = False
         for is_sweep, part in _parts(records):
             has_finished |= is_sweep
@@ -46,7 +49,8 @@ class Folder:
             async with self._database.transaction(durable=False) as connection:
                 await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
                 wakes |= await write_changes(connection, self._scope.number, changes)
-        return Folded(len(records), wakes, has_finished)
+            keys |= changes.keys.keys()
+        return Folded(len(records), wakes, has_finished, keys)
 
     async def confirm(self, epochs: Mapping[int, int], sequence: int) -> None:
         """Note that the owned partitions hold nothing up to `sequence` that is not folded."""
@@ -62,12 +66,14 @@ class Folder:
         )
         async with self._database.reading() as connection:
             held = await read_held(connection, self._scope.number, names, indexed=indexed, parents=parents)
+            if any(isinstance(logged.record, SyncStarted | GapNoted | BookmarkNoted) for logged in records):
+                held.syncs = await read_syncs(connection, self._scope.number)
         return Fold(self._program, self._scope.application, held).records(records)
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
         number = self._scope.number
         async with self._database.reading() as connection:
-            started = {(row.partition, row.resource): row for row in await read_syncs(connection, number)}
+            started = await read_syncs(connection, number)
             unlisted: list[tuple[StoredObject, int]] = []
             for logged in records:
                 record = logged.record

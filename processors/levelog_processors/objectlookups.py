@@ -10,7 +10,7 @@ from levelog.errors import OperatorError
 from levelog.implicit import object_key
 from levelog.lookups import Objects
 from levelog.resources import ResourceBase
-from levelog_processors.fold import canonical_key
+from levelog_processors.keys import canonical_key
 from levelog_processors.program import BoundView
 
 R = TypeVar("R", bound=ResourceBase)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -23,7 +23,7 @@ from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs
 from levelog_store.leases import Leases
-from levelog_store.rows import PendingWake
+from levelog_store.rows import IndexKey, PendingWake
 from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class Processor:
     """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
 
     It keeps no state of its own: what it leaves behind when it is killed, another one finishes from the tables.
+    `on_keys` is told, after each fold, which keys of indices it changed.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Processor:
         owner: str,
         clock: Callable[[], datetime] = utc_now,
         threads: int = THREADS,
+        on_keys: Callable[[Collection[IndexKey]], None] | None = None,
     ) -> None:
         """`threads`: how many reconcile functions that are not async run at one time."""
         self._database = database
@@ -66,6 +68,7 @@ class Processor:
         self._stream = stream
         self._hints = hints
         self._owner = owner
+        self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
         self._folder = Folder(database, scope, program)
         self.decider = Decider(database, scope, program, clock, threads=threads)
@@ -164,6 +167,8 @@ class Processor:
             return
         folded = await self._folder.fold(epochs, fresh)
         self.records += folded.records
+        if self._on_keys is not None:
+            self._on_keys(folded.keys)
         log.debug("folded %d records", folded.records, extra={"sequence": fresh[-1].sequence})
         for logged in fresh:
             folded_to[logged.partition] = logged.sequence
@@ -216,7 +221,7 @@ class Processor:
         """Views all of whose resources were listed once."""
         if self._listed is None:
             async with self._database.reading() as connection:
-                rows = await read_syncs(connection, self._scope.number)
+                rows = (await read_syncs(connection, self._scope.number)).values()
             self.decider.namespaces = {row.resource: row.namespace for row in rows}
             complete = Counter(row.resource for row in rows if row.finished_sequence > 0)
             self._listed = frozenset(name for name, count in complete.items() if count == self._scope.partitions)

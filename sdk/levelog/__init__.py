@@ -4,6 +4,7 @@ from levelog.errors import LevelogError, OperatorError
 from levelog.indices import Index
 from levelog.intents import Intent, apply, create, delete, patch, patch_status
 from levelog.levels import Drift, Level
+from levelog.live import LiveIndex
 from levelog.lookups import Objects
 from levelog.operator import Operator
 from levelog.resources import (
@@ -26,6 +27,7 @@ __all__ = [
     "LabelledResource",
     "Level",
     "LevelogError",
+    "LiveIndex",
     "Manifest",
     "Objects",
     "Operator",

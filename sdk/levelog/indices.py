@@ -19,6 +19,15 @@ class Index(Mapping[K, Collection[V_co]]):
     def __getitem__(self, key: K) -> Collection[V_co]:
         """Values under the key; an empty collection if no object gave any, which is recorded as a read too."""
 
+    @property
+    @abstractmethod
+    def is_stale(self) -> bool:
+        """Whether history was missed and the objects behind the index are being listed again.
+
+        What the index says is then older than usual, by an unknown time. It is recorded as a read, so that the view
+        wakes when this changes.
+        """
+
     @abstractmethod
     def __iter__(self) -> Iterator[K]:
         """Keys in canonical order; depends on every key of the index."""

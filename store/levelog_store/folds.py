@@ -164,12 +164,8 @@ async def _write_entries(connection: AsyncConnection, scope: int, changes: Chang
 
 
 async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes) -> None:
-    if changes.syncs_started:
-        rows = [{"scope": scope, **_as_row(row)} for row in changes.syncs_started]
-        await upsert(connection, syncs, rows, update=("sync_id", "started_sequence", "namespace"))
-    if changes.syncs_finished:
-        rows = [{"scope": scope, **_as_row(row)} for row in changes.syncs_finished]
-        await upsert(connection, syncs, rows, update=("finished_sequence", "version"))
+    rows = [{"scope": scope, **_as_row(row)} for _, row in sorted(changes.syncs.items())]
+    await upsert(connection, syncs, rows)
 
 
 def _as_row(row: SyncRow) -> dict[str, Any]:

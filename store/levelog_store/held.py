@@ -12,6 +12,7 @@ from levelog_store.rows import (
     HeldLevel,
     HeldObject,
     HeldTombstone,
+    Input,
     StoredObject,
     SyncRow,
 )
@@ -80,12 +81,11 @@ async def read_entries(connection: AsyncConnection, scope: int, names: Collectio
     return entries
 
 
-async def read_syncs(connection: AsyncConnection, scope: int) -> list[SyncRow]:
+async def read_syncs(connection: AsyncConnection, scope: int) -> dict[Input, SyncRow]:
     """Lists begun and completed, for each partition and resource."""
     columns = [syncs.c[name] for name in SyncRow.__struct_fields__]
-    return [
-        SyncRow(**row) for row in (await connection.execute(select(*columns).where(syncs.c.scope == scope))).mappings()
-    ]
+    rows = await connection.execute(select(*columns).where(syncs.c.scope == scope))
+    return {(row["partition"], row["resource"]): SyncRow(**row) for row in rows.mappings()}
 
 
 async def read_unlisted(

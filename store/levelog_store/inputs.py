@@ -151,6 +151,18 @@ async def read_buckets(connection: AsyncConnection, scope: int, keys: Sequence[I
     return {place: Bucket(versions[place], tuple(held)) for place, held in values.items()}
 
 
+async def read_versions(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
+    """Version of each key that has one."""
+    wanted = pairs(connection.dialect, keys)
+    table = key_versions.c
+    rows = await connection.execute(
+        select(table.index, table.key, table.version)
+        .join(wanted, (table.index == wanted.c.first) & (table.key == wanted.c.second))
+        .where(table.scope == scope)
+    )
+    return {(index, key): version for index, key, version in rows}
+
+
 async def read_whole_index(connection: AsyncConnection, scope: int, index: str, whole: Sequence[str]) -> WholeIndex:
     """Every bucket of an index; the versions are read first, so that a change in between is seen as one."""
     parts = await read_buckets(connection, scope, [(index, key) for key in whole])

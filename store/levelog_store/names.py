@@ -2,6 +2,9 @@
 
 from typing import Final
 
+INPUTS: Final = "inputs"
+"""SQL view of the resources that an application reads."""
+
 RESERVED: Final = frozenset(
     {
         "alembic_version",
@@ -9,6 +12,7 @@ RESERVED: Final = frozenset(
         "decisions",
         "dependencies",
         "index_entries",
+        INPUTS,
         "intents",
         "key_versions",
         "leases",

@@ -11,6 +11,9 @@ ViewParent = tuple[str, str]
 IndexKey = tuple[str, str]
 """Index and canonical key: what names a bucket of entries."""
 
+Input = tuple[int, str]
+"""Partition and resource: what names a list as one partition saw it."""
+
 ERRORS: Final = "!"
 """Key of the entries that stand for objects which an index leaves out by error; no canonical key begins so."""
 
@@ -56,6 +59,8 @@ class Held(Struct):
     """By object."""
     levels: dict[ViewParent, HeldLevel] = field(default_factory=dict[ViewParent, HeldLevel])
     """Those whose parent is in the batch."""
+    syncs: dict[Input, "SyncRow"] = field(default_factory=dict[Input, "SyncRow"])
+    """Of all partitions and resources, if the batch has marks."""
 
 
 class StoredObject(Struct, frozen=True, kw_only=True):
@@ -103,6 +108,13 @@ class SyncRow(Struct, frozen=True, kw_only=True):
     namespace: str
     """That is listed and watched; empty: all."""
     version: int
+    gap_sequence: int = 0
+    heard_at: datetime | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether the list is begun again after a complete one, or history is missing since."""
+        return 0 < self.finished_sequence < max(self.started_sequence, self.gap_sequence)
 
 
 class Wake(Struct, frozen=True):
@@ -148,8 +160,7 @@ class Changes(Struct):
     gone: set[ViewParent] = field(default_factory=set[ViewParent])
     """Levels whose parent is gone, or is another incarnation now."""
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
-    syncs_started: list[SyncRow] = field(default_factory=list[SyncRow])
-    syncs_finished: list[SyncRow] = field(default_factory=list[SyncRow])
+    syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
     listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
     """Partitions whose parents were listed completely, and the views of those parents."""
 

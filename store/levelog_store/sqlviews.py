@@ -1,4 +1,4 @@
-"""A SQL view for each index and each view of the operators, with typed columns: what people select from.
+"""A SQL view for each index and each view of the operators, with typed columns, and one of what they read.
 
 In PostgreSQL they are in a schema named as the application, in SQLite beside the tables.
 """
@@ -28,7 +28,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateSchema, CreateView, DropView
 
+from levelog_store.contact import inputs_of_applications
 from levelog_store.database import Database
+from levelog_store.names import INPUTS
 from levelog_store.rows import ERRORS
 from levelog_store.tables import index_entries, levels, objects, scopes
 
@@ -78,6 +80,8 @@ async def replace_views(database: Database, application: str, views: Sequence[Le
             selected = _levels(dialect, view) if isinstance(view, LevelView) else _entries(dialect, view)
             selected = selected.where(scopes.c.application == literal(application))
             await connection.execute(CreateView(selected, view.name, schema=schema))
+        inputs = inputs_of_applications().where(scopes.c.application == literal(application))
+        await connection.execute(CreateView(inputs, INPUTS, schema=schema))
 
 
 async def _existing(connection: AsyncConnection, schema: str | None) -> list[str]:
@@ -86,7 +90,8 @@ async def _existing(connection: AsyncConnection, schema: str | None) -> list[str
         rows = await connection.execute(
             text(
                 "SELECT name FROM sqlite_master WHERE type = 'view' AND ("
-                "sql LIKE '%FROM levels JOIN objects%' OR sql LIKE '%FROM index_entries JOIN objects%')"
+                "sql LIKE '%FROM levels JOIN objects%' OR sql LIKE '%FROM index_entries JOIN objects%' "
+                "OR sql LIKE '%FROM syncs JOIN scopes%')"
             )
         )
     else:

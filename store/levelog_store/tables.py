@@ -162,6 +162,8 @@ syncs = Table(
     Column("finished_sequence", BigInteger, nullable=False, comment="0: no list was ever complete"),
     Column("namespace", BYTE_TEXT, nullable=False, comment="that is listed and watched; empty: all"),
     Column("version", BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
+    Column("gap_sequence", BigInteger, nullable=False, comment="of the last note that history is missing; 0: none"),
+    _time("heard_at"),
 )
 
 objects = Table(

@@ -1,7 +1,7 @@
 """Processors on a real log and a real database, fed with records instead of a cluster."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -11,12 +11,12 @@ from sqlalchemy import Table, select
 
 from levelog.objects import Application, Cluster
 from levelog.operator import Operator
-from levelog.records import ObjectDeleted, ObjectSeen, ReceiptNoted, SyncFinished, SyncStarted
+from levelog.records import ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_cli.loading import load_operators
 from levelog_log.appender import Appender
 from levelog_log.connection import connect
 from levelog_log.hints import Hints
-from levelog_log.messages import Writer
+from levelog_log.messages import AboutResource, Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_migrations import upgrade
@@ -25,6 +25,7 @@ from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.inputs import count_pending, read_checkpoints
+from levelog_store.rows import IndexKey
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import intents, leases, levels
 from rigs.waiting import until
@@ -48,6 +49,9 @@ class Processing:
         self.stream: LogStream
         self.database: Database
         self.scope: Scope
+        self.hints: Hints
+        self.on_keys: Callable[[Collection[IndexKey]], None] | None = None
+        """What processors started from now on tell of the keys that they change."""
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -57,7 +61,7 @@ class Processing:
             self._writer = Writer(CLUSTER, PARTITIONS, source="test")
             await upgrade(self._database_url)
             self.database = await stack.enter_async_context(await Database.open(self._database_url))
-            self._hints = await stack.enter_async_context(Hints(connection, CLUSTER, Application("webs")))
+            self.hints = await stack.enter_async_context(Hints(connection, CLUSTER, Application("webs")))
             self.scope = await open_scope(
                 self.database,
                 cluster=CLUSTER,
@@ -82,7 +86,13 @@ class Processing:
     def start(self, name: str = "one") -> Processor:
         """Run a processor."""
         processor = Processor(
-            self.database, self.scope, self.program, self.stream, self._hints, owner=f"{name}-{len(self.processors)}"
+            self.database,
+            self.scope,
+            self.program,
+            self.stream,
+            self.hints,
+            owner=f"{name}-{len(self.processors)}",
+            on_keys=self.on_keys,
         )
         self.processors[name] = processor
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
@@ -114,7 +124,7 @@ class Processing:
             last = await self.mark(ended)
         return last
 
-    async def mark(self, record: SyncStarted | SyncFinished) -> int:
+    async def mark(self, record: AboutResource) -> int:
         """Append a mark to every partition; returns the sequence of the last."""
         return await self._appender.append(*self._writer.to_all_partitions(record))
 

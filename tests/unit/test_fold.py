@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from levelog import Level, Operator, OperatorError, Resource
 from levelog.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
-from levelog_processors.fold import Fold, index_entries, parent_inputs
+from levelog_processors.entries import index_entries
+from levelog_processors.fold import Fold, parent_inputs
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS, Changes, Entry, Held, HeldLevel, HeldObject, HeldTombstone
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web

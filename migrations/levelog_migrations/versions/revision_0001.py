@@ -66,6 +66,10 @@ def upgrade() -> None:
         sa.Column("finished_sequence", sa.BigInteger, nullable=False, comment="0: no list was ever complete"),
         sa.Column("namespace", TEXT, nullable=False, comment="that is listed and watched; empty: all"),
         sa.Column("version", sa.BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
+        sa.Column(
+            "gap_sequence", sa.BigInteger, nullable=False, comment="of the last note that history is missing; 0: none"
+        ),
+        sa.Column("heard_at", TIME),
         sa.PrimaryKeyConstraint("scope", "partition", "resource", name="syncs_pkey"),
     )
     op.create_table(

@@ -1,6 +1,8 @@
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from levelog import Index, Level, Operator, Resource, Struct
@@ -9,13 +11,15 @@ from levelog_processors.columns import sql_views
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.folds import write_changes
-from levelog_store.names import RESERVED
+from levelog_store.names import INPUTS, RESERVED
 from levelog_store.overview import find_scopes
-from levelog_store.rows import ERRORS, Changes, Entry, LevelRow, StoredObject
+from levelog_store.rows import ERRORS, Changes, Entry, LevelRow, StoredObject, SyncRow
 from levelog_store.scopes import open_scope
 from levelog_store.sqlviews import replace_views
 from levelog_store.tables import levels, metadata
 from levelog_store.upserts import upsert
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
@@ -132,6 +136,40 @@ async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it
     assert found == [{"name": "shop"}]
 
 
+async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_heard_of(database: Database) -> None:
+    prefix = await filled(database)
+    async with database.reading() as connection:
+        [scope] = await find_scopes(connection)
+    begun = SyncRow(
+        partition=0,
+        resource="webs.example.com",
+        sync_id="1",
+        started_sequence=1,
+        finished_sequence=0,
+        namespace="shops",
+        version=0,
+        heard_at=NOON,
+    )
+
+    async def shown(*rows_of_partitions: SyncRow) -> tuple[Any, ...]:
+        syncs = {(row.partition, row.resource): row for row in rows_of_partitions}
+        async with database.transaction() as connection:
+            await write_changes(connection, scope.number, Changes(syncs=syncs))
+        [row] = await rows(database, f"select * from {prefix}inputs")
+        assert (row["resource"], row["namespace"], row["cluster"]) == ("webs.example.com", "shops", "c1")
+        assert str(row["last_contact"]).startswith("2026-01-01 12:00")
+        return bool(row["is_listed"]), bool(row["is_stale"])
+
+    parts = [replace(begun, partition=n) for n in range(4)]
+    done = [replace(row, finished_sequence=5) for row in parts]
+    assert await shown(*parts) == (False, False)
+    assert await shown(*done[:3]) == (False, False)
+    assert await shown(*done) == (True, False)
+    assert await shown(replace(done[1], gap_sequence=6)) == (True, True)
+    assert await shown(replace(done[1], gap_sequence=6, finished_sequence=7)) == (True, False)
+    assert await shown(replace(done[2], started_sequence=8)) == (True, True)
+
+
 async def test_views_of_handlers_that_are_gone_go_with_the_next_start(database: Database) -> None:
     prefix = await filled(database)
     op = Operator("webs")
@@ -141,12 +179,13 @@ async def test_views_of_handlers_that_are_gone_go_with_the_next_start(database: 
         return Level(1, 1)
 
     await replace_views(database, "my-webs", sql_views(Program([op])))
+    await replace_views(database, "my-webs", sql_views(Program([op])))
     assert await rows(database, f"select * from {prefix}others") == []
     catalogue = (
         "sqlite_master where type = 'view'" if not database.is_shared else "pg_views where schemaname = 'my-webs'"
     )
-    assert await rows(database, f"select count(*) as views from {catalogue}") == [{"views": 1}]
+    assert await rows(database, f"select count(*) as views from {catalogue}") == [{"views": 2}]
 
 
 def test_every_table_has_a_reserved_name() -> None:
-    assert set(metadata.tables) | {"alembic_version"} == RESERVED
+    assert set(metadata.tables) | {"alembic_version", INPUTS} == RESERVED

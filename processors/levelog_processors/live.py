@@ -1,0 +1,172 @@
+"""Indices for code that runs for long: read from the tables, and waited for by what this process folds and is told."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from datetime import timedelta
+from typing import Any, Final, Self
+
+import msgspec
+
+from levelog.errors import LevelogError, Unavailable
+from levelog.live import Contact, LiveIndex
+from levelog_log.hints import Hints
+from levelog_processors.agenda import SAFETY_SWEEP
+from levelog_processors.keys import canonical_key
+from levelog_processors.program import Program
+from levelog_store.contact import read_contact
+from levelog_store.database import Database
+from levelog_store.inputs import read_buckets, read_versions
+from levelog_store.rows import IndexKey
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+RETRY_PAUSE: Final = timedelta(seconds=1)
+
+
+class LiveIndices:
+    """Makes the LiveIndex of each parameter of a hook; one for a process, used as `async with LiveIndices(...)`.
+
+    `live.index(f"{operator}/{name}", value_type)` is what a parameter `name: LiveIndex[K, value_type]` is given. The
+    processor of the process is handed `live.tell` as `on_keys`, so that its own folds wake at once whoever waits. What
+    other processors fold is found by their hints, and by a sweep where a hint was lost.
+    """
+
+    def __init__(
+        self, database: Database, scope: Scope, program: Program, hints: Hints, *, sweep: timedelta = SAFETY_SWEEP
+    ) -> None:
+        self._database = database
+        self._scope = scope.number
+        self._partitions = scope.partitions
+        self._program = program
+        self._hints = hints
+        self._sweep = sweep
+        self.waiting: Final[set[_Changes]] = set()
+        """Iterations whose next step somebody waits for."""
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._look(), name="live indices")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    def index(self, name: str, value_type: Any) -> LiveIndex[Any, Any]:
+        """The index `operator/index`, its values decoded to the type."""
+        resource = str(self._program.indices[name].handler.resource.group_resource)
+        return _Live(self, name, resource, msgspec.json.Decoder(value_type))
+
+    def tell(self, keys: Collection[IndexKey]) -> None:
+        """Take note of keys that a committed fold has changed."""
+        for changes in self.waiting:
+            if changes.place in keys:
+                changes.moved.set()
+
+    async def values(self, place: IndexKey) -> tuple[int, tuple[bytes, ...]]:
+        """Version of a key and what is under it. Raises Unavailable."""
+        async with self._database.reading() as connection:
+            bucket = (await read_buckets(connection, self._scope, [place]))[place]
+        return max(bucket.version, 0), bucket.values
+
+    async def contact(self, resource: str) -> Contact:
+        """Tell how far the watch of a resource can be trusted. Raises Unavailable."""
+        async with self._database.reading() as connection:
+            found = await read_contact(connection, self._scope, resource)
+        return Contact(found.listed < self._partitions or found.stale > 0, found.heard_at)
+
+    async def _look(self) -> None:
+        hint = self._hints.listen("wake")
+        while True:
+            await hint.wait(self._sweep)
+            try:
+                await self._compare()
+            except LevelogError as error:
+                log.warning("whoever waits for an index is woken by the next sweep: %s", error)
+
+    async def _compare(self) -> None:
+        """Wake those whose key is at another version than they have seen."""
+        waiting = list(self.waiting)
+        if not waiting:
+            return
+        async with self._database.reading() as connection:
+            versions = await read_versions(connection, self._scope, sorted({each.place for each in waiting}))
+        for each in waiting:
+            if versions.get(each.place, 0) != each.version:
+                each.moved.set()
+
+
+class _Live(LiveIndex[Any, Any]):
+    def __init__(self, live: LiveIndices, name: str, resource: str, decoder: "msgspec.json.Decoder[Any]") -> None:
+        self._live = live
+        self._name = name
+        self._resource = resource
+        self._decoder = decoder
+
+    async def get(self, key: Any) -> Collection[Any]:
+        _, values = await self._live.values(self._place(key))
+        return _decoded(self._decoder, values)
+
+    def changes(self, key: Any) -> "_Changes":
+        return _Changes(self._live, self._place(key), self._decoder)
+
+    async def until(self, key: Any, condition: Callable[[Collection[Any]], bool]) -> Collection[Any]:
+        async for values in self.changes(key):
+            if condition(values):
+                return values
+        raise AssertionError("an iteration over changes has no end")
+
+    async def contact(self) -> Contact:
+        return await self._live.contact(self._resource)
+
+    def _place(self, key: Any) -> IndexKey:
+        return self._name, canonical_key(key)
+
+
+class _Changes:
+    """One iteration; known to LiveIndices only while somebody waits for its next step, so that none is left over."""
+
+    def __init__(self, live: LiveIndices, place: IndexKey, decoder: "msgspec.json.Decoder[Any]") -> None:
+        self.place: Final = place
+        self.moved: Final = asyncio.Event()
+        self.version = 0
+        self.is_idle = False
+        """Has taken all there is, and waits for a change."""
+        self._live = live
+        self._decoder = decoder
+        self._last: tuple[bytes, ...] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Collection[Any]:
+        self._live.waiting.add(self)
+        try:
+            while True:
+                self.moved.clear()  # before the read: what changes from here on is looked at again
+                values = await self._read()
+                if values != self._last:
+                    self._last = values
+                    return _decoded(self._decoder, values)
+                self.is_idle = not self.moved.is_set()
+                await self.moved.wait()
+                self.is_idle = False
+        finally:
+            self._live.waiting.discard(self)
+
+    async def _read(self) -> tuple[bytes, ...]:
+        while True:
+            try:
+                self.version, values = await self._live.values(self.place)
+            except Unavailable as error:
+                log.warning("index %s is read again in %s: %s", self.place[0], RETRY_PAUSE, error)
+                await asyncio.sleep(RETRY_PAUSE.total_seconds())
+            else:
+                return values
+
+
+def _decoded(decoder: "msgspec.json.Decoder[Any]", values: Iterable[bytes]) -> tuple[Any, ...]:
+    return tuple(decoder.decode(value) for value in values)

@@ -1,0 +1,60 @@
+"""What is known of the watches behind an application: listed to the end or not, and when they were heard of."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import Select, and_, case, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.tables import scopes, syncs
+
+
+class ContactRow(Struct, frozen=True):
+    """What the partitions have seen of the watch of one resource."""
+
+    listed: int
+    """Partitions that saw a complete list."""
+    stale: int
+    """Those of them in which it is listed again, or history is missing since."""
+    heard_at: datetime | None
+
+
+_IS_LISTED = syncs.c.finished_sequence > 0
+_IS_STALE = and_(
+    _IS_LISTED,
+    or_(
+        syncs.c.started_sequence > syncs.c.finished_sequence,
+        syncs.c.gap_sequence > syncs.c.finished_sequence,
+    ),
+)
+_LISTED = func.coalesce(func.sum(case((_IS_LISTED, 1), else_=0)), 0)
+_STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
+
+
+async def read_contact(connection: AsyncConnection, scope: int, resource: str) -> ContactRow:
+    """What is known of one resource; nothing where it was never heard of."""
+    row = (
+        await connection.execute(
+            select(_LISTED, _STALE, func.max(syncs.c.heard_at)).where(
+                syncs.c.scope == scope, syncs.c.resource == resource
+            )
+        )
+    ).one()
+    return ContactRow(*row)
+
+
+def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any]:
+    """Every resource that an application reads, on each cluster: what the SQL view `inputs` shows."""
+    return (
+        select(
+            syncs.c.resource,
+            func.max(syncs.c.namespace).label("namespace"),
+            (scopes.c.partitions == _LISTED).label("is_listed"),
+            (_STALE > 0).label("is_stale"),
+            func.max(syncs.c.heard_at).label("last_contact"),
+            scopes.c.cluster,
+        )
+        .join(scopes, scopes.c.scope == syncs.c.scope)
+        .group_by(scopes.c.cluster, scopes.c.partitions, syncs.c.resource)
+    )

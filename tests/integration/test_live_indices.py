@@ -1,0 +1,139 @@
+import asyncio
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any
+
+from levelog import LiveIndex
+from levelog.objects import Version
+from levelog.records import BookmarkNoted
+from levelog_processors.live import LiveIndices
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.waiting import until
+from rigs.webs import NOON, PODS, lists_done, pod, web
+
+Picture = tuple[str, str]
+Images = LiveIndex[str, Picture]
+NEVER = timedelta(hours=1)
+DEADLINE = 60
+
+
+def live_indices(stack: Processing, sweep: timedelta = NEVER) -> LiveIndices:
+    return LiveIndices(stack.database, stack.scope, stack.program, stack.hints, sweep=sweep)
+
+
+def images(live: LiveIndices) -> Images:
+    return live.index("webs/images", Picture)
+
+
+async def is_waiting(live: LiveIndices, count: int) -> None:
+    """Wait until so many iterations have taken what is there, so that only a change brings them on."""
+
+    async def has_settled() -> bool:
+        await asyncio.sleep(0)
+        return sum(each.is_idle for each in live.waiting) == count
+
+    await until(has_settled, what=f"{count} iterations that wait")
+
+
+async def test_values_are_those_of_now_and_then_those_of_each_change(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+        stack.on_keys = live.tell
+        await stack.folded(await _started(stack, pod("shop-0", 2, owner="uid-shop")))
+        assert await images(live).get("uid-shop") == (("shop-0", "a"),)
+        assert await images(live).get("uid-nobody") == ()
+        async with asyncio.timeout(DEADLINE):
+            changes = images(live).changes("uid-shop")
+            assert await anext(changes) == (("shop-0", "a"),)
+            await stack.tell(pod("other-0", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop", image="b"))
+            assert await anext(changes) == (("shop-0", "b"),)
+
+
+async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_hint_or_sweep(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+        stack.on_keys = live.tell
+        await stack.folded(await _started(stack))
+        seen: list[Collection[Picture]] = []
+
+        def has_two(values: Collection[Picture]) -> bool:
+            seen.append(values)
+            return len(values) == 2
+
+        waiting = asyncio.create_task(images(live).until("uid-shop", has_two))
+        await is_waiting(live, 1)
+        await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
+        await stack.folded(await stack.tell(pod("shop-1", 4, owner="uid-shop")))
+        async with asyncio.timeout(DEADLINE):
+            assert await waiting == (("shop-0", "a"), ("shop-1", "a"))
+        assert seen[0] == ()
+        assert seen[-1] == (("shop-0", "a"), ("shop-1", "a"))
+
+
+async def test_what_another_processor_folds_is_told_by_its_hint(nats_server: NatsServer, postgres_url: str) -> None:
+    async with Processing(nats_server.url, postgres_url) as stack, live_indices(stack) as live:
+        stack.start("one")
+        await stack.start_more("two")
+        await stack.folded(await stack.listed(web("shop", 1), version=2))
+        waiting = [
+            asyncio.create_task(images(live).until(f"uid-{n}", lambda values: len(values) == 1)) for n in range(8)
+        ]
+        await is_waiting(live, 8)
+        await stack.tell(*[pod(f"pod-{n}", 10 + n, owner=f"uid-{n}") for n in range(8)])
+        async with asyncio.timeout(DEADLINE):
+            assert await asyncio.gather(*waiting) == [((f"pod-{n}", "a"),) for n in range(8)]
+
+
+async def test_a_change_whose_hint_was_lost_is_found_by_the_sweep(nats_server: NatsServer, database_url: str) -> None:
+    async with (
+        Processing(nats_server.url, database_url) as stack,
+        live_indices(stack, timedelta(milliseconds=50)) as live,
+    ):
+        await stack.folded(await _started(stack))
+        waiting = asyncio.create_task(images(live).until("uid-shop", bool))
+        await is_waiting(live, 1)
+        await stack.tell(pod("shop-0", 3, owner="uid-shop"))
+        async with asyncio.timeout(DEADLINE):
+            assert await waiting == (("shop-0", "a"),)
+
+
+async def test_an_iteration_that_is_cancelled_or_left_leaves_nothing_behind(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+        await stack.folded(await _started(stack))
+        tasks = [asyncio.create_task(images(live).until("uid-shop", bool)) for _ in range(3)]
+        await is_waiting(live, 3)
+        async for _ in images(live).changes("uid-shop"):
+            break
+        for task in tasks:
+            task.cancel()
+        results: list[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results)
+        assert live.waiting == set()
+
+
+async def test_contact_tells_when_the_watch_was_heard_of_and_whether_it_is_listed_again(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+        assert await images(live).contact() == (True, None)
+        await stack.folded(await _started(stack))
+        assert await images(live).contact() == (False, NOON)
+        later = NOON + timedelta(minutes=1)
+        await stack.folded(await stack.mark(BookmarkNoted(resource=PODS, version=Version(9), time=later)))
+        assert await images(live).contact() == (False, later)
+        begun, ended = lists_done(PODS, 10)
+        await stack.until_folded_only(await stack.mark(begun))
+        assert (await images(live).contact()).is_stale
+        await stack.folded(await stack.mark(ended))
+        assert not (await images(live).contact()).is_stale
+
+
+async def _started(stack: Processing, *more: Any) -> int:
+    last = await stack.listed(web("shop", 1), *more, version=2)
+    stack.start()
+    return last

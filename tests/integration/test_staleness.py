@@ -1,0 +1,114 @@
+from collections.abc import Iterator
+from datetime import timedelta
+
+from levelog import Index, Level, Operator, Resource
+from levelog.objects import Version
+from levelog.records import BookmarkNoted, GapNoted
+from levelog_store.tables import key_versions, levels, syncs, wakeups
+from rigs.nats import NatsServer
+from rigs.processing import PARTITIONS, Processing
+from rigs.waiting import until
+from rigs.webs import NOON, PODS, WEBS, lists_done, pod, web
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+def operator() -> Operator:
+    op = Operator("webs")
+
+    @op.index
+    def pods(pod: Pod) -> Iterator[tuple[str, str]]:
+        if owner := pod.metadata.controller:
+            yield owner.uid, pod.metadata.name
+
+    @op.view
+    def freshness(web: Web, pods: Index[str, str]) -> Level[bool]:
+        return Level(False, pods.is_stale)
+
+    @op.view
+    def others(web: Web, pods: Index[str, str]) -> Level[int]:
+        return Level(0, len(pods[web.metadata.uid]))
+
+    return op
+
+
+async def statuses(stack: Processing) -> dict[str, str]:
+    return {row["view"].partition("/")[2]: row["status"] for row in await stack.rows(levels)}
+
+
+async def test_a_view_that_asks_wakes_when_history_is_missed_and_when_it_is_listed_again(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1), version=2)
+        processor = stack.start()
+        await stack.folded(last)
+        assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
+        await stack.folded(await stack.mark(GapNoted(resource=PODS, reason="410", since=Version(2), time=NOON)))
+        assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
+        begun, ended = lists_done(PODS, 9)
+        await stack.folded(await stack.mark(begun))
+        assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
+        assert processor.decider.calls.functions == {"webs/freshness": 2, "webs/others": 1}
+        await stack.folded(await stack.mark(ended))
+        assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
+        assert processor.decider.calls.functions == {"webs/freshness": 3, "webs/others": 1}
+
+
+async def test_a_list_of_another_resource_makes_an_index_no_staler(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1), version=2)
+        processor = stack.start()
+        await stack.folded(last)
+        await stack.folded(await stack.mark(lists_done(WEBS, 9)[0]))
+        assert processor.decider.calls.functions == {"webs/freshness": 1, "webs/others": 1}
+
+
+async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_time(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        begun, _ = lists_done(PODS, 1)
+        await stack.mark(begun)
+        last = await stack.listed(web("shop", 1), pod("shop-0", 2), version=2)
+        stack.start()
+        await stack.folded(last)
+        assert [row["key"] for row in await stack.rows(key_versions) if row["index"] == "@contact"] == ['"pods"']
+        assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
+
+
+async def test_a_bookmark_moves_the_last_contact_and_wakes_nobody(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url, [operator()]) as stack:
+        last = await stack.listed(web("shop", 1), version=2)
+        processor = stack.start()
+        await stack.folded(last)
+        later = NOON + timedelta(minutes=1)
+        await stack.folded(await stack.mark(BookmarkNoted(resource=PODS, version=Version(7), time=later)))
+        heard = {(row["resource"], row["heard_at"]) for row in await stack.rows(syncs)}
+        assert heard == {("pods", later), ("webs.example.com", NOON)}
+        assert len(await stack.rows(syncs)) == 2 * PARTITIONS
+        assert await stack.rows(wakeups) == []
+        assert processor.decider.calls.functions == {"webs/freshness": 1, "webs/others": 1}
+
+
+async def test_two_processors_agree_on_what_is_stale(nats_server: NatsServer, postgres_url: str) -> None:
+    async with Processing(nats_server.url, postgres_url, [operator()]) as stack:
+        stack.start("one")
+        await stack.start_more("two")
+        await stack.folded(await stack.listed(*[web(f"shop{n}", n + 1) for n in range(8)], version=20))
+        begun, ended = lists_done(PODS, 30)
+        for mark, status in ((begun, "drifting"), (ended, "in_sync")):
+            await stack.mark(mark)
+
+            async def all_are(wanted: str = status) -> bool:
+                found = [row for row in await stack.rows(levels) if row["view"] == "webs/freshness"]
+                return {row["status"] for row in found} == {wanted}
+
+            await until(all_are, what=f"all levels {status}")
+        assert len(await stack.rows(levels)) == 16
