@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 from levelog.children import ChildrenView, inspect_children, reconciler_of
 from levelog.errors import OperatorError
 from levelog.handlers import RECONCILE_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
 from levelog.injection import Lender
+from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
-
-F = TypeVar("F", bound=Callable[..., Any])
+from levelog.signatures import ChildrenF, IndexF, ReconcileF, ViewF
 
 
 class Operator:
@@ -35,7 +35,7 @@ class Operator:
         self._views_by_function: dict[Callable[..., Any], str] = {}
 
     @overload
-    def index(self, function: F) -> F: ...
+    def index(self, function: IndexF) -> IndexF: ...
 
     @overload
     def index(
@@ -46,18 +46,18 @@ class Operator:
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
-    ) -> Callable[[F], F]: ...
+    ) -> Callable[[IndexF], IndexF]: ...
 
     def index(
         self,
-        function: F | None = None,
+        function: IndexF | None = None,
         *,
         of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
-    ) -> F | Callable[[F], F]:
+    ) -> IndexF | Callable[[IndexF], IndexF]:
         """Register `(object) -> yields (key, value)`, or one that returns a mapping.
 
         Keys are JSON scalars or tuples of them. Objects that the filters leave out have no entries; `when` is asked
@@ -67,7 +67,7 @@ class Operator:
         index are blocked, as they would take it for absent; with `errors="ignore"` they go on without it.
         """
 
-        def register(function: F) -> F:
+        def register(function: IndexF) -> IndexF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             handler = IndexHandler.inspect(function, selector, self._lender, errors=errors, of=of)
             self._claim(handler.name, function)
@@ -77,7 +77,7 @@ class Operator:
         return register if function is None else register(function)
 
     @overload
-    def view(self, function: F) -> F: ...
+    def view(self, function: ViewF) -> ViewF: ...
 
     @overload
     def view(
@@ -89,11 +89,11 @@ class Operator:
         when: Callable[[Any], object] | None = None,
         deleting: bool = False,
         reads: Iterable[type[ResourceBase]] = (),
-    ) -> Callable[[F], F]: ...
+    ) -> Callable[[ViewF], ViewF]: ...
 
     def view(
         self,
-        function: F | None = None,
+        function: ViewF | None = None,
         *,
         of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
@@ -101,7 +101,7 @@ class Operator:
         when: Callable[[Any], object] | None = None,
         deleting: bool = False,
         reads: Iterable[type[ResourceBase]] = (),
-    ) -> F | Callable[[F], F]:
+    ) -> ViewF | Callable[[ViewF], ViewF]:
         """Register a pure function of one parent and of the indices and objects it names; it returns a Level.
 
         `deleting=True` also evaluates parents that have a deletionTimestamp. Indices are defined before the views
@@ -111,7 +111,7 @@ class Operator:
         the parent, decoded or plain.
         """
 
-        def register(function: F) -> F:
+        def register(function: ViewF) -> ViewF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
             handler = ViewHandler.inspect(
@@ -119,7 +119,7 @@ class Operator:
             )
             self._claim(handler.name, function)
             for index in objects.values():
-                self.keep(index)
+                self._keep(index)
             self.views[handler.name] = handler
             self._views_by_function[function] = handler.name
             return function
@@ -128,11 +128,11 @@ class Operator:
 
     def reconcile(
         self,
-        view: Callable[..., Any],
+        view: Callable[..., Level[Any]],
         *,
         writes: Iterable[type[ResourceBase]] = (),
         timeout: timedelta = RECONCILE_TIME,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[ReconcileF], ReconcileF]:
         """Register the function that yields intents for a view; called once per round while the level drifts.
 
         An async function, or async generator, runs in the event loop and is cancelled after `timeout`; a plain one runs
@@ -146,7 +146,7 @@ class Operator:
                 f"{view.__name__} is not a view of the operator {self.name!r}: decorate it with @op.view first"
             )
 
-        def register(function: F) -> F:
+        def register(function: ReconcileF) -> ReconcileF:
             if name in self.reconcilers:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
@@ -168,7 +168,7 @@ class Operator:
         when: Callable[[Any], object] | None = None,
         reads: Iterable[type[ResourceBase]] = (),
         force: bool = True,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
 
         One manifest, several (also yielded), or None. levelog makes a view of the function's name, and writes: a child
@@ -179,7 +179,7 @@ class Operator:
         leave out keeps its children as they are.
         """
 
-        def register(function: F) -> F:
+        def register(function: ChildrenF) -> ChildrenF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
 
@@ -190,7 +190,7 @@ class Operator:
             self._refuse_shared_children(handler)
             self._claim(handler.name, function)
             for index in objects.values():
-                self.keep(index)
+                self._keep(index)
             for index in handler.own_indices():
                 self.indices.setdefault(index.name, index)
             self.views[handler.name] = handler
@@ -200,7 +200,7 @@ class Operator:
 
         return register
 
-    def keep(self, index: ImplicitIndex) -> None:
+    def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.
 
         Raises OperatorError if another class of that name has it.

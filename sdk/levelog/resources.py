@@ -1,10 +1,11 @@
 """Typed views of Kubernetes objects: a handler declares the fields that it reads, and nothing else wakes it."""
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
+from levelog.errors import OperatorError
 from levelog.objects import GroupResource, ObjectKey, Uid
 
 Manifest: TypeAlias = dict[str, Any]
@@ -93,6 +94,8 @@ class ResourceMeta(msgspec.StructMeta):
         """Build the struct and note which resource it stands for."""
         plural: str | None = options.pop("plural", None)
         given = {key: options.pop(key) for key in ("group", "version", "kind", "scope") if key in options}
+        if given.get("scope", "Namespaced") not in get_args(Scope):
+            raise OperatorError(f'class {name}: scope is "Namespaced" or "Cluster", not {given["scope"]!r}')
         struct: Any = super().__new__(cls, name, bases, namespace, **options)
         if plural is not None:
             struct.resource_type = ResourceType(

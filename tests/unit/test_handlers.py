@@ -1,3 +1,4 @@
+import types
 from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any
@@ -194,6 +195,12 @@ def test_plain_objects_are_named_with_of() -> None:
         op.view(of=Web)(count)
     with pytest.raises(OperatorError, match="of=int, which is not a class derived from Resource"):
         op.view(of=int)(plain)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_a_scope_that_there_is_none_of_is_refused() -> None:
+    options = {"version": "v1", "plural": "zones", "scope": "Global"}
+    with pytest.raises(OperatorError, match='class Zone: scope is "Namespaced" or "Cluster", not \'Global\''):
+        types.new_class("Zone", (Resource,), options)
 
 
 def test_two_handlers_of_one_name_are_refused() -> None:
