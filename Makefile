@@ -6,10 +6,10 @@ JOBS ?= 4
 PIP := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench lock clean
+.PHONY: help demo test lint bench reference lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ lint: $(VENV)/dev.done ## run the linters and the type checkers
 
 bench: $(VENV)/dev.done ## measure, print tables
 	PYTHONPATH=tests $(BIN)/python -m bench
+
+reference: $(VENV)/dev.done ## make docs/reference.md out of the docstrings
+	$(BIN)/python docs/reference.py
 
 lock: ## compile the locked requirements again (needs uv)
 	requirements/compile

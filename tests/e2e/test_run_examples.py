@@ -157,3 +157,47 @@ async def test_a_preview_goes_at_its_end(private_control_plane: ControlPlane, tm
             return (await api.request("GET", f"{previews}/pr-7"))[0] == 404
 
         await until(is_gone, "the end of the preview", seconds=60)
+
+
+async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    everything = ("list", "watch", "get", "create", "patch", "delete")
+    rules = (
+        rule(["sites"], "list", "watch", group="example.com"),
+        rule(["configmaps", "services"], *everything),
+        rule(["deployments"], *everything, group="apps"),
+    )
+    await define(api, "sites")
+    [site] = manifests("sites/blog.yaml")
+    sites = "/apis/example.com/v1/namespaces/default/sites"
+    service = "/api/v1/namespaces/default/services/blog"
+    deployment = "/apis/apps/v1/namespaces/default/deployments/blog"
+    async with running(cluster, "sites", tmp_path, *rules) as levelog:
+        await apply(api, sites, site)
+        await level(levelog, "parts", "blog", "in_sync")
+        _, made = await api.request("GET", deployment)
+        assert made["spec"]["replicas"] == 2
+        assert (await api.request("GET", service))[0] == 200
+
+        await api.request("PATCH", deployment, {"spec": {"replicas": 5}}, content_type=MERGE_PATCH)
+
+        async def is_put_back() -> bool:
+            _, found = await api.request("GET", deployment)
+            return bool(found["spec"]["replicas"] == 2)
+
+        await until(is_put_back, "two replicas again", seconds=60)
+        await api.request("PATCH", f"{sites}/blog", {"spec": {"port": 0}}, content_type=MERGE_PATCH)
+
+        async def is_gone() -> bool:
+            return (await api.request("GET", service))[0] == 404
+
+        await until(is_gone, "no service", seconds=60)
+        await level(levelog, "parts", "blog", "in_sync")
+    requests = await cluster.audit.writes()
+    written = sorted((one.verb, one.resource) for one in requests if "levelog" in one.user_agent and one.name)
+    assert written == [
+        ("delete", "services"),
+        *[("patch", "configmaps")],
+        *[("patch", "deployments")] * 2,
+        ("patch", "services"),
+    ]

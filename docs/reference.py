@@ -1,0 +1,151 @@
+"""Makes docs/reference.md out of the docstrings of the public names: `make reference`."""
+
+import ast
+import importlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+PAGE: Final = Path(__file__).with_suffix(".md")
+MODULES: Final = ("levelog", "levelog.testing")
+ALSO: Final = {
+    "Metadata": "levelog.resources",
+    "LabelledMetadata": "levelog.resources",
+    "AnnotatedMetadata": "levelog.resources",
+    "IntentOptions": "levelog.intents",
+}
+"""Classes that public ones have as fields, and where they are."""
+LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}
+"""What levelog itself asks of an operator."""
+SHOWN_MAGIC: Final = ("__getitem__", "__iter__", "__len__", "__contains__", "__call__")
+HEAD: Final = """# Reference
+
+Every public name, out of the docstrings: do not edit, run `make reference`. `help(levelog.Operator)` prints the same.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return HEAD + "".join(line for module in MODULES for line in _module(module))
+
+
+def _module(name: str) -> Iterator[str]:
+    module = importlib.import_module(name)
+    yield f"\n## {name}\n\n{_text(inspect.getdoc(module))}\n"
+    where = dict.fromkeys(module.__all__, name) | (ALSO if name == MODULES[0] else {})
+    for public in sorted(where, key=str.lower):
+        yield from _entry(public, *_definition(where[public], public))
+
+
+def _definition(where: str, name: str) -> tuple[list[ast.stmt], str]:
+    """Statements that define a name, looked for through imports, and the text that stands below an assignment."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(where)))
+    found: list[ast.stmt] = []
+    below = ""
+    for node, following in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if name in _defined(node):
+            found.append(node)
+            below = _string(following)
+        elif isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
+            return _definition(str(node.module), name)
+    if not found:
+        raise LookupError(f"{where} does not define {name}")
+    return found, below
+
+
+def _defined(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return {name}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+        case _:
+            return set()
+
+
+def _entry(name: str, nodes: list[ast.stmt], below: str) -> Iterator[str]:
+    yield f"\n### {name}\n"
+    match nodes[-1]:
+        case ast.ClassDef() as node:
+            yield f"\n`class {name}({', '.join(ast.unparse(base) for base in node.bases)})`\n".replace("()`", "`")
+            yield f"\n{_text(ast.get_docstring(node))}\n"
+            yield from _members(node)
+        case ast.FunctionDef() as node:
+            yield f"\n`{name}{_signature([node])}`\n\n{_text(ast.get_docstring(node))}\n"
+        case _:
+            yield f"\n{_text(below)}\n"
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    functions: dict[str, list[Function]] = {}
+    fields: list[str] = []
+    for part, following in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions.setdefault(part.name, []).append(part)
+        elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name) and "ClassVar" not in _of(part):
+            default = f" = {ast.unparse(part.value)}" if part.value is not None else ""
+            text = _string(following)
+            fields.append(f"- `{part.target.id}: {_of(part)}{default}`" + (f": {_inline(text)}" if text else "") + "\n")
+    if fields:
+        yield "\n" + "".join(fields)
+    if (init := functions.get("__init__")) and not fields:
+        yield f"\n`{node.name}{_signature(init, is_method=True)}`\n"
+    for name, nodes in functions.items():
+        first, last = nodes[0], nodes[-1]
+        described = ast.get_docstring(first) or ast.get_docstring(last)
+        if not described or f"{node.name}.{name}" in LEFT_OUT or (name.startswith("_") and name not in SHOWN_MAGIC):
+            continue
+        is_property = "property" in map(ast.unparse, first.decorator_list)
+        shown = f"{name}: {_returned(first)}" if is_property else name + _signature(nodes, is_method=True)
+        yield f"\n#### {node.name}.{name}\n\n`{shown}`\n\n{_text(described)}\n"
+
+
+def _signature(nodes: Sequence[Function], *, is_method: bool = False) -> str:
+    """The last overload, which is the one with options, else the only definition."""
+    overloads = [node for node in nodes if "overload" in map(ast.unparse, node.decorator_list)]
+    node = (overloads or nodes)[-1]
+    given = ast.unparse(node.args)
+    if is_method:
+        given = given.removeprefix("self").removeprefix(", ")
+    return f"({given})" + (f" -> {_returned(node)}" if node.returns and node.name != "__init__" else "")
+
+
+def _returned(node: Function) -> str:
+    return ast.unparse(node.returns) if node.returns else "None"
+
+
+def _of(part: ast.AnnAssign) -> str:
+    return ast.unparse(part.annotation)
+
+
+def _string(node: ast.stmt | None) -> str:
+    match node:
+        case ast.Expr(value=ast.Constant(value=str() as text)):
+            return inspect.cleandoc(text)
+        case _:
+            return ""
+
+
+def _inline(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _text(text: str | None) -> str:
+    return textwrap.dedent(text or "").strip()
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+    sys.stdout.write(f"{PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()
