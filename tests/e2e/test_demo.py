@@ -1,5 +1,6 @@
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
         "from levelog_cli.main import main; main()",
         "demo",
         "--json",
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -29,6 +31,8 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
     assert summary["seconds"] < 60
     assert summary["records"] > 100
     assert sum("no write" in line for line in lines) == 3
+    assert max(map(len, lines[:-1])) <= 80
+    assert "   log    6 records: 4 of objects, 2 receipts of writes" in lines
 
 
 def test_the_demo_runs_the_example_itself() -> None:

@@ -59,13 +59,13 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     from levelog_cli.compose.roles import EVERYTHING
     from levelog_cli.compose.stack import run_stack
     from levelog_cli.demo.steps import STORY
-    from levelog_cli.demo.telling import tell
+    from levelog_cli.demo.telling import tell, tell_sum
     from levelog_cli.demo.watching import Watching
     from levelog_processors.processor import Processor
     from levelog_sandbox import Sandbox
     from levelog_store.database import Database
 
-    console = Console(soft_wrap=True)
+    console = Console()
     started = time.monotonic()
     processors: list[Processor] = []
     is_ready = asyncio.Event()
@@ -99,11 +99,11 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
                 "records": processors[0].records,
                 "seconds": round(time.monotonic() - started, 2),
             }
-            console.print(_in_words(summary))
+            tell_sum(console, summary)
             if as_json:
                 print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
             if keep:
-                console.print(f"Stays up until Ctrl-C: export KUBECONFIG={settings.kubeconfig}")
+                console.print(f"Stays up until Ctrl-C: export KUBECONFIG={settings.kubeconfig}", soft_wrap=True)
                 await running
         finally:
             running.cancel()
@@ -118,11 +118,3 @@ async def _first(running: "asyncio.Task[None]", waiting: Any) -> Any:
         task.cancel()
         running.result()
     return task.result()
-
-
-def _in_words(summary: dict[str, Any]) -> str:
-    calls = ", ".join(f"{name} {count} times" for name, count in summary["calls"].items())
-    return (
-        f"\nConverged: {summary['records']} records, {calls}, {summary['spurious_wakes']} calls in vain, "
-        f"{summary['writes']} writes to the API, {summary['seconds']} s."
-    )

@@ -12,6 +12,7 @@ from levelog.errors import LevelogError
 from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import Request
 from levelog_store.database import Database
+from levelog_store.overview import find_scopes, listed_resources
 from levelog_store.tables import checkpoints, decisions, intents, levels, objects, wakeups
 
 PATIENCE: Final = timedelta(seconds=30)
@@ -37,6 +38,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     records: int
     """Records that reached the log."""
+    changes: int
+    """Those that show an object; the others are levelog's own: here, receipts of writes."""
     decisions: list[Decision]
     levels: int
     """Levels that there are afterwards."""
@@ -55,6 +58,7 @@ class Watching:
         self._resources = resources
         self._last_request = 0
         self._last_record = 0
+        self._revisions = dict.fromkeys(resources, 0)
         self._told: set[tuple[str, str, str, int]] = set()
 
     async def settled(self) -> Outcome:
@@ -82,6 +86,10 @@ class Watching:
             held = (await connection.execute(select(objects.c.object, objects.c.version))).all()
             if dict(held) != expected:
                 return False
+            for scope in await find_scopes(connection):
+                listed = await listed_resources(connection, scope)
+                if not all(listed.get(name) for name in self._resources):
+                    return False
             waiting = select(func.count()).select_from(wakeups).where(wakeups.c.due_at.is_(None))
             unsettled = select(func.count()).select_from(intents).where(intents.c.state.in_(_UNSETTLED))
             drifting = select(func.count()).select_from(levels).where(levels.c.status != "in_sync")
@@ -106,8 +114,15 @@ class Watching:
         records, self._last_record = last - self._last_record, last
         return Outcome(
             records=records,
+            changes=self._changes(),
             decisions=fresh,
             levels=remaining,
             requests=requests,
             writes=[r for r in requests if r.changed],
         )
+
+    def _changes(self) -> int:
+        """How often objects changed since it was asked last."""
+        fresh = {name: self._sandbox.changes(name, since=revision) for name, revision in self._revisions.items()}
+        self._revisions |= {name: changes[-1].revision for name, changes in fresh.items() if changes}
+        return sum(map(len, fresh.values()))
