@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.canonical import digest
+from levelog.children import refuse_shared
 from levelog.errors import OperatorError
 from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
@@ -95,6 +96,7 @@ class Program:
         writes = operator.resources()
         for view_name, view in operator.views.items():
             name = f"{operator.name}/{view_name}"
+            refuse_shared(view, (bound.handler for bound in self.views.values() if bound.operator != operator.name))
             indices = {parameter.name: f"{operator.name}/{parameter.index.name}" for parameter in view.indices}
             objects = {cls: f"{operator.name}/{index.name}" for cls, index in view.objects.items()}
             reconcile = operator.reconcilers.get(view_name)

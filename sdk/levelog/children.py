@@ -262,6 +262,19 @@ def reconciler_of(view: ChildrenView, lender: Lender) -> ReconcileHandler:
     return handler
 
 
+def refuse_shared(view: ViewHandler, others: Iterable[ViewHandler]) -> None:
+    """Raises OperatorError if two functions return children of one kind for the same parents."""
+    for other in others:
+        if isinstance(view, ChildrenView) and isinstance(other, ChildrenView) and other.resource == view.resource:
+            taken = [kind.resource.group_resource for kind in other.kinds]
+            shared = [kind.label for kind in view.kinds if kind.resource.group_resource in taken]
+            if shared:
+                raise OperatorError(
+                    f"children {view.name}: {', '.join(shared)} of a {view.resource.kind} are children of "
+                    f"{other.name!r} already, which would delete them: return both from one function"
+                )
+
+
 def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, ...]:
     classes: list[Any] = [of] if isinstance(of, type) else list(of)
     if not classes:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
-from levelog.children import ChildrenView, inspect_children, reconciler_of
+from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.errors import OperatorError
 from levelog.handlers import RECONCILE_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
@@ -187,7 +187,7 @@ class Operator:
                 return ChildrenView.inspect(view, self.indices, selector, self._lender, deleting=False, objects=objects)
 
             handler = inspect_children(function, parent, of, inspect_view, force=force)
-            self._refuse_shared_children(handler)
+            refuse_shared(handler, self.views.values())
             self._claim(handler.name, function)
             for index in objects.values():
                 self._keep(index)
@@ -233,16 +233,6 @@ class Operator:
         """Resources that have to be watched: sources of indices, parents and `reads=` of views; each once, sorted."""
         reads = {h.resource for h in self.indices.values()} | {h.resource for h in self.views.values()}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
-
-    def _refuse_shared_children(self, handler: ChildrenView) -> None:
-        for other in self.views.values():
-            if isinstance(other, ChildrenView) and other.resource == handler.resource:
-                shared = [k.label for k in handler.kinds if k.resource in [o.resource for o in other.kinds]]
-                if shared:
-                    raise OperatorError(
-                        f"children {handler.name}: {', '.join(shared)} of a {handler.resource.kind} are children of "
-                        f"{other.name!r} already, which would delete them: return both from one function"
-                    )
 
     def _claim(self, name: str, function: Callable[..., Any]) -> None:
         """Refuse a second handler of one name; one function may reconcile several views."""

@@ -1,0 +1,336 @@
+"""What `@op.children` takes and refuses, and the steps that it plans."""
+
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from levelog import Index, Manifest, Operator, OperatorError, Resource, Struct
+from levelog.childlevels import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
+from levelog.children import ChildrenView
+from levelog.errors import ChildRefused
+from levelog.projection import fields_of
+from levelog.resources import Metadata, ResourceBase
+from levelog_processors.columns import sql_views
+from levelog_processors.program import Program
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class Zone(Resource, group="example.com", version="v1", plural="zones", scope="Cluster"):
+    pass
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
+
+
+class KnativeService(Resource, group="serving.knative.dev", version="v1", plural="services", kind="Service"):
+    pass
+
+
+class Secret(Resource, version="v1", plural="secrets"):
+    pass
+
+
+class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", plural="clusterroles", scope="Cluster"):
+    pass
+
+
+def config(name: str = "a", **metadata: Any) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"x": "y"}}
+
+
+class Nothing(dict[Any, Any]):
+    """An index without entries."""
+
+    def __missing__(self, key: Any) -> tuple[()]:
+        return ()
+
+
+def level(result: Any, *, parent: type[ResourceBase] = Web, of: Any = (ConfigMap, Service)) -> ChildrenLevel:
+    """The level of a parent that has no children yet, for what a function returned."""
+    op = Operator("shop")
+
+    def stack(parent: Any) -> Any:
+        raise AssertionError("not called")
+
+    stack.__annotations__["parent"] = parent
+    op.children(parent, of=of)(stack)
+    view = op.views["stack"]
+    assert isinstance(view, ChildrenView)
+    namespace = "default" if parent.resource_type.scope == "Namespaced" else ""
+    metadata = Metadata(name="shop", uid="u", namespace=namespace)  # type: ignore[arg-type]
+    indices = {parameter.name: Nothing() for parameter in view.indices}
+    return view.level(SimpleNamespace(metadata=metadata), result, indices)
+
+
+def test_one_manifest_several_or_none_are_returned_or_yielded() -> None:
+    def yielded() -> Iterator[Manifest]:
+        yield config("a")
+        yield config("b")
+
+    assert set(level(config()).desired) == {"ConfigMap/a"}
+    assert set(level([config("a"), config("b")]).desired) == {"ConfigMap/a", "ConfigMap/b"}
+    assert set(level(yielded()).desired) == {"ConfigMap/a", "ConfigMap/b"}
+    assert level(None).desired == {}
+
+
+@pytest.mark.parametrize(
+    ("parent", "of", "manifest", "key"),
+    [
+        (Web, ConfigMap, config(), "ConfigMap/a"),
+        (Web, ConfigMap, config(namespace="default"), "ConfigMap/a"),
+        (Zone, ConfigMap, config(namespace="east"), "ConfigMap/east/a"),
+        (
+            Zone,
+            ClusterRole,
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "a"}},
+            "ClusterRole/a",
+        ),
+        (
+            Web,
+            [Service, KnativeService],
+            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}},
+            "Service/a",
+        ),
+        (
+            Web,
+            [Service, KnativeService],
+            {"apiVersion": "serving.knative.dev/v1", "kind": "Service", "metadata": {"name": "a"}},
+            "Service.serving.knative.dev/a",
+        ),
+    ],
+)
+def test_children_are_named_by_kind_and_name(parent: type[ResourceBase], of: Any, manifest: Manifest, key: str) -> None:
+    assert list(level(manifest, parent=parent, of=of).desired) == [key]
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}, "ConfigMap: metadata.name has to be given"),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, "ConfigMap: metadata.name has to be given"),
+        (config(generateName="a-"), "ConfigMap a: metadata.name has to be given, names are never generated"),
+        ([config(), config()], "ConfigMap/a is returned twice"),
+        (
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}},
+            "Pod a: v1 Pod is not in of=; there are: v1 ConfigMap, v1 Service",
+        ),
+        ({"kind": "ConfigMap", "metadata": {"name": "a"}}, "ConfigMap a: no apiVersion ConfigMap is not in of="),
+        (config(namespace="other"), "ConfigMap a: is to be in namespace other, its parent is in default"),
+        (config(ownerReferences=[]), "ConfigMap a: names ownerReferences: the parent is the owner"),
+        ({**config(), "status": {}}, "ConfigMap a: sets its status"),
+        (["a"], "'a' is not a manifest"),
+        ("text", "'t' is not a manifest"),
+    ],
+)
+def test_what_cannot_be_a_child_is_refused(result: Any, message: str) -> None:
+    with pytest.raises(ChildRefused) as caught:
+        level(result)
+    assert message in str(caught.value)
+
+
+def test_a_parent_without_namespace_needs_one_in_the_manifest() -> None:
+    with pytest.raises(ChildRefused, match=r"needs metadata\.namespace, since its parent has none"):
+        level(config(), parent=Zone)
+
+
+def test_what_has_no_json_form_is_refused() -> None:
+    with pytest.raises(TypeError):
+        level({**config(), "data": {"x": object()}})
+
+
+@pytest.mark.parametrize(
+    ("parent", "of", "message"),
+    [
+        (Web, [], r"children stack: of=\[\] names no class"),
+        (Web, [ConfigMap, ConfigMap], "of= names configmaps twice"),
+        (Web, Secret, "Secrets are recorded as hashes"),
+        (Web, ClusterRole, "ClusterRole has no namespace, so that a Web, which has one, cannot own it"),
+        (Web, [ConfigMap, str], "str is not a class derived from Resource"),
+        (Zone, ConfigMap, "the first parameter is Web; it has to be the parent, Zone"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_when_the_file_is_loaded(parent: Any, of: Any, message: str) -> None:
+    op = Operator("shop")
+
+    def stack(web: Web) -> None:
+        pass
+
+    with pytest.raises(OperatorError, match=message):
+        op.children(parent, of=of)(stack)
+
+
+def test_an_async_function_and_a_plain_mapping_are_refused() -> None:
+    op = Operator("shop")
+
+    async def later(web: Web) -> None:
+        pass
+
+    def plain(web: Mapping[str, Any]) -> None:
+        pass
+
+    with pytest.raises(OperatorError, match="children later: is async"):
+        op.children(Web, of=ConfigMap)(later)
+    with pytest.raises(OperatorError, match=r"children plain: the first parameter is .*has to be the parent, Web"):
+        op.children(Web, of=ConfigMap)(plain)
+
+
+def test_two_functions_of_a_parent_do_not_share_a_kind() -> None:
+    op = Operator("shop")
+
+    @op.children(Web, of=ConfigMap)
+    def first(web: Web) -> None:
+        pass
+
+    def second(web: Web) -> None:
+        pass
+
+    with pytest.raises(OperatorError, match="children second: ConfigMap of a Web are children of 'first' already"):
+        op.children(Web, of=[Service, ConfigMap])(second)
+    op.children(Web, of=Service)(second)
+
+
+class Settings(Struct):
+    image: str = "nginx"
+
+
+def test_a_children_function_takes_what_a_view_takes() -> None:
+    op = Operator("shop", settings=Settings())
+
+    @op.index
+    def ports(service: Service) -> Iterator[tuple[str, int]]:
+        yield service.metadata.name, 80
+
+    @op.children(Web, of=ConfigMap)
+    def stack(web: Web, ports: Index[str, int], settings: Settings) -> Manifest:
+        return {**config(), "data": {"ports": str(len(ports)), "image": settings.image}}
+
+    view = op.views["stack"]
+    assert isinstance(view, ChildrenView)
+    parent = Web(metadata=Metadata(name="shop", namespace="default"))
+    given = {parameter.name: Nothing() for parameter in view.indices}
+    found = view.function(web=parent, settings=Settings(), **given)
+    assert found.desired == {"ConfigMap/a": {"data": {"ports": "0", "image": "nginx"}}}
+    assert stack.__name__ == "stack"
+
+
+def test_the_fingerprint_is_that_of_the_users_function() -> None:
+    def defined(data: str) -> ChildrenView:
+        op = Operator("shop")
+        if data == "a":
+
+            def stack(web: Web) -> Manifest:
+                return {**config(), "data": {"x": "a"}}
+        else:
+
+            def stack(web: Web) -> Manifest:
+                return {**config(), "data": {"x": "b"}}
+
+        op.children(Web, of=ConfigMap)(stack)
+        view = op.views["stack"]
+        assert isinstance(view, ChildrenView)
+        return view
+
+    assert defined("a").fingerprint == defined("a").fingerprint
+    assert defined("a").fingerprint != defined("b").fingerprint
+
+
+def test_the_indices_of_children_have_no_sql_view_and_the_level_has_one() -> None:
+    op = Operator("shop")
+
+    @op.children(Web, of=ConfigMap)
+    def stack(web: Web) -> None:
+        pass
+
+    program = Program([op])
+    assert [view.name for view in sql_views(program)] == ["stack"]
+    assert set(program.resources) == {"webs.example.com", "configmaps"}
+
+
+KINDS = (ChildKind("ConfigMap", ConfigMap), ChildKind("Service", Service))
+
+
+def wanted(kind: ChildKind, name: str, size: int) -> WantedChild:
+    resource = kind.resource
+    manifest = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name},
+        "spec": {"size": size},
+    }
+    key = kind.key("default", name, is_beside_parent=True)
+    return WantedChild(kind=kind, key=key, namespace="", name=name, manifest=manifest, fields=fields_of(manifest))
+
+
+def owned(kind: ChildKind, name: str, size: int, *, is_deleting: bool) -> OwnedChild:
+    return OwnedChild(
+        kind=kind,
+        key=kind.key("default", name, is_beside_parent=True),
+        namespace="default",
+        name=name,
+        is_deleting=is_deleting,
+        body={"metadata": {"name": name, "uid": name}, "spec": {"size": size, "defaulted": True}},
+        applied=None,
+    )
+
+
+places = st.tuples(st.sampled_from(KINDS), st.sampled_from("abc"))
+
+
+@given(
+    desired=st.dictionaries(places, st.integers(0, 1)),
+    there=st.dictionaries(places, st.tuples(st.integers(0, 1), st.booleans())),
+)
+def test_step_by_step_any_children_become_the_wanted_ones_in_a_safe_order(
+    desired: dict[tuple[ChildKind, str], int], there: dict[tuple[ChildKind, str], tuple[int, bool]]
+) -> None:
+    wants = [wanted(kind, name, size) for (kind, name), size in desired.items()]
+    state = dict(there)
+    taken: list[tuple[str, str]] = []
+    for _ in range(20):
+        found = level_of(
+            KINDS,
+            wants,
+            [owned(kind, name, size, is_deleting=gone) for (kind, name), (size, gone) in state.items()],
+            frozenset(),
+            force=True,
+        )
+        if not found.drift:
+            break
+        assert found.steps or found.waits
+        for step in found.steps:
+            [kind] = [kind for kind in KINDS if kind.cls is step.resource]
+            taken.append((step.verb, kind.label))
+            if step.verb == "apply":
+                state[kind, step.name] = (step.body["spec"]["size"], False)
+            else:
+                del state[kind, step.name]
+        if not found.steps:  # what is being deleted goes
+            state = {place: value for place, value in state.items() if not value[1]}
+    assert {place: size for place, (size, gone) in state.items() if not gone} == desired
+    order = [("apply", "ConfigMap"), ("apply", "Service"), ("delete", "Service"), ("delete", "ConfigMap")]
+    assert [order.index(step) for step in taken] == sorted(order.index(step) for step in taken)
+
+
+def test_drift_names_children_and_of_the_changed_ones_the_fields() -> None:
+    found = level_of(
+        KINDS,
+        [wanted(KINDS[0], "a", 1), wanted(KINDS[0], "b", 1)],
+        [owned(KINDS[0], "a", 2, is_deleting=False), owned(KINDS[1], "c", 1, is_deleting=False)],
+        frozenset(),
+        force=True,
+    )
+    assert found.drift.missing == {"ConfigMap/b"}
+    assert found.drift.extra == {"Service/c"}
+    assert found.drift.changed == {"ConfigMap/a spec.size"}
