@@ -206,7 +206,11 @@ class Decider:
             )
             if case.needs_evaluation:
                 case.evaluation = Evaluation(
-                    view, parent.body, self._clock(), {place: buckets[place] for place in known}
+                    view,
+                    parent.body,
+                    self._clock(),
+                    {place: buckets[place] for place in known},
+                    subject=wake.parent,
                 )
             else:
                 self.calls.suppressed += 1

@@ -15,10 +15,12 @@ from msgspec import Struct
 from levelog import observations
 from levelog.canonical import canonical, digest
 from levelog.indices import Index
-from levelog.injection import Given
+from levelog.injection import Given, about
 from levelog.levels import Level
 from levelog.recorded import Notes, RecordedMapping, plain
 from levelog_processors.contact import CONTACT, contact_key
+from levelog_processors.faults import HandlerFault, fault_reason, tell_fault
+from levelog_processors.fence import Fence
 from levelog_processors.keys import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
@@ -53,6 +55,8 @@ class Reads:
         self._wholes: dict[str, WholeIndex] = {}
         self.versions: dict[IndexKey, int] = {}
         self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
+        self.fence: Fence | None = None
+        """Of the function that reads, which stands while levelog fetches."""
 
     def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
         """Values under a key; pauses the view if they have to be fetched."""
@@ -63,7 +67,7 @@ class Reads:
             return whole.buckets.get(key, ())
         bucket = self._known.get(place)
         if bucket is None:
-            bucket = _pause(_Need(index, key))
+            bucket = self._pause(_Need(index, key))
         self.versions[place] = bucket.version
         self._contents[place] = _contents(index, key, bucket)
         return bucket.values
@@ -79,12 +83,23 @@ class Reads:
     def whole(self, index: str) -> WholeIndex:
         """Every bucket of an index; pauses the view."""
         if index not in self._wholes:
-            whole: WholeIndex = _pause(_Need(index, None))
+            whole: WholeIndex = self._pause(_Need(index, None))
             self._wholes[index] = whole
             for key, version in whole.versions.items():
                 self.versions[index, key] = version
                 self._contents[index, key] = (_version_bytes(version),)
         return self._wholes[index]
+
+    def _pause(self, need: _Need) -> Any:
+        driver = getcurrent().parent
+        if driver is None:
+            raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")
+        if self.fence is None:
+            return driver.switch(need)
+        self.fence.pause()
+        found = driver.switch(need)
+        self.fence.resume()
+        return found
 
     def digest(self, sight: Sight | None = None) -> str:
         """Identity of all that was read and counts: equal digests mean that the view would see the same again."""
@@ -116,13 +131,6 @@ def _contents(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
 
 def _version_bytes(version: int) -> bytes:
     return str(max(version, 0)).encode()
-
-
-def _pause(need: _Need) -> Any:
-    driver = getcurrent().parent
-    if driver is None:
-        raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")
-    return driver.switch(need)
 
 
 class IndexReader(Index[Any, Any]):
@@ -180,8 +188,12 @@ _left_out = msgspec.json.Decoder(_LeftOut)
 class Evaluation:
     """One call of a view: for which parent, with what, and what came out."""
 
-    def __init__(self, view: BoundView, body: bytes, now: datetime, known: Mapping[IndexKey, Bucket]) -> None:
+    def __init__(
+        self, view: BoundView, body: bytes, now: datetime, known: Mapping[IndexKey, Bucket], *, subject: str = ""
+    ) -> None:
         self.view = view
+        self.subject = subject
+        """Name of the parent, for the log."""
         self.body = body
         self.now = now
         self.reads = Reads(known)
@@ -206,7 +218,7 @@ class Evaluation:
         try:
             parent = reader.take(self.body)
         except Exception as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
-            self.error = f"view {self.view.name}: {type(error).__name__}: {error}"
+            self._fail(error)
             return
         if not reader.is_plain:
             self._call(parent)
@@ -227,15 +239,20 @@ class Evaluation:
                 )
             lookups = ObjectLookups(self.view, self.body, self.reads.bucket)
             arguments |= handler.given.arguments({Given.NOW: self.now, Given.OBJECTS: lookups})
-            level = handler.function(**arguments)
-            if not isinstance(level, Level):
-                raise TypeError(f"returned {type(level).__name__}, not a Level")  # noqa: TRY301 - one handling for both
-            self.desired, self.actual = canonical(level.desired), canonical(level.actual)
+            about(object=self.subject, view=self.view.name)
+            self.reads.fence = Fence(f"view {self.view.name}", handler.timeout)
+            level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
+            self.desired, self.actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
             if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
                 level.desired, level.actual = plain(level.desired), plain(level.actual)
             self.level = level
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
-            self.error = f"view {self.view.name}: {type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        handler = self.view.handler
+        self.error = fault_reason("view", self.view.name, error)
+        tell_fault("view", self.view.name, handler.function, error, subject=self.subject)
 
     def _why_blocked(self) -> str:
         reasons: list[str] = []
@@ -245,6 +262,22 @@ class Evaluation:
                 more = f" (and {len(errors) - 1} more objects)" if len(errors) > 1 else ""
                 reasons.append(f"index {index} leaves out {first.object}{more}: {first.error}")
         return "; ".join(reasons)
+
+
+def _level(result: object) -> Level[Any]:
+    if isinstance(result, Level):
+        return result
+    raise HandlerFault(f"returned {'nothing' if result is None else type(result).__name__}, not a Level")
+
+
+def _encoded(side: str, value: object) -> bytes:
+    try:
+        return canonical(value)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise HandlerFault(
+            f"{side} has no JSON form ({error}): "
+            "levels are made of Structs, mappings, sets, lists, texts, numbers and times"
+        ) from error
 
 
 async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:

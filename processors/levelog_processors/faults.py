@@ -4,9 +4,12 @@ import logging
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from levelog.errors import LevelogError
+
+MAX_MESSAGE: Final = 1000
+"""Characters of an error that are kept."""
 
 log = logging.getLogger(__name__)
 
@@ -21,19 +24,29 @@ def fault_reason(kind: str, name: str, error: BaseException) -> str:
 
 
 def described(error: BaseException) -> str:
-    """Type and message of an error; the message alone where levelog wrote it."""
-    if isinstance(error, HandlerFault | LevelogError):
-        return str(error)
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    """Type and message of an error, as text that any database takes; the message alone where levelog wrote it."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - an exception of the user's own may raise anything here too
+        words = "(its message cannot be read)"
+    is_ours = isinstance(error, HandlerFault | LevelogError)
+    message = words if is_ours else f"{type(error).__name__}: {words}".removesuffix(": ")
+    return message[:MAX_MESSAGE].replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
-def tell_fault(kind: str, name: str, function: Callable[..., Any], error: BaseException, *, subject: str) -> None:
-    """Warn of a function that failed for an object, with the place in the user's file; the traceback at level debug."""
+def tell_fault(
+    kind: str, name: str, function: Callable[..., Any], error: BaseException, *, subject: str, effect: str = ""
+) -> None:
+    """Warn of a function that failed for an object, with the place in the user's file; the traceback at level debug.
+
+    `effect` is what becomes of the object, if that is not its level's failure.
+    """
     place = _place(function, error)
     log.warning(
-        "%s failed for %s: %s%s",
+        "%s failed for %s%s: %s%s",
         f"{kind} {name}",
         subject,
+        f", which {effect}" if effect else "",
         described(error),
         f" ({place})" if place else "",
         extra={"object": subject, "function": name, "error": type(error).__name__, "place": place},

@@ -10,6 +10,7 @@ from levelog.children import refuse_shared
 from levelog.errors import OperatorError
 from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
+from levelog.purity import require_pure
 from levelog.resources import ResourceBase, ResourceType
 from levelog_store.names import RESERVED
 
@@ -93,6 +94,7 @@ class Program:
                     f"operator {operator.name!r}: an index or view named {name!r} would hide levelog's own table of "
                     "that name: rename the function"
                 )
+        _require_pure(operator)
         writes = operator.resources()
         for view_name, view in operator.views.items():
             name = f"{operator.name}/{view_name}"
@@ -109,3 +111,12 @@ class Program:
     def views_of(self, resource: str) -> list[BoundView]:
         """Views whose parents are of the resource."""
         return [v for v in self.views.values() if str(v.handler.resource.group_resource) == resource]
+
+
+def _require_pure(operator: Operator) -> None:
+    """Refuse functions that read a clock: only now, since they may call what is defined below them."""
+    for index in operator.indices.values():
+        if not index.is_implicit:
+            require_pure("index", index.function)
+    for view in operator.views.values():
+        require_pure("view", view.function)

@@ -25,6 +25,9 @@ OnError: TypeAlias = Literal["block", "ignore"]
 RECONCILE_TIME: Final = timedelta(seconds=30)
 """Default time limit of a reconcile function."""
 
+VIEW_TIME: Final = timedelta(seconds=10)
+"""Default time limit of a view, and the one of index functions."""
+
 OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
 """What an index function may take besides its object."""
 OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.NOW, Given.LOGGER, Given.SETTINGS)
@@ -129,6 +132,7 @@ class ViewHandler:
         *,
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
+        timeout: timedelta = VIEW_TIME,
     ) -> None:
         self.name = function.__name__
         self.function = function
@@ -140,6 +144,7 @@ class ViewHandler:
         self.returns = returns
         """The return annotation, `Level[T]`."""
         self.deleting = deleting
+        self.timeout = timeout
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
         self.fingerprint = digest(
@@ -162,12 +167,14 @@ class ViewHandler:
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
         of: type[ResourceBase] | None = None,
+        timeout: timedelta = VIEW_TIME,
     ) -> Self:
         """Check the signature of a view function; `objects` are the indices of the classes in its `reads=`.
 
         Raises OperatorError naming the function and the parameter.
         """
         _refuse_coroutine(function, "view")
+        require_time(function, "view", timeout)
         hints = type_hints(function)
         first, *rest = _parameters(function, "view", "parent")
         reader = object_reader("view", function, first, hints.get(first), selector, of=of)
@@ -196,6 +203,7 @@ class ViewHandler:
             returned,
             deleting=deleting,
             objects=objects,
+            timeout=timeout,
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.errors import OperatorError
-from levelog.handlers import RECONCILE_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
+from levelog.handlers import RECONCILE_TIME, VIEW_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
 from levelog.injection import Lender
 from levelog.levels import Level
@@ -88,6 +88,7 @@ class Operator:
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         deleting: bool = False,
+        timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
     ) -> Callable[[ViewF], ViewF]: ...
 
@@ -100,6 +101,7 @@ class Operator:
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         deleting: bool = False,
+        timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
     ) -> ViewF | Callable[[ViewF], ViewF]:
         """Register a pure function of one parent and of the indices and objects it names; it returns a Level.
@@ -108,14 +110,21 @@ class Operator:
         that read them. `reads` are the Resource classes that the view looks up through a parameter `objects: Objects`;
         their resources are watched. With `of=Web` the function takes Webs as plain `Mapping[str, Any]`, and wakes for
         changes at the places that it looked at. A parent that the filters leave out has no level; `when` is asked with
-        the parent, decoded or plain.
+        the parent, decoded or plain. A view that computes for longer than `timeout` is ended, and its level fails.
         """
 
         def register(function: ViewF) -> ViewF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
             handler = ViewHandler.inspect(
-                function, self.indices, selector, self._lender, deleting=deleting, objects=objects, of=of
+                function,
+                self.indices,
+                selector,
+                self._lender,
+                deleting=deleting,
+                objects=objects,
+                of=of,
+                timeout=timeout,
             )
             self._claim(handler.name, function)
             for index in objects.values():

@@ -151,7 +151,7 @@ async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:
     evaluation = Evaluation(view("unserialisable"), web("w", 1).body, NOON, {})
     await evaluate([evaluation], Buckets({}))
     assert evaluation.level is None
-    assert "webs/unserialisable: TypeError" in evaluation.error
+    assert "view webs/unserialisable: desired has no JSON form (Encoding objects of type object" in evaluation.error
 
 
 async def test_a_view_is_not_called_while_an_index_that_it_reads_leaves_out_an_object() -> None:

@@ -1,0 +1,67 @@
+"""Calling functions that only compute, in the thread of the event loop: with a time limit, and without I/O."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from levelog_processors.faults import HandlerFault
+from levelog_processors.purity import Guard, guard, unguard
+from levelog_processors.watchdog import SHOTS, Allowance, Expired, watchdog
+
+T = TypeVar("T")
+
+
+class Fence:
+    """One call of a view or an index function.
+
+    `pause` and `resume` stand around what levelog does for the function while it waits, in the same thread.
+    """
+
+    def __init__(self, name: str, limit: timedelta) -> None:
+        self._limit = limit
+        self._allowance = Allowance(name, limit)
+        self._guard = Guard()
+        self._watchdog = watchdog()
+
+    def run(self, function: Callable[[], T]) -> T:
+        """Call the function; raises what it raises.
+
+        Raises HandlerFault if it takes longer than its time, or does I/O, also if it swallowed the refusal.
+        """
+        try:
+            result = self._run(function, SHOTS)
+        except Expired as expired:
+            raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s and was ended") from expired
+        if self._guard.offence is not None:
+            raise self._guard.offence
+        if self._allowance.shots:
+            raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s")
+        return result
+
+    def pause(self) -> None:
+        """Stop the time, and allow I/O."""
+        self._watchdog.disarm(self._allowance)
+        unguard(self._guard)
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self._watchdog.arm(self._allowance)
+        guard(self._guard)
+
+    def _run(self, function: Callable[[], T], layers: int) -> T:
+        """Call the function inside as many layers as there can be shots.
+
+        A shot that comes while one layer is leaving is caught by the next one, so that none ever gets out after the
+        last has left.
+        """
+        if layers:
+            try:
+                return self._run(function, layers - 1)
+            except BaseException:
+                self.pause()
+                raise
+        try:
+            self.resume()
+            return function()
+        finally:
+            self.pause()

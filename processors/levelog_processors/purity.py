@@ -1,0 +1,110 @@
+"""What a function may not do that only computes: refused when it does it, by an audit hook of the interpreter."""
+
+import sys
+from collections.abc import Mapping
+from os import PathLike, fspath
+from threading import get_ident
+from types import FrameType
+from typing import Any, Final
+
+from levelog_processors.faults import HandlerFault
+
+_REFUSED: Final[Mapping[str, str]] = {
+    "_thread.start_joinable_thread": "started a thread",
+    "_thread.start_new_thread": "started a thread",
+    "open": "opened {0!r}",
+    "os.exec": "started {0!r}",
+    "os.fork": "forked",
+    "os.forkpty": "forked",
+    "os.listdir": "listed the directory {0!r}",
+    "os.mkdir": "made the directory {0!r}",
+    "os.posix_spawn": "started {0!r}",
+    "os.remove": "removed {0!r}",
+    "os.rename": "renamed {0!r}",
+    "os.rmdir": "removed {0!r}",
+    "os.scandir": "listed the directory {0!r}",
+    "os.spawn": "started {1!r}",
+    "os.system": "ran {0!r}",
+    "socket.connect": "connected to {1!r}",
+    "socket.getaddrinfo": "looked up the address of {0!r}",
+    "socket.gethostbyname": "looked up the address of {0!r}",
+    "sqlite3.connect": "opened the database {0!r}",
+    "subprocess.Popen": "started {0!r}",
+    "time.sleep": "slept",
+    "urllib.Request": "asked for {0!r}",
+}
+"""Audit events (docs.python.org/3/library/audit_events.html) and how a message tells of them."""
+
+_READERS: Final = frozenset(
+    {
+        "_frozen_importlib",
+        "_frozen_importlib_external",
+        "importlib._bootstrap",
+        "importlib._bootstrap_external",
+        "linecache",
+        "logging",
+        "logging.handlers",
+        "tokenize",
+        "warnings",
+        "zoneinfo",
+        "zoneinfo._common",
+        "zoneinfo._tzpath",
+    }
+)
+"""Modules that read files for what is no input: code that is imported, lines of tracebacks, log files, time zones."""
+
+
+class Guard:
+    """What one call did that it may not; kept even if the call swallowed the refusal."""
+
+    def __init__(self) -> None:
+        self.offence: HandlerFault | None = None
+
+
+_guards: dict[int, Guard] = {}
+"""The guard of each thread in which a function runs that only computes."""
+_is_installed = False
+
+
+def guard(of: Guard) -> None:
+    """Refuse I/O in this thread from here on."""
+    global _is_installed  # noqa: PLW0603 - a hook cannot be removed, so that it is added once for the process
+    if not _is_installed:
+        _is_installed = True
+        sys.addaudithook(_refuse)
+    _guards[get_ident()] = of
+
+
+def unguard(of: Guard) -> None:
+    """Allow I/O in this thread again, if this guard refuses it."""
+    if _guards.get(get_ident()) is of:
+        del _guards[get_ident()]
+
+
+def _refuse(event: str, args: tuple[Any, ...]) -> None:
+    if not _guards:
+        return
+    told = _REFUSED.get(event)
+    if told is None and not event.startswith(("socket.", "subprocess.")):
+        return
+    found = _guards.get(get_ident())
+    if found is None or _is_reading(sys._getframe(1)):  # noqa: SLF001 - the documented way to the caller's frame
+        return
+    if event == "open" and "/zoneinfo/" in str(args[0]):  # read from C, without a frame of its own
+        return
+    shown = (fspath(each) if isinstance(each, PathLike) else each for each in (*args, "", ""))
+    what = told.format(*shown) if told is not None else f"called {event}"
+    found.offence = HandlerFault(
+        f"{what}: it computes from what it is given alone; "
+        "read files when the module is loaded, and do I/O in a reconcile function"
+    )
+    raise found.offence
+
+
+def _is_reading(frame: FrameType | None) -> bool:
+    """Tell whether one of the modules that may read files is at work, below the function that is guarded."""
+    while frame is not None and frame.f_globals.get("__name__") != "levelog_processors.fence":
+        if frame.f_globals.get("__name__") in _READERS:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,120 @@
+"""Ending a function that computes for too long: a thread that raises an exception in the thread which runs it.
+
+Only Python code can be ended so: a call into C that does not return holds up the exception until it does.
+"""
+
+import ctypes
+import logging
+import threading
+from datetime import timedelta
+from time import monotonic
+from typing import Any, Final
+
+log = logging.getLogger(__name__)
+
+SHOTS: Final = 3
+"""How often the exception is raised in a function that swallows it."""
+NEXT_SHOT_SECONDS: Final = 1.0
+_IDLE_SECONDS: Final = 30.0
+_NEVER: Final = float("inf")
+
+_raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+
+class Expired(BaseException):
+    """The time of the function that runs is over. Not an Exception, so that `except Exception` does not swallow it."""
+
+
+class Allowance:
+    """The time that one call may take, while it runs."""
+
+    def __init__(self, name: str, limit: timedelta) -> None:
+        self.name = name
+        self.seconds_left = limit.total_seconds()
+        self.shots = 0
+
+
+class Watchdog:
+    """Watches the calls of one thread, one at a time; used by that thread.
+
+    Guarantees that `Expired` is raised between `arm` and the return of `disarm`, and never after: both `disarm` and the
+    shot hold one lock, and `disarm` takes back a shot that was not noticed yet. On its way to the lock `disarm` may be
+    hit itself, so whoever calls it has to be ready for `SHOTS` in a row, and to call it again.
+
+    Arming costs no switch of threads: the watchdog sleeps until the first deadline that it knew of, and looks for a
+    later one when it wakes.
+    """
+
+    def __init__(self) -> None:
+        self._watched = ctypes.c_ulong(threading.get_ident())
+        # Held by the watched thread through `with self._lock` alone: what is written in C takes it and enters the block
+        # in one step, while a Condition could be hit between the two and leave the lock taken.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._armed: Allowance | None = None
+        self._deadline = _NEVER
+        self._wakes_at = _NEVER
+        self._is_running = False
+
+    def arm(self, allowance: Allowance) -> None:
+        """Let the time of a call run."""
+        deadline = monotonic() + allowance.seconds_left
+        with self._lock:
+            self._armed = allowance
+            self._deadline = deadline
+            if deadline < self._wakes_at:
+                self._wakes_at = deadline
+                self._wake()
+
+    def disarm(self, allowance: Allowance) -> None:
+        """Stop the time of the call, if it runs; it may be armed again with what is left."""
+        with self._lock:
+            if self._armed is not allowance:
+                return
+            if allowance.shots:  # first of all: up to here a shot may hit, after it none can
+                _raise_in_thread(self._watched, None)
+            self._armed = None
+            allowance.seconds_left = max(0.0, self._deadline - monotonic())
+            self._deadline = _NEVER
+
+    def _wake(self) -> None:
+        if self._is_running:
+            self._changed.notify()
+        else:
+            self._is_running = True
+            threading.Thread(target=self._watch, name="levelog watchdog", daemon=True).start()
+
+    def _watch(self) -> None:
+        """Run until nothing was armed for a while."""
+        with self._changed:
+            while True:
+                now = monotonic()
+                if self._armed is not None and now >= self._deadline:
+                    self._shoot(self._armed, now)
+                is_idle = self._deadline == _NEVER
+                self._wakes_at = self._deadline
+                was_woken = self._changed.wait(_IDLE_SECONDS if is_idle else max(0.0, self._deadline - now))
+                if is_idle and not was_woken and self._deadline == _NEVER:
+                    self._is_running = False
+                    return
+
+    def _shoot(self, allowance: Allowance, now: float) -> None:
+        if allowance.shots == SHOTS:
+            log.error("%s swallows what should end it; it holds up this process", allowance.name)
+            self._deadline = _NEVER
+            return
+        allowance.shots += 1
+        self._deadline = now + NEXT_SHOT_SECONDS
+        _raise_in_thread(self._watched, _EXPIRED)
+
+
+_EXPIRED: Final = ctypes.py_object(Expired)
+_of_thread = threading.local()
+
+
+def watchdog() -> Watchdog:
+    """The watchdog of the calling thread."""
+    found: Watchdog | None = getattr(_of_thread, "watchdog", None)
+    if found is None:
+        found = _of_thread.watchdog = Watchdog()
+    return found
