@@ -88,7 +88,7 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
     if told is None and not event.startswith(("socket.", "subprocess.")):
         return
     found = _guards.get(get_ident())
-    if found is None or _is_reading(sys._getframe(1)):  # noqa: SLF001 - the documented way to the caller's frame
+    if found is None or _is_reading(sys._getframe(1)):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the one way to the frame
         return
     if event == "open" and "/zoneinfo/" in str(args[0]):  # read from C, without a frame of its own
         return

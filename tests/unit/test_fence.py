@@ -1,4 +1,5 @@
 """Functions that only compute: ended at their time limit, refused when they do I/O, and nothing else is hit."""
+# pyright: reportPrivateUsage=false
 
 import linecache
 import random
@@ -289,6 +290,7 @@ def test_imports_time_zones_and_tracebacks_may_read_files(tmp_path: Path, monkey
         import imported_by_a_view  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
         linecache.clearcache()
+        shown = ""
         try:
             dict[str, str]()["missing"]
         except KeyError:
