@@ -1,13 +1,13 @@
 """The objects that a view looks up by class and name, out of implicit indices."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 
 from levelog.errors import OperatorError
-from levelog.implicit import object_key
+from levelog.implicit import ObjectIndex, object_key
 from levelog.lookups import Objects
 from levelog.resources import ResourceBase
 from levelog_processors.keys import canonical_key
@@ -51,4 +51,11 @@ class ObjectLookups(Objects):
                 f"write objects.get({resource.__name__}, {name!r}, namespace=…)"
             )
         found = self._bucket(index, canonical_key(object_key(resource, place, name)))
-        return self._view.handler.objects[resource].reader.read(found[0]) if found else None
+        if not found:
+            return None
+        source = cast("ObjectIndex", self._view.handler.objects[resource])
+        try:
+            return cast("R", source.read(found[0]))
+        except ValueError as error:
+            shown = resource.resource_type.key(place, name)
+            raise ValueError(f"{shown} cannot be read as {resource.__name__}: {error}") from error

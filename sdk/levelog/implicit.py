@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from levelog.canonical import canonical, digest
 from levelog.fingerprints import fingerprint
@@ -43,13 +44,56 @@ class ImplicitIndex(IndexHandler):
         self.cls = cls
 
 
-def objects_by_name(cls: type[ResourceBase]) -> ImplicitIndex:
-    """Index `@ClassName`: each object, as the class decodes it, under (namespace, name)."""
+class ObjectIndex(ImplicitIndex):
+    """Index `@ClassName`: each object, as the class decodes it, under (namespace, name).
 
-    def entries(found: Any) -> Iterable[tuple[tuple[str, str], Any]]:
-        yield object_key(cls, found.metadata.namespace, found.metadata.name), found
+    An object that the class cannot decode has an entry that says why, so that those who look it up see that, and nobody
+    else: the index never lacks an object.
+    """
 
-    return ImplicitIndex(cls.__name__, cls, entries, code="(namespace, name)")
+    def __init__(self, cls: type[ResourceBase]) -> None:
+        super().__init__(cls.__name__, cls, lambda found: [(_named(cls, found.metadata), found)], code="unreadable")
+        self.errors = "ignore"
+
+    def entries(self, body: bytes) -> list[tuple[Any, Any]]:
+        """The one entry of an object."""
+        try:
+            return super().entries(body)
+        except (msgspec.ValidationError, ValueError, TypeError) as error:
+            return [(_named(self.cls, _placed.decode(body).metadata), UnreadableObject(unreadable=str(error)))]
+
+    def read(self, value: bytes) -> ResourceBase:
+        """The object of an entry.
+
+        Raises ValueError saying why for one that the class cannot decode.
+        """
+        try:
+            found: ResourceBase = self.reader.read(value)
+        except msgspec.ValidationError:
+            raise ValueError(_unreadable.decode(value).unreadable) from None
+        return found
+
+
+class UnreadableObject(Struct, frozen=True):
+    """What stands for an object that the class of its index cannot decode; no object has such a field at its top."""
+
+    unreadable: str
+
+
+class _Placed(Struct):
+    class Metadata(Struct):
+        name: str
+        namespace: str = ""
+
+    metadata: Metadata
+
+
+_placed = msgspec.json.Decoder(_Placed)
+_unreadable = msgspec.json.Decoder(UnreadableObject)
+
+
+def _named(cls: type[ResourceBase], metadata: Any) -> tuple[str, str]:
+    return object_key(cls, metadata.namespace, metadata.name)
 
 
 def applied_place(view: str, parent: str) -> tuple[str, str]:
@@ -59,7 +103,7 @@ def applied_place(view: str, parent: str) -> tuple[str, str]:
 
 
 def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str, str]:
-    """Key of an object in the index `objects_by_name`."""
+    """Key of an object in an `ObjectIndex`."""
     key = cls.resource_type.key(namespace, name)
     return key.namespace, key.name
 

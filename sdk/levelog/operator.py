@@ -7,7 +7,7 @@ from typing import Any, overload
 from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.errors import OperatorError
 from levelog.handlers import RECONCILE_TIME, VIEW_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
-from levelog.implicit import ImplicitIndex, objects_by_name, require_resources
+from levelog.implicit import ImplicitIndex, ObjectIndex, require_resources
 from levelog.injection import Lender
 from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
@@ -115,7 +115,7 @@ class Operator:
 
         def register(function: ViewF) -> ViewF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
-            objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
+            objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
             handler = ViewHandler.inspect(
                 function,
                 self.indices,
@@ -190,7 +190,7 @@ class Operator:
 
         def register(function: ChildrenF) -> ChildrenF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
-            objects = {cls: objects_by_name(cls) for cls in require_resources(function.__name__, reads)}
+            objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
 
             def inspect_view(view: Callable[..., Any]) -> ChildrenView:
                 return ChildrenView.inspect(view, self.indices, selector, self._lender, deleting=False, objects=objects)

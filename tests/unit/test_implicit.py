@@ -5,7 +5,7 @@ import pytest
 from levelog import Index, Level, Objects, Operator, OperatorError, Resource, Struct
 from levelog_processors.columns import sql_views
 from levelog_processors.evaluation import Evaluation, evaluate
-from levelog_processors.fold import Fold
+from levelog_processors.fold import Fold, index_entries
 from levelog_processors.program import BoundView, Program
 from levelog_store.rows import ERRORS, Bucket, Held, IndexKey, WholeIndex
 from rigs.webs import NOON, logged, pod, web
@@ -97,6 +97,21 @@ async def test_an_object_is_decoded_by_its_class_and_an_absent_one_is_a_dependen
     assert found.actual == b'["b","none"]'
     left_out = {("webs/@Node", ERRORS): -1, ("webs/@Pod", ERRORS): -1}
     assert found.reads.versions == {place: 3, ("webs/@Node", '["","n1"]'): -1, **left_out}
+
+
+async def test_an_object_that_the_class_cannot_decode_fails_who_looks_it_up_and_nobody_else() -> None:
+    program = Program([op])
+    view = program.views["webs/images"]
+    broken = pod("shop-0", 2).body.replace(b'"image":"a"', b'"image":1')
+    [entry] = index_entries(program.indices["webs/@Pod"], broken, [], "pods/default/shop-0")
+    assert (entry.key, entry.error) == ('["default","shop-0"]', "")
+    assert view.guards == []
+    failed = await evaluated(view, {(entry.index, entry.key): entry.value})
+    assert (
+        "pods/default/shop-0 cannot be read as Pod: Expected `str`, got `int` - at `$.spec.containers" in failed.error
+    )
+    other = await evaluated(view, {(entry.index, entry.key): entry.value}, web("other", 1).body)
+    assert other.error == ""
 
 
 async def test_a_class_that_is_not_declared_is_named_with_the_view_and_what_to_write() -> None:
