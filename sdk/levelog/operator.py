@@ -200,8 +200,8 @@ class Operator:
             self._claim(handler.name, function)
             for index in objects.values():
                 self._keep(index)
-            for index in handler.own_indices():
-                self.indices.setdefault(index.name, index)
+            for own in handler.own_indices():
+                self.indices.setdefault(own.name, own)
             self.views[handler.name] = handler
             self.reconcilers[handler.name] = reconciler_of(handler, self._lender)
             self._views_by_function[function] = handler.name

@@ -1,0 +1,318 @@
+"""What views look at wakes them, and nothing else does: objects by name, places in plain parents, filters."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import text
+
+from levelog import Intent, Level, Objects, Operator, Resource, Struct
+from levelog.objects import Application, Cluster
+from levelog.records import ObjectDeleted, ObjectSeen
+from levelog_migrations import upgrade
+from levelog_processors.decide import Decider
+from levelog_processors.fold import Fold
+from levelog_processors.folding import Folder
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.folds import write_changes
+from levelog_store.inputs import count_pending, read_levels
+from levelog_store.leases import Leases
+from levelog_store.rows import Held, LevelRow, PendingWake
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import dependencies, levels
+from rigs.nats import NatsServer
+from rigs.processing import PARTITIONS, Processing
+from rigs.waiting import until
+from rigs.webs import NOON, deleted, logged, pod, web
+
+SHOP = "webs.example.com/default/shop"
+
+
+class Spec(Struct):
+    replicas: int = 1
+    image: str = ""
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+class Container(Struct):
+    image: str
+
+
+class PodSpec(Struct):
+    containers: list[Container]
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    spec: PodSpec
+
+
+def reading_one_pod(then: Callable[[], Any] | None = None) -> Operator:
+    """A view that looks up one pod; `then` is awaited by its reconcile function, between evaluation and decision."""
+    op = Operator("webs")
+
+    @op.view(reads=[Pod])
+    def image(web: Web, objects: Objects) -> Level[str | None]:
+        found = objects.get(Pod, f"{web.metadata.name}-0")
+        return Level(web.spec.image, found.spec.containers[0].image if found else None)
+
+    if then is not None:
+
+        @op.reconcile(image)
+        async def act(web: Web, level: Level[str | None]) -> list[Intent]:
+            await then()
+            return []
+
+    return op
+
+
+def reading_places() -> Operator:
+    op = Operator("webs")
+
+    @op.view(of=Web)
+    def image(web: Mapping[str, Any]) -> Level[Any]:
+        return Level(web["spec"]["image"], "a" if "paused" not in web["metadata"].get("labels", {}) else None)
+
+    @op.index(of=Pod, when=lambda pod: pod["spec"]["containers"])
+    def images(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        yield pod["metadata"]["name"], pod["spec"]["containers"][0]["image"]
+
+    return op
+
+
+def reading_big_ones() -> Operator:
+    op = Operator("webs")
+
+    @op.view(when=lambda web: web.spec.replicas > 2)
+    def big(web: Web) -> Level[int]:
+        return Level(web.spec.replicas, 0)
+
+    @op.index
+    def pods(pod: Pod) -> dict[str, str]:
+        return {pod.metadata.name: ""}
+
+    return op
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    """An empty database of each kind."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path}/levelog.db"
+
+
+async def test_an_object_that_is_looked_up_wakes_when_it_comes_changes_and_goes(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [reading_one_pod()]) as stack:
+        last = await stack.listed(web("shop", 1, image="a"), pod("other", 2), version=2)
+        processor = stack.start()
+        calls = processor.decider.calls.functions
+
+        async def told(record: ObjectSeen | ObjectDeleted) -> tuple[str, int]:
+            await stack.folded(await stack.tell(record))
+            level = await stack.level("shop")
+            assert level
+            return level["status"], calls["webs/image"]
+
+        await stack.folded(last)
+        assert [(row["index"], row["key"]) for row in await stack.rows(dependencies)] == [
+            ("webs/@Pod", '["default","shop-0"]')
+        ]
+        assert await told(pod("other", 3, image="b")) == ("drifting", 1)
+        assert await told(pod("shop-0", 4, image="b")) == ("drifting", 2)
+        assert await told(pod("shop-0", 5, image="a")) == ("in_sync", 3)
+        assert await told(pod("shop-0", 6, image="a", annotations={"n": "1"})) == ("in_sync", 3)
+        assert await told(deleted(pod("shop-0", 7, image="a"), 8)) == ("drifting", 4)
+
+
+async def test_invariant_9_a_view_waits_until_what_it_looks_up_was_listed(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [reading_one_pod()]) as stack:
+        last = await stack.tell(web("shop", 1, image="a"), pod("shop-0", 2))
+        stack.start()
+        await stack.until_folded_only(last)
+        assert await stack.rows(levels) == []
+        last = await stack.listed(web("shop", 3, image="a"), pod("shop-0", 4), version=4)
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "in_sync"
+
+
+async def test_invariant_6_a_plain_parent_wakes_only_for_the_places_that_were_looked_at(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [reading_places()]) as stack:
+        last = await stack.listed(web("shop", 1), version=1)
+        processor = stack.start()
+        calls = processor.decider.calls
+        await stack.folded(last)
+        assert calls.functions == {"webs/image": 1}
+        noise = [web("shop", 10 + n, replicas=n, annotations={"n": str(n)}) for n in range(10)]
+        for record in noise:  # each by itself, so that each could wake
+            await stack.folded(await stack.tell(record))
+        assert (calls.functions, calls.suppressed) == ({"webs/image": 1}, 0)
+        await stack.folded(await stack.tell(web("shop", 30, labels={"a": "b"})))
+        assert calls.functions == {"webs/image": 2}  # it saw that there are no labels, and now there are
+        await stack.folded(await stack.tell(web("shop", 31, labels={"a": "c"})))
+        assert calls.functions == {"webs/image": 2}
+        await stack.folded(await stack.tell(web("shop", 32, labels={"paused": ""})))
+        assert calls.functions == {"webs/image": 3}
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["actual"]) == ("drifting", b"null")
+        await stack.folded(await stack.tell(web("shop", 33, deletionTimestamp="2026-01-01T00:00:00Z")))
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "deleting"
+        assert calls.spurious == 0
+
+
+async def test_what_a_view_read_of_a_plain_parent_before_it_raised_wakes_it_again(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [reading_places()]) as stack:
+        broken = web("shop", 1)
+        broken = msgspec.structs.replace(broken, body=broken.body.replace(b'"image"', b'"picture"'))
+        last = await stack.listed(broken, version=1)
+        stack.start()
+        await stack.folded(last)
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "failed"
+        assert "KeyError: 'image'" in level["reason"]
+        await stack.folded(await stack.tell(web("shop", 2)))
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "in_sync"
+
+
+async def test_a_parent_that_leaves_the_filter_has_no_level(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url, [reading_big_ones()]) as stack:
+        last = await stack.listed(web("shop", 1, replicas=3), web("small", 2, replicas=1), version=2)
+        stack.start()
+        await stack.folded(last)
+        assert [row["parent"] for row in await stack.rows(levels)] == [SHOP]
+        await stack.folded(await stack.tell(web("shop", 3, replicas=2)))
+        assert await stack.rows(levels) == []
+        await stack.folded(await stack.tell(web("shop", 4, replicas=4)))
+        level = await stack.level("shop")
+        assert level
+        assert level["desired"] == b"4"
+
+
+class Tables:
+    """Fold and decisions on one database, each when the test says so."""
+
+    def __init__(self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int]) -> None:
+        self.database = database
+        self.scope = scope
+        self.program = program
+        self.epochs = epochs
+        self._sequence = 0
+        self.decider = Decider(database, scope, program, lambda: NOON, patience=None)
+
+    async def fold(self, *records: ObjectSeen | ObjectDeleted) -> None:
+        placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)
+        self._sequence += len(placed)
+        await Folder(self.database, self.scope, self.program).fold(self.epochs, placed)
+
+    async def decide(self) -> tuple[int, int]:
+        """How many levels were decided, and how many decisions were given up."""
+        cut = await self.decider.cut(self.epochs, list(self.epochs), list(self.program.views), _never)
+        return len(cut.decided), cut.retried
+
+    async def level(self) -> LevelRow:
+        async with self.database.reading() as connection:
+            return (await read_levels(connection, self.scope.number, [SHOP]))["webs/image", SHOP]
+
+    async def pending(self) -> int:
+        async with self.database.reading() as connection:
+            return await count_pending(connection, self.scope.number)
+
+
+async def _never(_: PendingWake) -> bool:
+    return False
+
+
+@pytest.fixture
+async def database(postgres_url: str) -> AsyncIterator[Database]:
+    await upgrade(postgres_url)
+    async with await Database.open(postgres_url) as opened:
+        yield opened
+
+
+async def tables_of(database: Database, operator: Operator) -> Tables:
+    program = Program([operator])
+    scope = await open_scope(
+        database,
+        cluster=Cluster("cluster"),
+        application=Application("webs"),
+        partitions=PARTITIONS,
+        stream_created="stream",
+        fingerprint=program.fingerprint,
+    )
+    epochs = await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend()
+    return Tables(database, scope, program, epochs)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_invariant_5_an_object_that_changes_between_evaluation_and_decision_is_seen(
+    database: Database, *, is_there: bool
+) -> None:
+    """With nothing there at first, it is the absence that was read."""
+    changes = [pod("shop-0", 9, image="b")]
+
+    async def meanwhile() -> None:
+        if changes:
+            await tables.fold(changes.pop())
+
+    tables = await tables_of(database, reading_one_pod(then=meanwhile))
+    await tables.fold(web("shop", 1, image="z"), *([pod("shop-0", 2)] if is_there else []))
+    assert await tables.decide() == (0, 1)
+    assert await tables.pending() == 1
+    assert await tables.decide() == (1, 0)
+    assert (await tables.level()).actual == b'"b"'
+    await tables.decider.close()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_invariant_5_a_decision_waits_for_a_fold_that_has_raised_the_version_of_what_it_read(
+    database: Database, *, is_there: bool
+) -> None:
+    """The fold has looked for dependants already, and has not seen this one: it must not decide on what it read."""
+    tables = await tables_of(database, reading_one_pod())
+    await tables.fold(web("shop", 1, image="z"), *([pod("shop-0", 2)] if is_there else []))
+    change = logged([pod("shop-0", 9, image="b")], first=100, partitions=PARTITIONS)
+    changes = Fold(tables.program, "webs", Held()).records(change)
+    async with database.transaction() as folding:
+        woken = await write_changes(folding, tables.scope.number, changes)
+        assert woken == {}
+        deciding = asyncio.create_task(tables.decide())
+        await _somebody_waits_for_a_lock(database)
+        assert not deciding.done()
+    assert await deciding == (0, 1)
+    assert await tables.decide() == (1, 0)
+    assert (await tables.level()).actual == b'"b"'
+    await tables.decider.close()
+
+
+async def _somebody_waits_for_a_lock(database: Database) -> None:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+
+    async def is_waiting() -> bool:
+        async with database.reading() as connection:
+            return bool((await connection.execute(waiting)).scalar_one())
+
+    await until(is_waiting, "a transaction that waits for a lock")
