@@ -181,7 +181,7 @@ def test_an_async_function_and_a_plain_mapping_are_refused() -> None:
         pass
 
     with pytest.raises(OperatorError, match="children later: is async"):
-        op.children(Web, of=ConfigMap)(later)
+        op.children(Web, of=ConfigMap)(later)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     with pytest.raises(OperatorError, match=r"children plain: the first parameter is .*has to be the parent, Web"):
         op.children(Web, of=ConfigMap)(plain)
 
