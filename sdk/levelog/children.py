@@ -62,6 +62,7 @@ class ChildIndex(ImplicitIndex):
 
     def __init__(self, cls: type[ResourceBase]) -> None:
         super().__init__(index_name(cls), cls, lambda _: (), code=_CODE)
+        self.fingerprint = digest(_CODE, canonical(cls.resource_type))  # whatever fields the class names
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
         """Entries of one object."""
@@ -81,6 +82,7 @@ class AppliedIndex(ImplicitIndex):
 
     def __init__(self, function: str, parent: type[ResourceBase]) -> None:
         super().__init__(applied_name(function), parent, lambda _: (), code=_CODE)
+        self.fingerprint = digest(_CODE)  # no change of code makes it forget: objects could not fill it again
 
 
 def index_name(cls: type[ResourceBase]) -> str:

@@ -176,6 +176,7 @@ class Operator:
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         reads: Iterable[type[ResourceBase]] = (),
+        timeout: timedelta = VIEW_TIME,
         force: bool = True,
     ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
@@ -184,8 +185,8 @@ class Operator:
         that is missing or differs in a field that its manifest sets is applied, kind by kind in the order of `of`; one
         that is not returned any more is deleted, once all others are as wanted, the last kind first. The parent's
         children of these kinds are this function's alone. With `force=False` a field that another manager has taken is
-        a conflict, with its name, and not taken back. Filters and `reads` are those of views; a parent that the filters
-        leave out keeps its children as they are.
+        a conflict, with its name, and not taken back. Filters, `reads` and `timeout` are those of views; a parent
+        that the filters leave out keeps its children as they are.
         """
 
         def register(function: ChildrenF) -> ChildrenF:
@@ -193,7 +194,9 @@ class Operator:
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
 
             def inspect_view(view: Callable[..., Any]) -> ChildrenView:
-                return ChildrenView.inspect(view, self.indices, selector, self._lender, deleting=False, objects=objects)
+                return ChildrenView.inspect(
+                    view, self.indices, selector, self._lender, deleting=False, objects=objects, timeout=timeout
+                )
 
             handler = inspect_children(function, parent, of, inspect_view, force=force)
             refuse_shared(handler, self.views.values())

@@ -1,10 +1,11 @@
 """Children of a parent, in a simulation: created in order, kept as their manifests say, deleted last and in reverse."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 
-from levelog import Manifest
+from levelog import Manifest, Operator, Resource
 from levelog.testing import Simulation
 from rigs.stacks import ConfigMap, Deployment, Service, Shop, op, shop
 
@@ -190,3 +191,47 @@ def test_what_is_remembered_goes_with_the_parent() -> None:
         simulation.run()
         assert simulation.level("stack", "default", "shop").status == "in_sync"
         assert sorted(writes(simulation)) == sorted([*ALL, *ALL])
+
+
+class Zone(Resource, group="example.com", version="v1", plural="zones", scope="Cluster"):
+    pass
+
+
+def test_a_parent_without_namespace_has_children_in_several() -> None:
+    zones = Operator("zones")
+
+    @zones.children(Zone, of=ConfigMap)
+    def configs(zone: Zone) -> Iterator[Manifest]:
+        for namespace in ("default", "kube-public"):
+            metadata = {"name": zone.metadata.name, "namespace": namespace}
+            yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"zone": namespace}}
+
+    with Simulation(zones) as simulation:
+        simulation.apply({"apiVersion": "example.com/v1", "kind": "Zone", "metadata": {"name": "east"}})
+        simulation.run()
+        level = simulation.level("configs", "", "east")
+        assert level.status == "in_sync"
+        assert set(level.actual) == {"ConfigMap/default/east", "ConfigMap/kube-public/east"}
+        simulation.delete(ConfigMap, "east", namespace="kube-public")
+        simulation.run()
+        assert writes(simulation)[2:] == [("apply", "configmaps/kube-public/east")]
+
+
+def test_without_force_a_field_that_another_manager_took_is_a_conflict_that_names_it() -> None:
+    gentle = Operator("gentle")
+
+    @gentle.children(Shop, of=ConfigMap, force=False)
+    def config(shop: Shop) -> Manifest:
+        metadata = {"name": shop.metadata.name}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"greeting": "hello"}}
+
+    with Simulation(gentle) as simulation:
+        simulation.apply(shop())
+        simulation.run()
+        simulation.patch(ConfigMap, "shop", {"data": {"greeting": "ahoy"}})
+        simulation.run()
+        level = simulation.level("config", "default", "shop")
+        assert level.status == "failed"
+        assert 'conflict with "user"' in level.reason
+        (found,) = simulation.objects(ConfigMap)
+        assert found["data"] == {"greeting": "ahoy"}

@@ -334,3 +334,24 @@ def test_drift_names_children_and_of_the_changed_ones_the_fields() -> None:
     assert found.drift.missing == {"ConfigMap/b"}
     assert found.drift.extra == {"Service/c"}
     assert found.drift.changed == {"ConfigMap/a spec.size"}
+
+
+def test_a_change_of_the_parents_class_keeps_what_was_applied() -> None:
+    class Narrow(Resource, group="example.com", version="v1", plural="webs", kind="Web"):
+        pass
+
+    class Wide(Resource, group="example.com", version="v1", plural="webs", kind="Web"):
+        spec: str = ""
+
+    def fingerprints(cls: type[ResourceBase]) -> dict[str, str]:
+        op = Operator("shop")
+
+        def stack(web: Any) -> None:
+            pass
+
+        stack.__annotations__["web"] = cls
+        op.children(cls, of=ConfigMap)(stack)
+        return {name: index.fingerprint for name, index in op.indices.items()}
+
+    assert set(fingerprints(Wide)) == {"@children/configmaps", "@applied/stack"}
+    assert fingerprints(Narrow) == fingerprints(Wide)
