@@ -5,6 +5,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +25,7 @@ from levelog.records import (
 )
 from levelog_processors.contact import note_sync
 from levelog_processors.entries import index_entries
+from levelog_processors.expiry import LogTime, is_expired, unexpired
 from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.program import BoundView, Program
 from levelog_processors.remembering import Memory, memory_of
@@ -72,6 +74,8 @@ class _Latest(Struct):
 
     record: ObjectSeen | ObjectDeleted
     logged: LoggedRecord
+    now: datetime | None
+    """Time of the partition at that record."""
 
 
 class Fold:
@@ -81,6 +85,7 @@ class Fold:
         self._program = program
         self._application = application
         self._held = held
+        self._time = LogTime(held.times)
         self._changes = Changes()
         self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
 
@@ -95,7 +100,7 @@ class Fold:
                     name = str(record.key)
                     if self._is_news(name, record, latest.get(name)):
                         if _is_readable(logged, record):
-                            latest[name] = _Latest(record, logged)
+                            latest[name] = _Latest(record, logged, self._time.of(logged.partition))
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
                 case SyncStarted() | GapNoted() | BookmarkNoted():
@@ -111,6 +116,7 @@ class Fold:
             self._changes.seen_again.pop(name, None)
             self._settle_object(name, last)
         self._remember()
+        self._expire()
         return self._changes
 
     def sweep(
@@ -150,10 +156,23 @@ class Fold:
                 deleted_at=record.time,
             )
             self._bury(row.resource, tombstone)
+        self._expire()
         return self._changes
 
     def _advance(self, logged: LoggedRecord) -> None:
-        self._changes.checkpoints[logged.partition] = Checkpoint(logged.sequence, logged.sequence, logged.record_id)
+        self._time.note(logged)
+        self._changes.checkpoints[logged.partition] = Checkpoint(
+            logged.sequence, logged.sequence, logged.record_id, self._time.of(logged.partition)
+        )
+
+    def _expire(self) -> None:
+        """Remove entries whose time is over, of objects that the batch does not change."""
+        touched = self._changes.touched()
+        for each in self._held.expired:
+            if each.object not in touched and is_expired(each.entry, self._time.of(each.partition)):
+                entry = each.entry
+                self._changes.entries_removed.append((entry.index, entry.key, each.object, entry.ordinal))
+                self._change_key(entry, each.partition, self._changes.checkpoints[each.partition].sequence)
 
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted, earlier: _Latest | None) -> bool:
         """Tell whether the record is newer than what is known, so that no state ever goes back."""
@@ -224,8 +243,9 @@ class Fold:
             self._changes.gone.update((view.name, name) for view in views)
         indices = self._program.indices_of(resource)
         if indices:
-            held = self._held.entries.get(name, ())
-            fresh = [entry for index in indices for entry in index_entries(index, record.body, held, name)]
+            held = unexpired(self._held.entries.get(name, ()), last.now)
+            fresh = [e for index in indices for e in index_entries(index, record.body, held, name, record.time)]
+            fresh = unexpired(fresh, self._time.of(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
             self._wake_parent(view, name, record, logged)
@@ -244,8 +264,10 @@ class Fold:
                 self._changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
                 self._change_key(entry, partition, sequence)
         for place, entry in new.items():
-            if old.get(place) != entry:
+            before = old.get(place)
+            if before != entry:
                 self._changes.entries_written.append((name, entry))
+            if before is None or (before.value, before.error) != (entry.value, entry.error):
                 self._change_key(entry, partition, sequence)
 
     def _change_key(self, entry: Entry, partition: int, sequence: int) -> None:
@@ -336,6 +358,7 @@ def _stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject
         sequence=logged.sequence,
         is_deleting=_deletion.decode(record.body).metadata.deletion_timestamp is not None,
         body=record.body,
+        recorded_at=record.time,
     )
 
 

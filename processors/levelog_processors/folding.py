@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.objects import ObjectKey
 from levelog.records import BookmarkNoted, GapNoted, LoggedRecord, SyncFinished, SyncStarted
+from levelog_processors.expiry import LogTime
 from levelog_processors.fold import Fold, object_names
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.folds import advance_checkpoints, write_changes
-from levelog_store.held import read_held, read_syncs, read_unlisted
+from levelog_store.held import read_expired, read_held, read_syncs, read_times, read_unlisted
 from levelog_store.leases import guard
-from levelog_store.rows import Changes, IndexKey, StoredObject, ViewParent, Wake
+from levelog_store.rows import Changes, Held, IndexKey, StoredObject, ViewParent, Wake
 from levelog_store.scopes import Scope
 
 
@@ -68,6 +70,7 @@ class Folder:
             held = await read_held(connection, self._scope.number, names, indexed=indexed, parents=parents)
             if any(isinstance(logged.record, SyncStarted | GapNoted | BookmarkNoted) for logged in records):
                 held.syncs = await read_syncs(connection, self._scope.number)
+            await self._look_for_expired(connection, held, records)
         return Fold(self._program, self._scope.application, held).records(records)
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
@@ -94,7 +97,20 @@ class Folder:
                 unlisted += [(row, logged.sequence) for row in gone]
             names = [row.object for row, _ in unlisted]
             held = await read_held(connection, number, names, indexed=names, parents=())
+            await self._look_for_expired(connection, held, records)
         return Fold(self._program, self._scope.application, held).sweep(records, started, unlisted)
+
+    async def _look_for_expired(self, connection: AsyncConnection, held: Held, records: Sequence[LoggedRecord]) -> None:
+        """Add what the batch's time may end; nothing is asked where no index has entries that expire."""
+        if not self._program.expires:
+            return
+        held.times = await read_times(connection, self._scope.number)
+        time = LogTime(held.times)
+        for logged in records:
+            time.note(logged)
+        if time.newest is not None:
+            partitions = sorted({logged.partition for logged in records})
+            held.expired = await read_expired(connection, self._scope.number, partitions, time.newest)
 
     def _concerned(self, names: set[str], handlers_of: Callable[[str], Sequence[object]]) -> list[str]:
         kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}

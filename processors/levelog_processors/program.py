@@ -73,6 +73,8 @@ class Program:
             *(f"{name}={view.reconcile.fingerprint}" for name, view in sorted(self.views.items()) if view.reconcile),
         )
         self.watched: Final = frozenset(self.resources)
+        self.expires: Final = any(index.handler.expires is not None for index in self.indices.values())
+        """Some index has entries that expire."""
 
     def _add(self, operator: Operator) -> None:
         if any(other is not operator and other.name == operator.name for other in self.operators):

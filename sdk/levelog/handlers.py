@@ -47,6 +47,7 @@ class IndexHandler:
         name: str = "",
         code: str = "",
         errors: OnError = "block",
+        expires: timedelta | None = None,
     ) -> None:
         self.name = name or function.__name__
         self.function = function
@@ -56,9 +57,11 @@ class IndexHandler:
         self.returns = returns
         """The return annotation."""
         self.errors: OnError = errors
+        self.expires = expires
+        """How long entries stay after the last change of their object; None: as long as that."""
         self.types: tuple[Any, Any] = pair_types(self.name, returns)
         """Types of key and value; Any where the annotation leaves them open."""
-        self.fingerprint = digest(code or fingerprint(function), given.fingerprint)
+        self.fingerprint = digest(code or fingerprint(function), given.fingerprint, f"{errors} {expires}")
 
     @property
     def is_implicit(self) -> bool:
@@ -73,6 +76,7 @@ class IndexHandler:
         lender: Lender,
         *,
         errors: OnError = "block",
+        expires: timedelta | None = None,
         of: type[ResourceBase] | None = None,
     ) -> "IndexHandler":
         """Check the signature and the options of an index function; with `of`, it takes plain objects.
@@ -81,13 +85,15 @@ class IndexHandler:
         """
         if errors not in get_args(OnError):
             raise OperatorError(f'index {function.__name__}: errors={errors!r} is neither "block" nor "ignore"')
+        if expires is not None and (not isinstance(expires, timedelta) or expires <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"index {function.__name__}: expires={expires!r} is not a timedelta above zero")
         _refuse_coroutine(function, "index")
         hints = type_hints(function)
         first, *rest = _parameters(function, "index", "object")
         reader = object_reader("index", function, first, hints.get(first), selector, of=of)
         _refuse_circle(function, "index", hints, (Index, Objects, Level))
         given = injections(function, "index", rest, OF_INDICES, lender)
-        return cls(function, reader, hints.get("return"), given=given, errors=errors)
+        return cls(function, reader, hints.get("return"), given=given, errors=errors, expires=expires)
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
         """Keys and values that the function gives for an object; none if the filters leave it out.

@@ -46,6 +46,7 @@ class Operator:
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
+        expires: timedelta | None = None,
     ) -> Callable[[IndexF], IndexF]: ...
 
     def index(
@@ -57,6 +58,7 @@ class Operator:
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
         errors: OnError = "block",
+        expires: timedelta | None = None,
     ) -> IndexF | Callable[[IndexF], IndexF]:
         """Register `(object) -> yields (key, value)`, or one that returns a mapping.
 
@@ -65,11 +67,14 @@ class Operator:
 
         An object for which the function raises keeps the entries that it had. If it had none, the views that read the
         index are blocked, as they would take it for absent; with `errors="ignore"` they go on without it.
+
+        With `expires` the entries of an object go once it has not changed for that long, by the time of what the log
+        records; its next change brings them back.
         """
 
         def register(function: IndexF) -> IndexF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
-            handler = IndexHandler.inspect(function, selector, self._lender, errors=errors, of=of)
+            handler = IndexHandler.inspect(function, selector, self._lender, errors=errors, expires=expires, of=of)
             self._claim(handler.name, function)
             self.indices[handler.name] = handler
             return function

@@ -70,13 +70,25 @@ async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: C
     if not changes.checkpoints:
         return
     table = checkpoints.c
+    newest = bindparam("newest", type_=table.time.type)
     statement = (
         update(checkpoints)
         .where(table.scope == scope, table.partition == bindparam("of"))
-        .values(sequence=bindparam("to"), record_sequence=bindparam("at"), record_id=bindparam("id"))
+        .values(
+            sequence=bindparam("to"),
+            record_sequence=bindparam("at"),
+            record_id=bindparam("id"),
+            time=case((table.time > newest, table.time), else_=func.coalesce(newest, table.time)),
+        )
     )
     rows = [
-        {"of": partition, "to": point.sequence, "at": point.record_sequence, "id": point.record_id}
+        {
+            "of": partition,
+            "to": point.sequence,
+            "at": point.record_sequence,
+            "id": point.record_id,
+            "newest": point.time,
+        }
         for partition, point in sorted(changes.checkpoints.items())
     ]
     await connection.execute(statement, rows)
@@ -157,6 +169,7 @@ async def _write_entries(connection: AsyncConnection, scope: int, changes: Chang
                 "ordinal": entry.ordinal,
                 "value": entry.value,
                 "error": entry.error,
+                "expires_at": entry.expires_at,
             }
             for name, entry in changes.entries_written
         ]

@@ -1,13 +1,15 @@
 """What folds read: what the tables hold of the objects of a batch."""
 
 from collections.abc import Collection
+from datetime import datetime
 
-from sqlalchemy import select, true
+from sqlalchemy import and_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import one_of
+from levelog_store.clauses import one_of, one_of_numbers
 from levelog_store.rows import (
     Entry,
+    ExpiredEntry,
     Held,
     HeldLevel,
     HeldObject,
@@ -17,12 +19,15 @@ from levelog_store.rows import (
     SyncRow,
 )
 from levelog_store.tables import (
+    checkpoints,
     index_entries,
     levels,
     objects,
     syncs,
     tombstones,
 )
+
+_ENTRY = tuple(index_entries.c[name] for name in Entry.__struct_fields__)
 
 UNSETTLED = ("pending", "claimed", "written")
 
@@ -71,14 +76,43 @@ async def read_entries(connection: AsyncConnection, scope: int, names: Collectio
     """Index entries of the named objects."""
     table = index_entries.c
     rows = await connection.execute(
-        select(table.object, table.index, table.key, table.ordinal, table.value, table.error).where(
-            table.scope == scope, one_of(connection.dialect, table.object, names)
-        )
+        select(table.object, *_ENTRY).where(table.scope == scope, one_of(connection.dialect, table.object, names))
     )
     entries: dict[str, list[Entry]] = {}
-    for name, index, key, ordinal, value, error in rows:
-        entries.setdefault(name, []).append(Entry(index, key, ordinal, value, error))
+    for name, *values in rows:
+        entries.setdefault(name, []).append(Entry(*values))
     return entries
+
+
+async def read_times(connection: AsyncConnection, scope: int) -> dict[int, datetime]:
+    """Time of each partition, by its own records."""
+    table = checkpoints.c
+    rows = await connection.execute(
+        select(table.partition, table.time).where(table.scope == scope, table.time.is_not(None))
+    )
+    return dict(rows.all())
+
+
+async def read_expired(
+    connection: AsyncConnection, scope: int, partitions: Collection[int], until: datetime
+) -> list[ExpiredEntry]:
+    """Entries of objects in the partitions that expire up to a time."""
+    rows = await connection.execute(
+        select(objects.c.object, objects.c.partition, *_ENTRY)
+        .join(objects, and_(objects.c.scope == index_entries.c.scope, objects.c.object == index_entries.c.object))
+        .where(
+            index_entries.c.scope == scope,
+            index_entries.c.expires_at.is_not(None),
+            index_entries.c.expires_at <= until,
+            one_of_numbers(connection.dialect, objects.c.partition, partitions),
+        )
+        .order_by(index_entries.c.object, index_entries.c.index, index_entries.c.key, index_entries.c.ordinal)
+    )
+    found: list[ExpiredEntry] = []
+    for row in rows.mappings():
+        entry = Entry(**{field: row[field] for field in Entry.__struct_fields__})
+        found.append(ExpiredEntry(row["object"], row["partition"], entry))
+    return found
 
 
 async def read_syncs(connection: AsyncConnection, scope: int) -> dict[Input, SyncRow]:

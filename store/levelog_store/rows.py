@@ -40,6 +40,15 @@ class Entry(Struct, frozen=True):
     ordinal: int
     value: bytes
     error: str = ""
+    expires_at: datetime | None = None
+
+
+class ExpiredEntry(Struct, frozen=True):
+    """An entry whose time may be over, with the object that gave it and the partition of that."""
+
+    object: str
+    partition: int
+    entry: Entry
 
 
 class HeldLevel(Struct, frozen=True):
@@ -61,6 +70,10 @@ class Held(Struct):
     """Those whose parent is in the batch."""
     syncs: dict[Input, "SyncRow"] = field(default_factory=dict[Input, "SyncRow"])
     """Of all partitions and resources, if the batch has marks."""
+    times: dict[int, datetime] = field(default_factory=dict[int, datetime])
+    """Time of each partition, if entries expire."""
+    expired: list[ExpiredEntry] = field(default_factory=list[ExpiredEntry])
+    """Entries of the batch's partitions whose time may be over, of any object."""
 
 
 class StoredObject(Struct, frozen=True, kw_only=True):
@@ -76,6 +89,8 @@ class StoredObject(Struct, frozen=True, kw_only=True):
     sequence: int
     is_deleting: bool
     body: bytes
+    recorded_at: datetime | None = None
+    """Time of the record that showed this version first."""
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):
@@ -90,11 +105,12 @@ class Tombstone(Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(Struct, frozen=True):
-    """How far a partition is folded: the last sequence, and the last record of its own with its id."""
+    """How far a partition is folded: the last sequence, the last record of its own with its id, and the newest time."""
 
     sequence: int
     record_sequence: int
     record_id: str
+    time: datetime | None = None
 
 
 class SyncRow(Struct, frozen=True, kw_only=True):

@@ -120,7 +120,7 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await connection.execute(
             update(checkpoints)
             .where(checkpoints.c.scope == scope.number)
-            .values(sequence=0, record_sequence=0, record_id="")
+            .values(sequence=0, record_sequence=0, record_id="", time=null())
         )
         await _block_levels(connection, scope.number, reason)
         await connection.execute(

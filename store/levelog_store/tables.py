@@ -130,6 +130,7 @@ checkpoints = Table(
     Column("sequence", BigInteger, nullable=False, comment="last record folded"),
     Column("record_id", BYTE_TEXT, nullable=False, comment="id of the last record folded of this partition"),
     Column("record_sequence", BigInteger, nullable=False, comment="its sequence"),
+    _time("time"),
 )
 
 leases = Table(
@@ -179,6 +180,7 @@ objects = Table(
     Column("version", BigInteger, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("is_deleting", Boolean, nullable=False, comment="has a deletionTimestamp"),
+    _time("recorded_at"),
     Column("body", Json, nullable=False),
     Index("objects_resource", "scope", "resource", "partition", "sequence"),
 )
@@ -205,7 +207,15 @@ index_entries = Table(
     _key("ordinal", SmallInteger),
     Column("value", Json, nullable=False),
     Column("error", BYTE_TEXT, nullable=False, comment="why the entry is stale; empty: it is not"),
+    _time("expires_at"),
     Index("index_entries_object", "scope", "object", "index"),
+    Index(
+        "index_entries_expiry",
+        "scope",
+        "expires_at",
+        postgresql_where=text("expires_at IS NOT NULL"),
+        sqlite_where=text("expires_at IS NOT NULL"),
+    ),
 )
 
 key_versions = Table(

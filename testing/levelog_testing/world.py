@@ -16,7 +16,7 @@ from levelog.errors import ConfigurationError, LevelogError
 from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
 from levelog.objects import Sequence as LogSequence
 from levelog.operator import Operator
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
+from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
 from levelog.resources import Manifest, ResourceType
 from levelog.subjects import partition_of
 from levelog_actuator.results import Ended, Later
@@ -33,7 +33,7 @@ from levelog_store.leases import Leases
 from levelog_store.outbox import ClaimedIntent
 from levelog_store.rows import PendingWake
 from levelog_store.scopes import Scope, open_scope
-from levelog_store.tables import intents, levels, metadata, wakeups
+from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
 
 PARTITIONS: Final = 4
 MOST_CUTS: Final = 1000
@@ -98,9 +98,18 @@ class World:
         end = self.clock.now + time
         await self.run()
         while (due := await self._next_due()) is not None and due < end:
-            self.clock.now = due
-            await self.run()
-        self.clock.now = end
+            await self._pass_to(due)
+        await self._pass_to(end)
+
+    async def _pass_to(self, time: datetime) -> None:
+        """Let it be that time, by what the log records too if entries expire by it, and run."""
+        self.clock.now = time
+        if self.program.expires:
+            marks = [
+                BookmarkNoted(resource=GroupResource.parse(name), version=Version(0), time=time)
+                for name in self.program.resources
+            ]
+            await self._fold([(partition, mark) for mark in marks for partition in range(PARTITIONS)])
         await self.run()
 
     def user_apply(self, manifest: Manifest) -> Manifest:
@@ -131,7 +140,10 @@ class World:
             waiting = select(intents.c.key).where(intents.c.scope == self.scope.number, intents.c.state == "pending")
             keys = (await connection.execute(waiting)).scalars()
             times = [at for key in keys if (at := self._postponed.get(key)) is not None and at > now]
-        return min([*times, *([first] if first is not None else [])], default=None)
+            ends = index_entries.c.expires_at
+            expiring = select(func.min(ends)).where(index_entries.c.scope == self.scope.number, ends > now)
+            expiry: datetime | None = (await connection.execute(expiring)).scalar_one()
+        return min([*times, *(each for each in (first, expiry) if each is not None)], default=None)
 
     def _served(self) -> list[str]:
         return sorted(f"{resource.api_version} {resource.kind}" for resource in _declared(self.program))

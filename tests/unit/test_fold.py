@@ -174,7 +174,7 @@ def test_a_record_that_is_not_json_is_skipped_and_the_checkpoint_goes_on(
 def test_an_index_that_raises_keeps_its_entries_marked_with_the_error(program: Program) -> None:
     held = [Entry("webs/images", '"o"', 0, b'["p","a"]')]
     nothing_inside = pod("p", 2, owner="o").body.replace(b'"image":"a"', b'"picture":"a"')
-    entries = index_entries(program.indices["webs/images"], nothing_inside, held, "pods/default/p")
+    entries = index_entries(program.indices["webs/images"], nothing_inside, held, "pods/default/p", None)
     assert [(e.key, e.value) for e in entries] == [('"o"', b'["p","a"]')]
     assert "missing required field `image`" in entries[0].error
 
@@ -240,7 +240,7 @@ def test_invariant_14_whatever_an_index_gives_or_raises_is_a_message_that_can_be
         yield from pairs
 
     name = "webs.example.com/default/w"
-    [entry] = index_entries(Program([op]).indices["webs/poison"], web("w", 1).body, (), name)
+    [entry] = index_entries(Program([op]).indices["webs/poison"], web("w", 1).body, (), name, None)
     assert entry.key == ERRORS
     assert entry.error.startswith(expected)
     assert len(entry.error.encode()) < 2000

@@ -37,6 +37,7 @@ def upgrade() -> None:
         sa.Column("sequence", sa.BigInteger, nullable=False, comment="last record folded"),
         sa.Column("record_id", TEXT, nullable=False, comment="id of the last record folded of this partition"),
         sa.Column("record_sequence", sa.BigInteger, nullable=False, comment="its sequence"),
+        sa.Column("time", TIME),
         sa.PrimaryKeyConstraint("scope", "partition", name="checkpoints_pkey"),
     )
     op.create_table(
@@ -84,6 +85,7 @@ def upgrade() -> None:
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.Column("is_deleting", sa.Boolean, nullable=False, comment="has a deletionTimestamp"),
+        sa.Column("recorded_at", TIME),
         sa.Column("body", JSON, nullable=False),
         sa.PrimaryKeyConstraint("scope", "object", name="objects_pkey"),
     )
@@ -108,9 +110,17 @@ def upgrade() -> None:
         sa.Column("ordinal", sa.SmallInteger, autoincrement=False, nullable=False),
         sa.Column("value", JSON, nullable=False),
         sa.Column("error", TEXT, nullable=False, comment="why the entry is stale; empty: it is not"),
+        sa.Column("expires_at", TIME),
         sa.PrimaryKeyConstraint("scope", "index", "key", "object", "ordinal", name="index_entries_pkey"),
     )
     op.create_index("index_entries_object", "index_entries", ["scope", "object", "index"])
+    op.create_index(
+        "index_entries_expiry",
+        "index_entries",
+        ["scope", "expires_at"],
+        postgresql_where=sa.text("expires_at IS NOT NULL"),
+        sqlite_where=sa.text("expires_at IS NOT NULL"),
+    )
     op.create_table(
         "key_versions",
         sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
