@@ -32,7 +32,6 @@ SHOWN: Final = {
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""
 
 ELSEWHERE: Final = {
-    "README.md": "the operator is that of examples/webs; test_readme.py runs its test",
     "testing/README.md": "test_simulate_fixture.py runs its tests",
 }
 """Pages whose Python another test runs."""
