@@ -1,7 +1,7 @@
 """The terminals of somebody who follows a page: commands run as they stand there, in one folder, on a sandbox.
 
-Limits: kubectl is played by requests (apply, delete, patch, label), sqlite3 by Python's module. `python` and `pytest`
-are those of the tests. Commands that read are repeated until they print what the page shows.
+Limits: kubectl is played by requests (apply, delete, patch), sqlite3 by Python's module. `python` and `pytest` are those
+of the tests. A second `levelog run` ends the first. Commands that read are repeated until they print what the page shows.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, Self
 import yaml
 
 from rigs.api import APPLY, MERGE_PATCH, Api
-from rigs.levelog import Ended, Levelog
+from rigs.levelog import Ended, Levelog, Running
 from rigs.pages import Command, matches
 from rigs.processes import Process
 from rigs.waiting import until
@@ -31,6 +31,7 @@ class Terminal:
         self.folder = folder
         self._levelog = Levelog(folder)
         self._running: list[Process] = []
+        self._operator: Running | None = None
         self._kubeconfig = folder / "kubeconfig"
 
     async def __aenter__(self) -> Self:
@@ -53,7 +54,10 @@ class Terminal:
                 await self._start_sandbox(options)
             case ["levelog", "run", *options]:
                 await self._ensure_sandbox()
-                self._running.append(self._levelog.start("run", *options))
+                if self._operator is not None:
+                    await self._operator.stops()
+                self._operator = self._levelog.start("run", *options)
+                self._running.append(self._operator)
             case _:
                 await self._until_it_prints(words, command)
 
