@@ -1,7 +1,8 @@
 """The terminals of somebody who follows a page: commands run as they stand there, in one folder, on a sandbox.
 
-Limits: kubectl is played by requests (apply, delete, patch), sqlite3 by Python's module. `python` and `pytest` are those
-of the tests. A second `levelog run` ends the first. Commands that read are repeated until they print what the page shows.
+Limits: kubectl is played by requests (apply, delete, patch), sqlite3 by Python's module. `python` and `pytest` are
+those of the tests. A second `levelog run` ends the first. Commands that read are repeated until they print what the
+page shows.
 """
 
 import asyncio
