@@ -1,5 +1,6 @@
 """Operator files: any Python file that holds an instance of Operator at module level."""
 
+import difflib
 import hashlib
 import re
 import sys
@@ -22,7 +23,7 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
     so that the source of its functions and the names in their annotations are found.
 
     Raises ConfigurationError, naming file and line, for a file that cannot be read or run or holds no operator;
-    OperatorError, as it is, for one that defines something wrong.
+    OperatorError, naming both too, for one that defines something wrong.
     """
     operators: dict[int, Operator] = {}
     for file in dict.fromkeys(path.resolve() for path in files):
@@ -47,9 +48,9 @@ def _load(file: Path, shown: str) -> ModuleType:
     try:
         with _importable(file.parent):
             loader.exec_module(module)
-    except OperatorError:
+    except OperatorError as error:
         sys.modules.pop(name, None)
-        raise
+        raise OperatorError(f"{shown}, line {_line_in(file, error.__traceback__)}: {error}") from error
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ConfigurationError(_sentence(file, shown, error)) from error
@@ -60,7 +61,7 @@ def _sentence(file: Path, shown: str, error: BaseException) -> str:
     """What went wrong while a file was loaded, and where."""
     match error:
         case FileNotFoundError(filename=name) if name == str(file):
-            return f"operator file {shown} does not exist"
+            return f"operator file {shown} does not exist{_meant(file)}"
         case OSError(filename=name) if name == str(file):
             return f"operator file {shown} cannot be read: {error.strerror}"
         case SyntaxError():
@@ -71,6 +72,16 @@ def _sentence(file: Path, shown: str, error: BaseException) -> str:
             line = _line_in(file, error.__traceback__)
             what = f"{type(error).__name__}: {error}".removesuffix(": ")
             return f"operator file {shown} failed in line {line} while being loaded: {what}"
+
+
+def _meant(file: Path) -> str:
+    """A file beside it that is named alike."""
+    try:
+        names = [path.name for path in file.parent.glob("*.py")]
+    except OSError:
+        return ""
+    alike = difflib.get_close_matches(file.name, names, n=1)
+    return f"; did you mean {_shown(file.parent / alike[0])}?" if alike else ""
 
 
 def _line_in(file: Path, trace: TracebackType | None) -> int:

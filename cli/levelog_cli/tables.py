@@ -20,16 +20,17 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     The width is that of the terminal, or COLUMNS. Where it is limited, cells that do not fit are folded, and the last
     column, a remark, goes below its row.
     """
-    for line in table_lines(columns, rows, _width()):
+    for line in table_lines(columns, rows, line_width()):
         sys.stdout.write(f"{line}\n")
 
 
 def is_narrow() -> bool:
     """Whether somebody reads it on a terminal, or asks for a width by COLUMNS."""
-    return _width() < UNLIMITED
+    return line_width() < UNLIMITED
 
 
-def _width() -> int:
+def line_width() -> int:
+    """How many characters a line may have: those of the terminal, or COLUMNS; UNLIMITED in a pipe."""
     return shutil.get_terminal_size((UNLIMITED, 0)).columns
 
 

@@ -27,7 +27,7 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
         except ConfigException as error:
             raise ConfigurationError(
                 f"no cluster is configured: there is no {_DEFAULT_KUBECONFIG}, KUBECONFIG is not set, "
-                f"and this is not a pod with a service account ({error})"
+                "and this is not a pod with a service account"
             ) from error
         return configuration
     try:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from levelog.objects import Cluster
-from levelog_kube.client import KubeClient
+from levelog_kube.client import Answer, KubeClient
 from levelog_kube.errors import ApiError
 
 IDENTITY_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and nobody makes it anew
@@ -44,6 +44,16 @@ class _ResourceList(Struct, frozen=True):
     resources: list[_Resource] | None = None
 
 
+class _Version(Struct, frozen=True):
+    version: str
+
+
+class _Versions(Struct, frozen=True):
+    """An APIGroup, or the APIVersions of the core group, which are plain texts."""
+
+    versions: list[_Version | str]
+
+
 class _Metadata(Struct, frozen=True):
     uid: str = ""
 
@@ -59,23 +69,43 @@ def root_path(group: str, version: str) -> str:
 
 async def resolve(client: KubeClient, group: str, version: str, plural: str) -> Served | None:
     """How a resource is served; None if it is not. Raises as `KubeClient.request`."""
+    served = await served_in(client, group, version)
+    return next((resource for resource in served if resource.plural == plural), None)
+
+
+async def served_in(client: KubeClient, group: str, version: str) -> list[Served]:
+    """The resources of a group and version, without subresources; none if there is no such version. Raises as above."""
     root = root_path(group, version)
+    answer = await _found(client, root)
+    return [
+        Served(
+            root=root,
+            plural=resource.name,
+            kind=resource.kind,
+            namespaced=resource.namespaced,
+            verbs=tuple(resource.verbs),
+        )
+        for resource in (answer.decode(_ResourceList).resources or () if answer else ())
+        if "/" not in resource.name
+    ]
+
+
+async def versions_of(client: KubeClient, group: str) -> list[str]:
+    """The versions in which a group is served, the preferred one first; none if it is not. Raises as above."""
+    answer = await _found(client, f"/apis/{quote(group, safe='')}" if group else "/api")
+    if answer is None:
+        return []
+    found = answer.decode(_Versions).versions
+    return [each if isinstance(each, str) else each.version for each in found]
+
+
+async def _found(client: KubeClient, path: str) -> Answer | None:
     try:
-        answer = await client.request("GET", root)
+        return await client.request("GET", path)
     except ApiError as error:
         if error.status == 404:
             return None
         raise
-    for resource in answer.decode(_ResourceList).resources or ():
-        if resource.name == plural:
-            return Served(
-                root=root,
-                plural=plural,
-                kind=resource.kind,
-                namespaced=resource.namespaced,
-                verbs=tuple(resource.verbs),
-            )
-    return None
 
 
 async def cluster_uid(client: KubeClient) -> Cluster:

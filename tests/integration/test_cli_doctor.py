@@ -69,7 +69,44 @@ async def test_a_wrong_operator_file_does_not_keep_the_rest_from_being_examined(
     found = await examine(levelog, "wrong.py", is_well=False)
     assert lines(found, "operators")[0].startswith("wrong  operators    operator file wrong.py has a syntax error")
     assert lines(found, "cluster")[0].startswith("ok ")
-    assert lines(found, "permissions") == ["note   permissions  not checked without operators → levelog doctor FILE"]
+    assert lines(found, "permissions") == ["note   permissions  not checked without operators that load → see above"]
+
+
+async def test_a_class_that_names_no_resource_is_answered_with_what_it_may_mean(levelog: Levelog) -> None:
+    (levelog.folder / "wrong.py").write_text(
+        """
+from levelog import Level, Operator, Resource
+
+op = Operator("wrong")
+class Service(Resource, version="v1", plural="service"): pass
+class Map(Resource, version="v1", plural="configmap"): pass
+class Deployment(Resource, group="apps", version="v2", plural="deployments"): pass
+class Unknown(Resource, group="example.org", version="v1", plural="unknowns"): pass
+@op.view
+def a(service: Service) -> Level[int]: return Level(1, 1)
+@op.view
+def b(map: Map) -> Level[int]: return Level(1, 1)
+@op.view
+def c(deployment: Deployment) -> Level[int]: return Level(1, 1)
+@op.view
+def d(unknown: Unknown) -> Level[int]: return Level(1, 1)
+"""
+    )
+    found = await examine(levelog, "wrong.py", is_well=False)
+    assert [line.partition("does not serve ")[2] for line in lines(found, "resource")] == [
+        'configmap in version v1; did you mean "configmaps"? → class Map(…, plural="configmaps")',
+        'service in version v1; did you mean "services"? → class Service(…, plural="services")',
+        'deployments.apps in version v2, but in version v1 → class Deployment(…, version="v1")',
+        "unknowns.example.org in version v1 → install its CustomResourceDefinition, or mend its class; until then "
+        "levelog waits for it",
+    ]
+
+
+async def test_on_a_terminal_it_is_folded(levelog: Levelog) -> None:
+    ended = await levelog.ends("doctor", WEBS_FILE, env={"COLUMNS": "80"})
+    lines = ended.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith(" " * 21) for line in lines)
 
 
 async def test_the_cluster_cannot_be_reached(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class Levelog:
         self.folder = folder
         self.data = folder / ".levelog"
         self._started = 0
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("LEVELOG_", "KUBE"))}
+        foreign = ("LEVELOG_", "KUBE", "COLUMNS")
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         self.env["HOME"] = str(folder)
         if kubeconfig is not None:
             self.env["KUBECONFIG"] = str(kubeconfig)

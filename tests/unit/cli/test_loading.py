@@ -144,10 +144,18 @@ def test_a_file_that_ends_the_process_is_refused(tmp_path: Path) -> None:
     assert refusal(file) == f"operator file {file} failed in line 2 while being loaded: SystemExit: 3"
 
 
-def test_an_operator_error_is_passed_on_as_it_is(tmp_path: Path) -> None:
+def test_an_operator_error_names_file_and_line(tmp_path: Path) -> None:
     file = write(tmp_path, "handlers.py", OPERATOR.format(name="x") + "\n@op.index\ndef bad():\n    pass\n")
-    with pytest.raises(OperatorError, match=r"^index bad: takes no parameter; the first one is its object$"):
+    with pytest.raises(
+        OperatorError, match=r"handlers.py, line \d+: index bad: takes no parameter; the first one is its object$"
+    ):
         load_operators([file])
+
+
+def test_a_mistyped_file_is_answered_with_the_one_that_is_named_like_it(tmp_path: Path) -> None:
+    write(tmp_path, "webs.py", OPERATOR.format(name="webs"))
+    assert refusal(tmp_path / "web.py").endswith(f"web.py does not exist; did you mean {tmp_path / 'webs.py'}?")
+    assert refusal(tmp_path / "zzz.py").endswith("zzz.py does not exist")
 
 
 def test_a_file_that_was_refused_can_be_loaded_when_it_is_mended(tmp_path: Path) -> None:

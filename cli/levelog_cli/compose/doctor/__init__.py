@@ -34,7 +34,7 @@ async def _findings(settings: Settings, files: Sequence[Path]) -> AsyncIterator[
             resources = ", ".join(application.program.resources)
             yield Finding.ok("operators", f"application {application.name}, which reads {resources}")
     cluster = None
-    async for finding in examine_cluster(settings, application):
+    async for finding in examine_cluster(settings, application, has_files=bool(files)):
         yield finding
         cluster = cluster or finding.cluster
     async for finding in examine_nats(settings, cluster):

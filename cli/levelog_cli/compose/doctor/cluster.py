@@ -1,5 +1,6 @@
 """The cluster: whether it answers, to whom, and what that user may do there."""
 
+import difflib
 from collections.abc import AsyncIterator, Sequence
 
 from levelog.errors import LevelogError
@@ -10,13 +11,15 @@ from levelog_cli.compose.doctor.findings import Finding
 from levelog_cli.compose.permissions import WRITES, Permission, on, refused, to_read, who_am_i
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
-from levelog_kube.discovery import resolve
+from levelog_kube.discovery import resolve, served_in, versions_of
 
 _API, _RESOURCE, _RIGHTS = "cluster", "resource", "permissions"
 
 
-async def examine_cluster(settings: Settings, application: LoadedApplication | None) -> AsyncIterator[Finding]:
-    """Look at the API server and, if operators are given, at all that they read and write there."""
+async def examine_cluster(
+    settings: Settings, application: LoadedApplication | None, *, has_files: bool
+) -> AsyncIterator[Finding]:
+    """Look at the API server and, if there are operators, at all that they read and write there."""
     try:
         client = await connect_cluster(settings)
     except LevelogError as error:
@@ -33,7 +36,8 @@ async def examine_cluster(settings: Settings, application: LoadedApplication | N
             yield Finding.wrong(_API, error)
             return
         if application is None:
-            yield Finding.note(_RIGHTS, "not checked without operators", "levelog doctor FILE")
+            why, mend = ("operators", "levelog doctor FILE") if not has_files else ("operators that load", "see above")
+            yield Finding.note(_RIGHTS, f"not checked without {why}", mend)
             return
         try:
             async for finding in _examine_resources(client, application, settings.namespace):
@@ -49,11 +53,7 @@ async def _examine_resources(
     for name, resource in program.resources.items():
         served = await resolve(client, resource.group, resource.version, resource.plural)
         if served is None:
-            yield Finding.wrong(
-                _RESOURCE,
-                f"the cluster does not serve {name} in version {resource.version}",
-                "install its CustomResourceDefinition, or declare another version; until then levelog waits for it",
-            )
+            yield await _unserved(client, resource)
         elif served.namespaced != (resource.scope == "Namespaced"):
             is_ = "has namespaces" if served.namespaced else "has no namespaces"
             yield Finding.wrong(
@@ -74,6 +74,24 @@ async def _examine_resources(
     touched = {r for o in program.operators if o.reconcilers for r in o.resources().values()}
     for resource in sorted(touched, key=lambda r: (r.group, r.plural)):
         yield _writes(resource, await _unwritable(client, resource, namespace), is_certain=resource in declared)
+
+
+async def _unserved(client: KubeClient, resource: ResourceType) -> Finding:
+    """What the class may have meant: a resource named like it, or another version."""
+    text = f"the cluster does not serve {resource.group_resource} in version {resource.version}"
+    beside = await served_in(client, resource.group, resource.version)
+    named = [each.plural for each in beside if each.kind.lower() in (resource.kind.lower(), resource.plural)]
+    alike = named or difflib.get_close_matches(resource.plural, [each.plural for each in beside], n=1)
+    if alike:
+        meant = f'class {resource.kind}(…, plural="{alike[0]}")'
+        return Finding.wrong(_RESOURCE, f'{text}; did you mean "{alike[0]}"?', meant)
+    for version in await versions_of(client, resource.group):
+        if await resolve(client, resource.group, version, resource.plural) is not None:
+            meant = f'class {resource.kind}(…, version="{version}")'
+            return Finding.wrong(_RESOURCE, f"{text}, but in version {version}", meant)
+    return Finding.wrong(
+        _RESOURCE, text, "install its CustomResourceDefinition, or mend its class; until then levelog waits for it"
+    )
 
 
 async def _unwritable(client: KubeClient, resource: ResourceType, namespace: str) -> list[Permission]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from levelog.errors import LevelogError
 from levelog.objects import Cluster
+from levelog_cli.tables import folded, line_width
 
 
 class Found(StrEnum):
@@ -20,6 +21,9 @@ class Found(StrEnum):
 
 
 _COLOURS: Final = {Found.OK: "\033[32m", Found.NOTE: "\033[33m", Found.WRONG: "\033[31m"}
+
+
+_INDENT: Final = 20
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -49,10 +53,14 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def print_finding(finding: Finding) -> None:
-    """Print a line to stdout, with a second one for how to mend it."""
+    """Print it to stdout, folded to the terminal, with a line for how to mend it."""
     colour, reset = (_COLOURS[finding.found], "\033[0m") if sys.stdout.isatty() else ("", "")
+    width = line_width() - _INDENT
     text = " ".join(finding.text.split())
-    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {finding.subject:<12} {text}\n")
-    if finding.mend:
-        sys.stdout.write(f"{'':<19} → {finding.mend}\n")
+    first, *more = folded(text, width)
+    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {finding.subject:<12} {first}\n")
+    for line in more:
+        sys.stdout.write(f"{'':<{_INDENT}}{line}\n")
+    for number, line in enumerate(folded(finding.mend, width - 2)):
+        sys.stdout.write(f"{'':<{_INDENT - 1}} {' ' if number else '→'} {line}\n")
     sys.stdout.flush()
