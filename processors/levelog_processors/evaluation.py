@@ -21,6 +21,7 @@ from levelog.recorded import Notes, RecordedMapping, plain
 from levelog_processors.contact import CONTACT, contact_key
 from levelog_processors.faults import HandlerFault, fault_reason, tell_fault
 from levelog_processors.fence import Fence
+from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX, canonical_key
 from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
@@ -216,8 +217,8 @@ class Evaluation:
             return
         reader = self.view.handler.reader
         try:
-            parent = reader.take(self.body)
-        except Exception as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
+            parent = filtered(self.view, lambda: reader.take(self.body))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
             self._fail(error)
             return
         if not reader.is_plain:

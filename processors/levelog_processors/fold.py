@@ -26,6 +26,8 @@ from levelog.records import (
 from levelog_processors.contact import note_sync
 from levelog_processors.entries import index_entries
 from levelog_processors.expiry import LogTime, is_expired, unexpired
+from levelog_processors.faults import described
+from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.program import BoundView, Program
 from levelog_processors.remembering import Memory, memory_of
@@ -369,6 +371,6 @@ def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str 
     decoded, or for which a filter raises, has an identity too, that of the error, so that it is evaluated and shown.
     """
     try:
-        return view.handler.reader.inputs(body, looked_at)
-    except Exception as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
-        return digest("unreadable", type(error).__name__, str(error))
+        return filtered(view, lambda: view.handler.reader.inputs(body, looked_at))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
+        return digest("unreadable", described(error))

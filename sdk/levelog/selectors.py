@@ -36,6 +36,12 @@ class Selector(Struct, frozen=True, kw_only=True):
         """Whether labels or annotations are asked for."""
         return bool(self.labels or self.annotations)
 
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions of the user are asked."""
+        conditions = (*self.labels.values(), *self.annotations.values())
+        return self.when is not None or any(not isinstance(wanted, str | Presence) for wanted in conditions)
+
     def matches(self, labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
         """Tell whether an object with these labels and annotations is selected."""
         return _all_hold(self.labels, labels) and _all_hold(self.annotations, annotations)

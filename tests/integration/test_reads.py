@@ -210,6 +210,34 @@ async def test_a_parent_that_leaves_the_filter_has_no_level(nats_server: NatsSer
         assert level["desired"] == b"4"
 
 
+async def test_a_filter_that_raises_fails_its_parent_and_nobody_else(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    op = Operator("webs")
+
+    @op.view(when=lambda web: 6 / web.spec.replicas > 1)
+    def big(web: Web) -> Level[int]:
+        return Level(web.spec.replicas, 3)
+
+    @op.index
+    def pods(pod: Pod) -> dict[str, str]:
+        return {pod.metadata.name: ""}
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        last = await stack.listed(web("shop", 1, replicas=0), web("other", 2, replicas=3), version=2)
+        stack.start()
+        await stack.folded(last)
+        found = {row["parent"]: (row["status"], row["reason"]) for row in await stack.rows(levels)}
+        assert found == {
+            SHOP: ("failed", "view webs/big: ZeroDivisionError: division by zero"),
+            "webs.example.com/default/other": ("in_sync", ""),
+        }
+        await stack.folded(await stack.tell(web("shop", 3, replicas=3)))
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["reason"]) == ("in_sync", "")
+
+
 class Tables:
     """Fold and decisions on one database, each when the test says so."""
 
