@@ -51,6 +51,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     redaction_key_file: Annotated[
         Path | None, _option("Key under which secret values are replaced in the log.", metavar="FILE")
     ] = None
+    threads: Annotated[
+        int, _option("Reconcile functions that are not async run in so many threads; default: 32", metavar="NUMBER")
+    ] = 32
     namespace: Annotated[str, _option("Watch this namespace only; default: all.", metavar="NAME")] = ""
     kubeconfig: Annotated[
         str,

@@ -7,6 +7,7 @@
     ├── Unavailable              a server does not answer; retried with backoff
     ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
     ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
+    ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
     └── RecordError              one record cannot be read; it is logged and skipped for its key alone
 
@@ -44,6 +45,10 @@ class ChildRefused(LevelogError):
 
 class LeaseLost(LevelogError):
     """Another processor owns the partition now, so the transaction was rolled back."""
+
+
+class HookFailed(LevelogError):
+    """A start-up hook did not do what the operator needs before it can begin."""
 
 
 class RecordError(LevelogError):

@@ -16,6 +16,7 @@ from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
 from levelog.indices import Index
 from levelog.levels import Level
+from levelog.live import LiveIndex
 from levelog.lookups import Objects
 
 
@@ -24,6 +25,7 @@ class Given(StrEnum):
 
     LEVEL = "level"
     INDEX = "index"
+    LIVE_INDEX = "live index"
     OBJECTS = "objects"
     NOW = "now"
     LOGGER = "logger"
@@ -33,12 +35,14 @@ class Given(StrEnum):
 _BY_TYPE: Final[Mapping[Any, Given]] = {
     Level: Given.LEVEL,
     Index: Given.INDEX,
+    LiveIndex: Given.LIVE_INDEX,
     Objects: Given.OBJECTS,
     logging.Logger: Given.LOGGER,
 }
 _HOW: Final[Mapping[Given, str]] = {
     Given.LEVEL: "level: Level[…]",
     Given.INDEX: "indices (Index[K, V], by the index's name)",
+    Given.LIVE_INDEX: "indices (LiveIndex[K, V], by the index's name)",
     Given.OBJECTS: "objects: Objects (of the classes in reads=)",
     Given.NOW: "now: datetime",
     Given.LOGGER: "logger: logging.Logger",
@@ -113,11 +117,17 @@ NOTHING: Final = Injections({}, {}, {}, "")
 
 
 def injections(
-    function: Callable[..., Any], kind: str, names: Sequence[str], offered: Collection[Given], lender: Lender
+    function: Callable[..., Any],
+    kind: str,
+    names: Sequence[str],
+    offered: Collection[Given],
+    lender: Lender,
+    *,
+    first: str = "its object first",
 ) -> Injections:
     """Decide what each of the parameters `names` is given, out of what this kind of function is offered.
 
-    Raises OperatorError naming function and parameter, and what it may be instead.
+    `first` is what stands before them. Raises OperatorError naming function and parameter, and what it may be instead.
     """
     hints = type_hints(function)
     constants: dict[str, Any] = {}
@@ -128,10 +138,10 @@ def injections(
         hint = hints.get(name)
         match found := _given(name, hint, lender):
             case None:
-                raise OperatorError(_refusal(function, kind, name, hint, offered, lender))
+                raise OperatorError(_refusal(function, kind, name, hint, offered, lender, first))
             case _ if found not in offered:
-                raise OperatorError(_refusal(function, kind, name, hint, offered, lender))
-            case Given.INDEX:
+                raise OperatorError(_refusal(function, kind, name, hint, offered, lender, first))
+            case Given.INDEX | Given.LIVE_INDEX:
                 indices[name] = hint
             case Given.LOGGER:
                 constants[name] = lender.logger(function.__name__)
@@ -181,14 +191,20 @@ def _given(name: str, hint: Any, lender: Lender) -> Given | None:
 
 
 def _refusal(
-    function: Callable[..., Any], kind: str, name: str, hint: Any, offered: Collection[Given], lender: Lender
+    function: Callable[..., Any],
+    kind: str,
+    name: str,
+    hint: Any,
+    offered: Collection[Given],
+    lender: Lender,
+    first: str,
 ) -> str:
     possible = [
         _HOW[each] for each in Given if each in offered and (each is not Given.SETTINGS or lender.settings is None)
     ]
     if Given.SETTINGS in offered and lender.settings is not None:
         possible.append(f"settings: {type(lender.settings).__name__}")
-    *most, last = ["its object first", *possible]
+    *most, last = [first, *possible] if first else possible
     return (
         f"{kind} {function.__name__}: parameter {name!r} is {shown(hint)}; "
         f"a function of this kind may take {', '.join(most)} and {last}"

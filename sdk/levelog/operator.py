@@ -7,6 +7,7 @@ from typing import Any, overload
 from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.errors import OperatorError
 from levelog.handlers import RECONCILE_TIME, VIEW_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
+from levelog.hooks import Hooks
 from levelog.implicit import ImplicitIndex, ObjectIndex, require_resources
 from levelog.injection import Lender
 from levelog.levels import Level
@@ -32,6 +33,8 @@ class Operator:
         self.views: dict[str, ViewHandler] = {}
         self.reconcilers: dict[str, ReconcileHandler] = {}
         """By the name of the view."""
+        self.on = Hooks(self._lender, self.indices)
+        """Start-up and clean-up hooks: `@op.on.startup`, `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], str] = {}
 
     @overload

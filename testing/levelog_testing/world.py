@@ -24,8 +24,11 @@ from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
+from levelog_log.hints import Hints
 from levelog_processors.decide import Decider
 from levelog_processors.folding import Folder
+from levelog_processors.lifecycle import Lifecycle
+from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.database import Database
@@ -54,6 +57,7 @@ class World:
         self.refusals: list[Refusal] = []
         self.is_echoing = True
         self.decider = Decider(database, scope, program, clock, patience=None)
+        self.live = LiveIndices(database, scope, program, _NoHints())
         self._folder = Folder(database, scope, program)
         self._sender = sender
         self._epochs: Mapping[int, int] = {}
@@ -190,7 +194,8 @@ class World:
                     record=record,
                 )
             )
-        await self._folder.fold(self._epochs, logged)
+        folded = await self._folder.fold(self._epochs, logged)
+        self.live.tell(folded.keys)
 
     async def _send(self) -> bool:
         """Send what is pending, in the order of decision; each receipt is folded at once."""
@@ -290,8 +295,17 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
         world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings()), clock)
         stack.push_async_callback(world.decider.close)
         world.refusals = refusals
+        await stack.enter_async_context(world.live)
+        await stack.enter_async_context(Lifecycle(program, world.live.index))
         await world.begin()
         yield world
+
+
+class _NoHints(Hints):
+    """Nobody else folds; what is folded here is told to the live indices."""
+
+    def __init__(self) -> None:
+        self._listeners = {}
 
 
 def _refused(refusals: Sequence[Refusal], verb: str, resource: str, namespace: str, name: str) -> int:  # noqa: ARG001

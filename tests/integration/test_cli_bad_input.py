@@ -139,6 +139,17 @@ async def test_an_operator_that_does_nothing(levelog: Levelog) -> None:
     assert sentence == "operator idle: defines no index and no view, so there is nothing to run"
 
 
+async def test_a_startup_hook_that_fails_ends_the_process_before_it_decided_anything(levelog: Levelog) -> None:
+    shutil.copy(WEBS_FILE, levelog.folder / "hooked.py")
+    with (levelog.folder / "hooked.py").open("a") as file:
+        file.write("\n\n@op.on.startup\nasync def connect():\n    raise ConnectionError('no route')\n")
+    sentence = await levelog.refused("run", "hooked.py", status=1)
+    assert sentence == "startup hook connect of operator webs failed: ConnectionError: no route"
+    with sqlite3.connect(levelog.data / "levelog.db") as database:
+        assert database.execute("SELECT count(*) FROM objects").fetchall() == [(0,)]
+    database.close()
+
+
 async def test_two_operators_of_one_name(levelog: Levelog) -> None:
     shutil.copy(WEBS_FILE, levelog.folder / "copy.py")
     sentence = await levelog.refused("run", WEBS_FILE, "copy.py", status=2)

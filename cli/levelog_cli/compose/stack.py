@@ -150,20 +150,37 @@ class _Process(Struct, kw_only=True):
             await self._work_on(scope, stream, database, hints)
 
     async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            if Role.PROCESS in self.roles:
-                from levelog_processors.processor import Processor
+        if Role.PROCESS not in self.roles:
+            await self._actuate(scope, stream, database, hints)
+            return
+        from levelog_processors.lifecycle import Lifecycle
+        from levelog_processors.live import LiveIndices
+        from levelog_processors.processor import Processor
 
-                program = self.application.program
-                processor = Processor(database, scope, program, stream, hints, owner=process_name())
-                if self.on_processor is not None:
-                    self.on_processor(processor)
+        program = self.application.program
+        async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
+            processor = Processor(
+                database,
+                scope,
+                program,
+                stream,
+                hints,
+                owner=process_name(),
+                threads=self.settings.threads,
+                on_keys=live.tell,
+            )
+            if self.on_processor is not None:
+                self.on_processor(processor)
+            async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
-            if self.client is not None and Role.ACTUATE in self.roles:
-                from levelog_actuator.actuator import Actuator
+                tasks.create_task(self._actuate(scope, stream, database, hints), name="actuator")
 
-                actuator = Actuator(database, scope, self.client, BatchPublisher(stream), hints)
-                tasks.create_task(actuator.run(), name="actuator")
+    async def _actuate(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
+        """Run the actuator, if that is a role of this process."""
+        if self.client is not None and Role.ACTUATE in self.roles:
+            from levelog_actuator.actuator import Actuator
+
+            await Actuator(database, scope, self.client, BatchPublisher(stream), hints).run()
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.compose.scoping import INTENT_HINT

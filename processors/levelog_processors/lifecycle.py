@@ -1,0 +1,143 @@
+"""The hooks of the operators of one process: run before its work begins, and when it ends."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any, Final, Self, TypeAlias
+
+from levelog.errors import HookFailed
+from levelog.hooks import Hook
+from levelog.live import LiveIndex
+from levelog_processors.faults import described, tell_fault
+from levelog_processors.program import Program
+from levelog_processors.threads import LeftBehind, Threads
+
+log = logging.getLogger(__name__)
+
+TASK_END_TIME: Final = timedelta(seconds=5)
+"""How long cancelled tasks of start-up hooks may take to clean up."""
+
+GiveIndex: TypeAlias = Callable[[str, Any], LiveIndex[Any, Any]]
+Factory: TypeAlias = Callable[..., "asyncio.Future[Any]"]
+
+_starting: ContextVar["Hook | None"] = ContextVar("levelog_starting", default=None)
+"""The start-up hook to which what runs belongs; tasks inherit it from what makes them."""
+
+
+class Lifecycle:
+    """Used as `async with Lifecycle(program, live.index)`: start-up hooks run first, clean-up hooks last.
+
+    The second argument makes the index of a name in the tables, `operator/index`, for values of a type.
+
+    Raises HookFailed if a start-up hook raises or hangs; those after it do not run, all clean-up hooks do.
+    """
+
+    def __init__(self, program: Program, index: GiveIndex) -> None:
+        self._hooks = [hook for operator in program.operators for hook in operator.on.registered]
+        self._index = index
+        self._threads = Threads()
+        self._tasks: set[asyncio.Future[Any]] = set()
+        """Made by start-up hooks, and by such tasks; those that have ended are gone."""
+        self._factory: Factory | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._hooks:
+            self._follow_tasks()
+        try:
+            for hook in self._of("startup"):
+                await self._start(hook)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    def _of(self, when: str) -> list[Hook]:
+        return [hook for hook in self._hooks if hook.when == when]
+
+    async def _start(self, hook: Hook) -> None:
+        try:
+            await self._run(hook)
+        except Exception as error:
+            tell_fault(f"{hook.when} hook", hook.function.__name__, hook.function, error, subject=hook.operator)
+            raise HookFailed(f"{hook} failed: {described(error)}") from error
+        log.info("%s has run", hook, extra={"operator": hook.operator})
+
+    async def _end(self) -> None:
+        await self._end_tasks()
+        for hook in self._of("cleanup"):
+            try:
+                await self._run(hook)
+            except Exception as error:  # noqa: BLE001 - the others have to run all the same
+                tell_fault(f"{hook.when} hook", hook.function.__name__, hook.function, error, subject=hook.operator)
+        self._threads.close()
+        if self._hooks:
+            asyncio.get_running_loop().set_task_factory(self._factory)
+
+    async def _run(self, hook: Hook) -> None:
+        """Raises what the hook raises, and TimeoutError after its time."""
+        arguments = hook.given.arguments({})
+        arguments |= {name: self._index(f"{hook.operator}/{name}", kind) for name, kind in hook.indices.items()}
+        seconds = hook.timeout.total_seconds()
+        late = f"did not end within {seconds:g} s"
+        if not hook.is_async:
+            try:
+                await self._threads.run(lambda: hook.function(**arguments), hook.timeout, on_late=lambda: None)
+            except LeftBehind:
+                raise TimeoutError(late) from None
+            return
+        running = asyncio.create_task(_marked(hook, hook.function(**arguments)), name=str(hook))
+        try:
+            await asyncio.wait({running}, timeout=seconds)
+        finally:
+            is_late = not running.done()
+            if is_late:
+                running.cancel()
+                await asyncio.wait({running}, timeout=TASK_END_TIME.total_seconds())
+        if is_late:
+            _ = running.done() and (running.cancelled() or running.exception())
+            raise TimeoutError(late)
+        if running.cancelled():
+            raise HookFailed("it cancelled itself")
+        running.result()
+
+    def _follow_tasks(self) -> None:
+        """Take note of the tasks that start-up hooks make."""
+        loop = asyncio.get_running_loop()
+        self._factory = before = loop.get_task_factory()
+
+        def make(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> "asyncio.Future[Any]":
+            task = before(loop, work, **options) if before else asyncio.Task(work, loop=loop, **options)
+            if (hook := _starting.get()) is not None:
+                self._tasks.add(task)
+                task.add_done_callback(lambda done: self._forget(done, hook))
+            return task
+
+        loop.set_task_factory(make)
+
+    def _forget(self, task: "asyncio.Future[Any]", hook: Hook) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a task of the %s failed: %s", hook, described(error), extra={"operator": hook.operator})
+
+    async def _end_tasks(self) -> None:
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return
+        _, left = await asyncio.wait(tasks, timeout=TASK_END_TIME.total_seconds())
+        for task in left:
+            name = task.get_name() if isinstance(task, asyncio.Task) else str(task)
+            log.warning("the task %s goes on although it was cancelled", name)
+
+
+async def _marked(hook: Hook, work: Awaitable[Any]) -> None:
+    """Run a hook such that the tasks which it makes are known as its own."""
+    if hook.when == "startup":
+        _starting.set(hook)
+    await work

@@ -1,0 +1,120 @@
+"""`@op.on.startup` and `@op.on.cleanup`: what an operator does before its work begins and when it ends."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, overload
+
+from msgspec import Struct
+
+from levelog.errors import OperatorError
+from levelog.injection import Given, Injections, Lender, injections, parameters
+
+HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
+When: TypeAlias = Literal["startup", "cleanup"]
+
+STARTUP_TIME: Final = timedelta(seconds=60)
+CLEANUP_TIME: Final = timedelta(seconds=10)
+"""Default time limits: Kubernetes kills a pod 30 s after it asked it to end."""
+
+OF_HOOKS: Final = (Given.LOGGER, Given.SETTINGS, Given.LIVE_INDEX)
+
+
+class Hook(Struct, frozen=True, kw_only=True):
+    """One registered function."""
+
+    when: When
+    operator: str
+    function: Callable[..., Any]
+    given: Injections
+    indices: Mapping[str, Any]
+    """Types of values of the indices that it is given live, by their names."""
+    timeout: timedelta
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs in the event loop; else it runs in a thread."""
+        return inspect.iscoroutinefunction(self.function)
+
+    def __str__(self) -> str:
+        return f"{self.when} hook {self.function.__name__} of operator {self.operator}"
+
+
+class Hooks:
+    """Registers hooks of one operator. They may take `logger`, `settings`, and `LiveIndex[K, V]` by an index's name.
+
+    Plain functions run in a thread, async ones in the event loop.
+    """
+
+    def __init__(self, lender: Lender, indices: Mapping[str, object]) -> None:
+        self._lender = lender
+        self._indices = indices
+        self.registered: list[Hook] = []
+        """In the order of definition."""
+
+    @overload
+    def startup(self, function: HookFunction) -> HookFunction: ...
+
+    @overload
+    def startup(self, *, timeout: timedelta = STARTUP_TIME) -> Callable[[HookFunction], HookFunction]: ...
+
+    def startup(
+        self, function: HookFunction | None = None, *, timeout: timedelta = STARTUP_TIME
+    ) -> HookFunction | Callable[[HookFunction], HookFunction]:
+        """Register a function that runs in each processor before anything is folded, decided or written.
+
+        Hooks run one after the other, in the order of definition. One that raises, or takes longer than `timeout`, ends
+        the process. Tasks that it leaves running are cancelled when the process ends.
+        """
+        return self._decorate("startup", function, timeout)
+
+    @overload
+    def cleanup(self, function: HookFunction) -> HookFunction: ...
+
+    @overload
+    def cleanup(self, *, timeout: timedelta = CLEANUP_TIME) -> Callable[[HookFunction], HookFunction]: ...
+
+    def cleanup(
+        self, function: HookFunction | None = None, *, timeout: timedelta = CLEANUP_TIME
+    ) -> HookFunction | Callable[[HookFunction], HookFunction]:
+        """Register a function that runs when a processor ends, also after a failure, unless it is killed.
+
+        Hooks run one after the other, in the order of definition, when the tasks of startup hooks have ended. One that
+        raises, or takes longer than `timeout`, is logged, and does not keep the others from running.
+        """
+        return self._decorate("cleanup", function, timeout)
+
+    def _decorate(
+        self, when: When, function: HookFunction | None, timeout: timedelta
+    ) -> HookFunction | Callable[[HookFunction], HookFunction]:
+        def register(function: HookFunction) -> HookFunction:
+            self.registered.append(self._inspect(when, function, timeout))
+            return function
+
+        return register if function is None else register(function)
+
+    def _inspect(self, when: When, function: Callable[..., Any], timeout: object) -> Hook:
+        kind = f"{when} hook"
+        name = function.__name__
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OperatorError(f"{kind} {name}: yields; a hook runs to its end, and a cleanup hook undoes it")
+        if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+            raise OperatorError(f"{kind} {name}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)")
+        given = injections(function, kind, parameters(function, kind), OF_HOOKS, self._lender, first="")
+        indices: dict[str, Any] = {}
+        for parameter, hint in given.indices.items():
+            if parameter not in self._indices:
+                known = ", ".join(sorted(each for each in self._indices if each.isidentifier())) or "none"
+                raise OperatorError(
+                    f"{kind} {name}: parameter {parameter!r} asks for an index that is not defined above it; "
+                    f"known are: {known}"
+                )
+            indices[parameter] = (get_args(hint) or (Any, Any))[1]
+        return Hook(
+            when=when,
+            operator=self._lender.operator,
+            function=function,
+            given=given,
+            indices=indices,
+            timeout=timeout,
+        )
