@@ -1,0 +1,138 @@
+"""Children in processors on a real log and real databases: what was applied is in the log, and shared by processors."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from levelog import Manifest, Operator, Resource
+from levelog.objects import GroupResource, ObjectKey, Uid
+from levelog.projection import Applied, applied
+from levelog.records import ObjectSeen, ReceiptNoted
+from levelog_store.tables import index_entries, intents
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.webs import NOON, WEBS, deleted, lists_done, seen, web
+
+CONFIG_MAPS = GroupResource(group="", resource="configmaps")
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+op = Operator("webs")
+
+
+@op.children(Web, of=ConfigMap)
+def config(web: Web) -> Manifest:
+    metadata = {"name": web.metadata.name}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "spec": {"cpu": "1000m"}}
+
+
+def config_map(version: int, *, cpu: str = "1", **metadata: Any) -> ObjectSeen:
+    """The child as a server shows it that writes quantities in a form of its own."""
+    owner = {"apiVersion": "example.com/v1", "kind": "Web", "name": "shop", "uid": "uid-shop", "controller": True}
+    key = ObjectKey(group="", resource="configmaps", namespace="default", name="shop")
+    return seen(key, version, "uid-child", {"cpu": cpu}, ownerReferences=[owner], **metadata)
+
+
+def receipt(row: dict[str, Any], answer: ObjectSeen, **given: Any) -> ReceiptNoted:
+    """What an actuator notes of an apply that was answered with an object."""
+    made: Applied | None = applied(msgspec.json.decode(row["body"]), msgspec.json.decode(answer.body))
+    return ReceiptNoted(
+        application="webs",
+        key=row["key"],
+        view=row["view"],
+        parent=ObjectKey.parse(row["parent"]),
+        parent_uid=Uid(row["parent_uid"]),
+        round=row["round"],
+        verb=row["verb"],
+        target=ObjectKey.parse(row["target"]),
+        outcome="written",
+        target_uid=answer.uid,
+        target_version=answer.version,
+        applied=made,
+        time=NOON,
+    )
+
+
+async def listed(stack: Processing, *records: ObjectSeen) -> None:
+    marks = [lists_done(resource, 1) for resource in (WEBS, CONFIG_MAPS)]
+    for begun, _ in marks:
+        await stack.mark(begun)
+    await stack.tell(*records)
+    for _, ended in marks:
+        await stack.mark(ended)
+
+
+async def applied_once(stack: Processing) -> int:
+    """Let the child be applied, and its answer come back; returns the last sequence."""
+    await listed(stack, web("shop", 1))
+    stack.start()
+    await stack.folded(await stack.tell(web("other", 1)))
+    [row] = [row for row in await stack.rows(intents) if row["target"].endswith("/shop")]
+    assert row["verb"] == "apply"
+    last = await stack.tell(config_map(5), receipt(row, config_map(5)))
+    await stack.folded(last)
+    level = await stack.level("shop")
+    assert level
+    assert (level["status"], level["round"]) == ("in_sync", 1)
+    return last
+
+
+async def test_invariant_13_what_was_applied_is_rebuilt_from_the_log_and_nothing_is_written(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        last = await applied_once(stack)
+    async with Processing(nats_server.url, f"sqlite:///{tmp_path}/empty.db", [op]) as rebuilt:
+        rebuilt.start()
+        await rebuilt.folded(last)
+        level = await rebuilt.level("shop")
+        assert level
+        assert level["status"] == "in_sync"
+        assert [row for row in await rebuilt.rows(intents) if row["target"].endswith("/shop")] == []
+
+
+async def test_invariant_6_what_no_manifest_sets_calls_nothing_and_an_edit_is_applied(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        await applied_once(stack)
+        calls = dict(stack.processors["one"].decider.calls.functions)
+        noise = [config_map(version, annotations={"noise": str(version)}) for version in range(6, 106)]
+        await stack.folded(await stack.tell(*noise))
+        assert stack.processors["one"].decider.calls.functions == calls
+        assert len(await stack.rows(intents)) == 2  # of shop and of other
+        await stack.folded(await stack.tell(config_map(200, cpu="2")))
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["drift"]) == ("settling", b'{"changed":["ConfigMap/shop spec.cpu"]}')
+
+
+async def test_what_was_applied_goes_with_the_parent(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        await applied_once(stack)
+        held = [row for row in await stack.rows(index_entries) if row["index"] == "webs/@applied/config"]
+        assert [(row["key"], row["object"]) for row in held] == [
+            ('"webs.example.com/default/shop"', "@configmaps/default/shop")
+        ]
+        await stack.folded(await stack.tell(deleted(web("shop", 1), 300)))
+        assert [row for row in await stack.rows(index_entries) if row["index"] == "webs/@applied/config"] == []
+
+
+async def test_two_processors_share_parents_and_children(nats_server: NatsServer, postgres_url: str) -> None:
+    async with Processing(nats_server.url, postgres_url, [op]) as stack:
+        await applied_once(stack)
+        await stack.start_more("two")
+        await stack.folded(await stack.tell(config_map(200, cpu="2")))
+        rows = [row for row in await stack.rows(intents) if row["target"].endswith("/shop")]
+        assert [(row["verb"], row["round"]) for row in sorted(rows, key=lambda row: row["round"])] == [
+            ("apply", 1),
+            ("apply", 2),
+        ]
