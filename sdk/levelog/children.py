@@ -6,7 +6,7 @@ from functools import wraps
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from levelog.annotations import shown
 from levelog.canonical import canonical, digest
@@ -28,7 +28,7 @@ from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.projection import Applied, fields_of
 from levelog.redaction import SECRETS
-from levelog.resources import Metadata, ResourceBase
+from levelog.resources import Metadata, ResourceBase, ResourceType
 
 _CODE: Final = "children 1"
 """Stands for this module in fingerprints: raised when the same manifests lead to other levels or other intents."""
@@ -44,9 +44,15 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 class _Owner(Struct, omit_defaults=True):
     uid: str
+    api_version: str = field(name="apiVersion")
     kind: str
     name: str
     controller: bool = False
+
+    def is_of(self, resource: ResourceType) -> bool:
+        """Tell whether the owner is an object of the resource, in whatever version."""
+        group = self.api_version.rpartition("/")[0]
+        return (group, self.kind) == (resource.group, resource.kind)
 
 
 class _Named(Struct, kw_only=True, omit_defaults=True):
@@ -58,11 +64,13 @@ class _Named(Struct, kw_only=True, omit_defaults=True):
 
 
 class ChildIndex(ImplicitIndex):
-    """Objects of one resource: whole under the uid of their controlling owner, and who that is under their name."""
+    """Objects of one resource: who controls them, under their names; whole under the uid of a parent that does."""
 
-    def __init__(self, cls: type[ResourceBase]) -> None:
-        super().__init__(index_name(cls), cls, lambda _: (), code=_CODE)
-        self.fingerprint = digest(_CODE, canonical(cls.resource_type))  # whatever fields the class names
+    def __init__(self, parent: type[ResourceBase], cls: type[ResourceBase]) -> None:
+        super().__init__(index_name(parent, cls), cls, lambda _: (), code=_CODE)
+        self._parent = parent.resource_type
+        resources = canonical([self._parent, cls.resource_type])
+        self.fingerprint = digest(_CODE, resources)  # whatever fields the classes name
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
         """Entries of one object."""
@@ -72,7 +80,7 @@ class ChildIndex(ImplicitIndex):
         controller = next((owner for owner in owners if owner.controller), None)
         named = _Named(uid=metadata["uid"], controller=controller, is_deleting="deletionTimestamp" in metadata)
         entries: list[tuple[Any, Any]] = [((metadata.get("namespace", ""), metadata["name"]), named)]
-        if controller is not None:
+        if controller is not None and controller.is_of(self._parent):
             entries.append((controller.uid, as_stored(found)))
         return entries
 
@@ -85,9 +93,9 @@ class AppliedIndex(ImplicitIndex):
         self.fingerprint = digest(_CODE)  # no change of code makes it forget: objects could not fill it again
 
 
-def index_name(cls: type[ResourceBase]) -> str:
-    """Name of the index of a child class: `children/deployments.apps`."""
-    return f"children/{cls.resource_type.group_resource}"
+def index_name(parent: type[ResourceBase], cls: type[ResourceBase]) -> str:
+    """Name of the index of a child class: `children/webs.example.com/deployments.apps`."""
+    return f"children/{parent.resource_type.group_resource}/{cls.resource_type.group_resource}"
 
 
 def applied_name(function: str) -> str:
@@ -104,7 +112,7 @@ class ChildrenView(ViewHandler):
 
     def own_indices(self) -> list[ImplicitIndex]:
         """The indices that the view reads, besides those that the function reads."""
-        return [*(ChildIndex(kind.cls) for kind in self.kinds), AppliedIndex(self.name, self.parent)]
+        return [*(ChildIndex(self.parent, kind.cls) for kind in self.kinds), AppliedIndex(self.name, self.parent)]
 
     def level(self, parent: Any, result: Any, indices: Mapping[str, Any]) -> ChildrenLevel:
         """The level of one parent; `indices` by their names."""
@@ -115,14 +123,14 @@ class ChildrenView(ViewHandler):
         owned = [
             owned_child(kind, body, remembered, is_beside_parent=self._is_namespaced)
             for kind in self.kinds
-            for body in indices[MARK + index_name(kind.cls)][metadata.uid]
+            for body in indices[MARK + index_name(self.parent, kind.cls)][metadata.uid]
         ]
         there = {child.key for child in owned}
         leaving: set[str] = set()
         for child in wanted:
             if child.key not in there:
                 place = child.kind.resource.key(metadata.namespace or child.namespace, child.name)
-                for found in indices[MARK + index_name(child.kind.cls)][place.namespace, place.name]:
+                for found in indices[MARK + index_name(self.parent, child.kind.cls)][place.namespace, place.name]:
                     if self._leaves(child, msgspec.convert(found, _Named), metadata, remembered):
                         leaving.add(child.key)
         return level_of(self.kinds, wanted, owned, leaving, force=self.force)
@@ -134,7 +142,7 @@ class ChildrenView(ViewHandler):
 
         `contents` are values by index and canonical key; those under text are children, or what was applied of them.
         """
-        kinds = {MARK + index_name(kind.cls): kind for kind in self.kinds}
+        kinds = {MARK + index_name(self.parent, kind.cls): kind for kind in self.kinds}
         rest: dict[tuple[str, str], Sequence[bytes]] = {}
         values: list[tuple[ChildKind, Any]] = []
         remembered: dict[str, Applied] = {}
@@ -159,7 +167,7 @@ class ChildrenView(ViewHandler):
         Raises ChildRefused if it stays. One that this parent made, and that lost its owner, is taken back.
         """
         owner = found.controller
-        was_ours = owner is not None and (owner.kind, owner.name) == (self.resource.kind, parent.name)
+        was_ours = owner is not None and owner.is_of(self.resource) and owner.name == parent.name
         if found.is_deleting or was_ours:  # an earlier incarnation of the parent: its children are being collected
             return True
         if owner is None and found.uid in remembered:

@@ -41,7 +41,7 @@ def config_map(version: int, *, cpu: str = "1", **metadata: Any) -> ObjectSeen:
     return seen(key, version, "uid-child", {"cpu": cpu}, ownerReferences=[owner], **metadata)
 
 
-def receipt(row: dict[str, Any], answer: ObjectSeen, **given: Any) -> ReceiptNoted:
+def receipt(row: dict[str, Any], answer: ObjectSeen) -> ReceiptNoted:
     """What an actuator notes of an apply that was answered with an object."""
     made: Applied | None = applied(msgspec.json.decode(row["body"]), msgspec.json.decode(answer.body))
     return ReceiptNoted(

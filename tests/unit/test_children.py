@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Index, Manifest, Operator, OperatorError, Resource, Struct
 from levelog.childlevels import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
-from levelog.children import ChildrenView
+from levelog.children import ChildIndex, ChildrenView
 from levelog.errors import ChildRefused
 from levelog.projection import fields_of
 from levelog.resources import Metadata, ResourceBase
@@ -353,5 +354,17 @@ def test_a_change_of_the_parents_class_keeps_what_was_applied() -> None:
         op.children(cls, of=ConfigMap)(stack)
         return {name: index.fingerprint for name, index in op.indices.items()}
 
-    assert set(fingerprints(Wide)) == {"@children/configmaps", "@applied/stack"}
+    assert set(fingerprints(Wide)) == {"@children/webs.example.com/configmaps", "@applied/stack"}
     assert fingerprints(Narrow) == fingerprints(Wide)
+
+
+def test_an_object_is_indexed_whole_only_for_a_parent_that_controls_it() -> None:
+    index = ChildIndex(Web, ConfigMap)
+
+    def keys(**owner: Any) -> list[Any]:
+        reference = {"apiVersion": "example.com/v1", "kind": "Web", "name": "shop", "uid": "u", "controller": True}
+        metadata = {"name": "a", "namespace": "b", "uid": "c", "ownerReferences": [reference | owner]}
+        return [key for key, _ in index.entries(msgspec.json.encode({"metadata": metadata, "status": {}}))]
+
+    assert keys() == keys(apiVersion="example.com/v1beta1") == [("b", "a"), "u"]
+    assert keys(controller=False) == keys(kind="Cron") == keys(apiVersion="other/v1") == [("b", "a")]
