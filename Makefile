@@ -37,7 +37,12 @@ lint: $(VENV)/dev.done ## run the linters and the type checkers
 	$(BIN)/mypy .
 	$(BIN)/pyright
 
-bench: $(VENV)/dev.done ## measure, print tables
+$(VENV)-kopf/done: requirements/kopf.txt
+	$(PYTHON) -m venv $(VENV)-kopf
+	$(VENV)-kopf/bin/python -m pip install $(PIP) --require-hashes -r requirements/kopf.txt
+	@touch $@
+
+bench: $(VENV)/dev.done $(VENV)-kopf/done ## measure, beside Kopf; print tables
 	PYTHONPATH=tests $(BIN)/python -m bench
 
 reference: $(VENV)/dev.done ## make docs/reference.md out of the docstrings
@@ -47,4 +52,4 @@ lock: ## compile the locked requirements again (needs uv)
 	requirements/compile
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-kopf .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,8 @@
-"""`python -m bench [--webs N] [--changes N] [--rate N]`: all measurements, one after the other, on the same servers."""
+"""`python -m bench [WHAT ...]`: measurements, one after the other, on servers that all of them share.
+
+WHAT is `first` (the first list, and a write for each object), `latency`, `noise` (calls for changes that nothing
+reads), `starts` (start with one index), `groups` (evaluations for one changed pod of many); by default all.
+"""
 
 import argparse
 import asyncio
@@ -6,21 +10,43 @@ import asyncio
 import uvloop
 from rich.console import Console
 
-from bench import first, latency
+from bench import first, groups, latency, noise, starts
+from bench.installation import Installation
+from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
+
+PARTS = ("first", "latency", "noise", "starts", "groups")
 
 
 async def main() -> None:
     """Run the measurements."""
-    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("--webs", type=int, default=12_000, help="objects of 3 KB")
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=", ".join(PARTS))
+    parser.add_argument(
+        "--webs", type=int, default=12_000, help="objects of 3 KB, for `first` and at most for `starts`"
+    )
     parser.add_argument("--changes", type=int, default=2_000, help="changes, for the latency")
-    parser.add_argument("--rate", type=float, default=100.0, help="changes a second")
+    parser.add_argument("--rate", type=float, default=100.0, help="changes a second, for the latency")
+    parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
     arguments = parser.parse_args()
+    what = arguments.what or PARTS
+    if unknown := set(what) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: there is {', '.join(PARTS)}")
     console = Console(width=110)
     async with Servers() as servers:
-        await first.run(servers, console, arguments.webs)
-        await latency.run(servers, console, arguments.changes, arguments.rate)
+        if {"first", "latency"} & set(what):
+            async with Installation(servers, OPERATORS / "statuses.py") as levelog:
+                await first.run(servers, levelog, console, arguments.webs)
+                if "latency" in what:
+                    await latency.run(servers, levelog, console, arguments.changes, arguments.rate)
+            await servers.delete_webs()
+        if "noise" in what:
+            await noise.run(servers, console, 1000, arguments.noise)
+        if "starts" in what:
+            counts = sorted({min(count, arguments.webs) for count in (1_000, 4_000, 12_000)})
+            await starts.run(servers, console, counts)
+        if "groups" in what:
+            await groups.run(servers, console, 50, 5_000)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy import func, select
 
+from bench.installation import Installation
 from bench.servers import Servers
 from levelog.errors import Unavailable
 from levelog.records import SyncFinished, SyncStarted
@@ -16,31 +16,23 @@ from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import connect as connect_nats
 from levelog_log.reader import Reader
 from levelog_log.stream import open_stream
-from levelog_store.database import Database
-from levelog_store.tables import levels
 
 
-async def run(servers: Servers, console: Console, count: int) -> None:
+async def run(servers: Servers, levelog: Installation, console: Console, count: int) -> None:
     """Measure and print."""
     created = await servers.create_webs(count)
     console.print(f"{count} Webs of 3 KB created in {created:.1f} s")
-    servers.start("ingest")
-    list_seconds, records = await _listed(servers, count)
-    await servers.migrate()
+    before = await servers.writes()
+    levelog.start("ingest")
+    list_seconds, records = await _listed(servers, levelog, count)
     started = time.monotonic()
-    servers.start("process", "actuate")
-    peak = dict.fromkeys(servers.processes, 0.0)
-    async with await Database.open(servers.database_url, read_only=True) as database:
-        while True:
-            for role, usage in servers.usage().items():
-                peak[role] = max(peak[role], usage.memory_mb)
-            async with database.reading() as connection:
-                done = select(func.count()).select_from(levels).where(levels.c.status == "in_sync")
-                if (await connection.execute(done)).scalar_one() == count:
-                    break
-            for process in servers.processes.values():
-                process.check()
-            await asyncio.sleep(0.2)
+    levelog.start("process", "actuate")
+    peak = dict.fromkeys(levelog.processes, 0.0)
+    while await levelog.levels("in_sync") < count:
+        for role, usage in levelog.usage().items():
+            peak[role] = max(peak[role], usage.memory_mb)
+        levelog.check()
+        await asyncio.sleep(0.2)
     seconds = time.monotonic() - started
     table = Table(title=f"{count} objects that each need one write", title_justify="left")
     for name in ("what", "value"):
@@ -48,16 +40,16 @@ async def run(servers: Servers, console: Console, count: int) -> None:
     table.add_row("list into the durable log", f"{list_seconds:.2f} s, {records / list_seconds:,.0f} records/s")
     table.add_row("start of processor and actuator to all written and in sync", f"{seconds:.1f} s")
     table.add_row("writes a second", f"{count / seconds:,.0f}")
-    for name, number in (await servers.writes()).items():
+    for name, number in (await servers.writes() - before).items():
         table.add_row(f"requests counted by the API server: {name}", f"{number}")
-    for role, usage in servers.usage().items():
+    for role, usage in levelog.usage().items():
         table.add_row(f"{role}: CPU, most memory", f"{usage.cpu_seconds:.1f} s, {peak[role]:.0f} MB")
     console.print(table)
 
 
-async def _listed(servers: Servers, count: int) -> tuple[float, int]:
+async def _listed(servers: Servers, levelog: Installation, count: int) -> tuple[float, int]:
     """Seconds from the beginning of the list to its end being durable, and the records in between."""
-    async with await connect_nats(servers.nats.url) as connection:
+    async with await connect_nats(levelog.nats.url) as connection:
         cluster = await cluster_uid(servers.client)
         async with asyncio.timeout(120):
             while not (stream := await _stream(connection, cluster)):  # noqa: ASYNC110 - the log has no event for it

@@ -2,6 +2,7 @@
 
 import asyncio
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,7 +14,8 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
-from bench.servers import WEBS, Servers
+from bench.installation import Installation
+from bench.servers import WEBS, Servers, web_name
 from levelog.records import ObjectSeen
 from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import connect as connect_nats
@@ -59,13 +61,13 @@ _object = msgspec.json.Decoder(_Object)
 _event = msgspec.json.Decoder(_Event)
 
 
-async def run(servers: Servers, console: Console, count: int, rate: float) -> None:
+async def run(servers: Servers, levelog: Installation, console: Console, count: int, rate: float) -> None:
     """Measure and print."""
-    changes: dict[tuple[str, int], Change] = {(f"web-{n:05}", 1000 + n): Change() for n in range(count)}
+    changes: dict[tuple[str, int], Change] = {(web_name(n), 1000 + n): Change() for n in range(count)}
     before = await servers.writes()
     answer = await servers.client.request("GET", WEBS, query={"limit": "1"})
     version = msgspec.json.decode(answer.body)["metadata"]["resourceVersion"]
-    async with await connect_nats(servers.nats.url) as connection:
+    async with await connect_nats(levelog.nats.url) as connection:
         stream = await open_stream(connection, await cluster_uid(servers.client))
         start = await stream.last_sequence()
         watching = asyncio.create_task(_watch(servers, version, changes))
@@ -83,8 +85,7 @@ async def run(servers: Servers, console: Console, count: int, rate: float) -> No
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-    after = await servers.writes()
-    _print(console, servers, changes, rate, {name: after[name] - before.get(name, 0) for name in after})
+    _print(console, levelog, changes, rate, await servers.writes() - before)
 
 
 async def _change(servers: Servers, changes: dict[tuple[str, int], Change], rate: float) -> None:
@@ -93,7 +94,7 @@ async def _change(servers: Servers, changes: dict[tuple[str, int], Change], rate
     began = loop.time()
 
     async def send(name: str, replicas: int, change: Change) -> None:
-        await servers.set_replicas(int(name.removeprefix("web-")), replicas)
+        await servers.patch_web(int(name.removeprefix("web-")), {"spec": {"replicas": replicas}})
         change.changed = _now()
 
     async with asyncio.TaskGroup() as tasks:
@@ -129,13 +130,17 @@ async def _read(stream: LogStream, start: Any, changes: dict[tuple[str, int], Ch
 
 
 def _print(
-    console: Console, servers: Servers, changes: dict[tuple[str, int], Change], rate: float, writes: dict[str, int]
+    console: Console,
+    levelog: Installation,
+    changes: dict[tuple[str, int], Change],
+    rate: float,
+    writes: Counter[str],
 ) -> None:
-    folds = _moments(servers, "folded")
-    decisions = _moments(servers, "decided on")
+    folds = _moments(levelog, "folded")
+    decisions = _moments(levelog, "decided on")
     claims = {
         line["object"].rpartition("/")[2]: _time(line)
-        for line in servers.log_lines("actuate")
+        for line in levelog.log_lines("actuate")
         if line["message"] == "claimed"
     }
     parts: dict[str, list[float]] = {name: [] for name in PARTS}
@@ -158,10 +163,10 @@ def _print(
     console.print("Logs are cut to milliseconds, so that a part may come out a millisecond short or below zero.")
 
 
-def _moments(servers: Servers, message: str) -> tuple[list[int], list[float]]:
+def _moments(levelog: Installation, message: str) -> tuple[list[int], list[float]]:
     """Sequences, rising, and when the processor said that it was done with them."""
     reached: list[tuple[int, float]] = []
-    for line in servers.log_lines("process"):
+    for line in levelog.log_lines("process"):
         if line["message"].startswith(message) and (not reached or line["sequence"] > reached[-1][0]):
             reached.append((line["sequence"], _time(line)))
     return [sequence for sequence, _ in reached], [at for _, at in reached]

@@ -1,9 +1,9 @@
-"""The servers and processes of one run, each in its own process, and what they use."""
+"""The servers that all measurements share, and what they ask of the cluster."""
 
 import asyncio
-import os
-import tempfile
 import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -17,58 +17,51 @@ from levelog_kube.client import KubeClient, connect
 from levelog_kube.discovery import resolve
 from rigs.binaries import find_binaries
 from rigs.controlplane import ControlPlane
-from rigs.levelog import Levelog, Running
-from rigs.nats import NatsServer
 from rigs.postgres import PostgresServer
 from rigs.waiting import until
 
-OPERATOR = Path(__file__).parent / "statuses.py"
 CRD = Path(__file__).parents[1] / "examples/webs/crd.yaml"
 WEBS = "/apis/example.com/v1/namespaces/default/webs"
 OBJECT_BYTES = 3000
-_TICKS = os.sysconf("SC_CLK_TCK")
+CLIENTS = 16
 
 
-class Usage(msgspec.Struct):
-    """What a process has used so far."""
+class _Web(msgspec.Struct):
+    class Metadata(msgspec.Struct):
+        name: str
 
-    cpu_seconds: float
-    memory_mb: float
+    class Status(msgspec.Struct):
+        replicas: int | None = None
+
+    metadata: Metadata
+    status: Status = msgspec.field(default_factory=Status)
 
 
-def usage_of(pid: int) -> Usage:
-    """CPU time and resident memory, from Linux's /proc."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return Usage(
-        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
-        memory_mb=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
-    )
+class _Webs(msgspec.Struct):
+    items: list[_Web]
+
+
+_webs = msgspec.json.Decoder(_Webs)
+
+
+def web_name(number: int) -> str:
+    """Name of a Web."""
+    return f"web-{number:05}"
 
 
 class Servers:
-    """kube-apiserver with etcd, PostgreSQL that syncs to disk, nats-server; used as `async with Servers()`."""
+    """kube-apiserver with etcd, and PostgreSQL that syncs to disk; used as `async with Servers()`."""
 
     def __init__(self) -> None:
         self.control_plane = ControlPlane(find_binaries(print), is_audited=False)
         self.postgres = PostgresServer(is_durable=True)
-        self.nats = NatsServer()
-        self.processes: dict[str, Running] = {}
         self.client: KubeClient
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            for server in (self.control_plane, self.postgres, self.nats):
+            for server in (self.control_plane, self.postgres):
                 await stack.enter_async_context(server)
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-bench-")))
-            self._levelog = Levelog(folder, self.control_plane.kubeconfig)
-            self._levelog.env |= {
-                "LEVELOG_NATS_URL": self.nats.url,
-                "LEVELOG_DATABASE_URL": self.postgres.url_of(await self.postgres.create_database()),
-                "LEVELOG_LOG_LEVEL": "debug",
-            }
-            self.database_url = self._levelog.env["LEVELOG_DATABASE_URL"]
             self.client = await stack.enter_async_context(await connect(self.control_plane.kubeconfig))
             await self._install_crd()
             self._stack = stack.pop_all()
@@ -77,65 +70,61 @@ class Servers:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self.processes.values():
-            process.stop()
         await self._stack.aclose()
 
-    async def migrate(self) -> None:
-        """Bring the database to this code's revision."""
-        ended = await self._levelog.ends("migrate")
-        if ended.status:
-            raise RuntimeError(ended.stderr)
-
-    def start(self, *roles: str) -> None:
-        """Start levelog processes: ingest, process, actuate."""
-        for role in roles:
-            self.processes[role] = self._levelog.start(role, OPERATOR)
-
-    def usage(self) -> dict[str, Usage]:
-        """Usage of each levelog process."""
-        return {role: usage_of(process.pid) for role, process in self.processes.items()}
-
-    def log_lines(self, role: str) -> list[dict[str, Any]]:
-        """Lines that a process has logged so far."""
-        return [msgspec.json.decode(line) for line in self.processes[role].log.read_bytes().splitlines() if line]
-
-    async def create_webs(self, count: int) -> float:
-        """Create Webs of about 3 KB; returns the seconds that took."""
+    async def create_webs(self, count: int, *, first: int = 0) -> float:
+        """Create Webs of about 3 KB, numbered from `first`; returns the seconds that took."""
         started = time.monotonic()
-        padding = "x" * (OBJECT_BYTES - 700)
-        numbers = iter(range(count))
+        padding = {"example.com/padding": "x" * (OBJECT_BYTES - 700)}
 
-        async def create() -> None:
-            for number in numbers:
-                web = {
-                    "apiVersion": "example.com/v1",
-                    "kind": "Web",
-                    "metadata": {"name": f"web-{number:05}", "annotations": {"example.com/padding": padding}},
-                    "spec": {"image": "nginx", "replicas": 1},
-                }
-                await self.client.request("POST", WEBS, body=msgspec.json.encode(web))
+        async def create(number: int) -> None:
+            web = {
+                "apiVersion": "example.com/v1",
+                "kind": "Web",
+                "metadata": {"name": web_name(number), "annotations": padding},
+                "spec": {"image": "nginx", "replicas": 1},
+            }
+            await self.client.request("POST", WEBS, body=msgspec.json.encode(web))
 
-        await asyncio.gather(*(create() for _ in range(16)))
+        await self.for_each(range(first, first + count), create)
         return time.monotonic() - started
 
-    async def set_replicas(self, number: int, replicas: int) -> None:
-        """Change one Web's spec."""
-        body = msgspec.json.encode({"spec": {"replicas": replicas}})
-        await self.client.request(
-            "PATCH", f"{WEBS}/web-{number:05}", body=body, content_type="application/merge-patch+json"
-        )
+    async def delete_webs(self) -> None:
+        """Delete all Webs."""
+        await self.client.request("DELETE", WEBS, timeout=timedelta(minutes=5))
 
-    async def writes(self) -> dict[str, int]:
-        """Requests that the API server counted on the status of Webs, by verb and code."""
+    async def for_each(self, numbers: Iterable[int], ask: Callable[[int], Awaitable[None]]) -> None:
+        """Ask something of the API server for each number, 16 at a time."""
+        left = iter(numbers)
+
+        async def work() -> None:
+            for number in left:
+                await ask(number)
+
+        await asyncio.gather(*(work() for _ in range(CLIENTS)))
+
+    async def patch_web(self, number: int, patch: Mapping[str, Any], *, subresource: str = "") -> None:
+        """Merge-patch one Web."""
+        path = f"{WEBS}/{web_name(number)}{subresource and '/'}{subresource}"
+        body = msgspec.json.encode(patch)
+        await self.client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+
+    async def statuses(self) -> dict[str, int | None]:
+        """`status.replicas` of each Web, by its name."""
+        answer = await self.client.request("GET", WEBS, timeout=timedelta(seconds=60))
+        return {web.metadata.name: web.status.replicas for web in _webs.decode(answer.body).items}
+
+    async def writes(self) -> Counter[str]:
+        """Requests on Webs other than reads that the API server counted, as `PATCH 200` and `PATCH status 200`."""
         answer = await self.client.request("GET", "/metrics", timeout=timedelta(seconds=30))
-        found: dict[str, int] = {}
+        found: Counter[str] = Counter()
         for line in answer.body.decode().splitlines():
             if line.startswith("apiserver_request_total{") and 'resource="webs"' in line:
-                labels = dict(part.split("=", 1) for part in line[line.index("{") + 1 : line.index("}")].split(","))
-                if labels["subresource"].strip('"') == "status":
-                    name = f"{labels['verb'].strip(chr(34))} {labels['code'].strip(chr(34))}"
-                    found[name] = found.get(name, 0) + int(float(line.rpartition(" ")[2]))
+                pairs = dict(part.split("=", 1) for part in line[line.index("{") + 1 : line.index("}")].split(","))
+                labels = {name: value.strip('"') for name, value in pairs.items()}
+                if labels["verb"] in ("POST", "PUT", "PATCH", "APPLY", "DELETE"):
+                    words = (labels["verb"], labels["subresource"], labels["code"])
+                    found[" ".join(filter(None, words))] += int(float(line.rpartition(" ")[2]))
         return found
 
     async def _install_crd(self) -> None:
