@@ -211,6 +211,7 @@ class Decider:
                     self._clock(),
                     {place: buckets[place] for place in known},
                     subject=wake.parent,
+                    namespaces=self.namespaces,
                 )
             else:
                 self.calls.suppressed += 1

@@ -190,9 +190,17 @@ class Evaluation:
     """One call of a view: for which parent, with what, and what came out."""
 
     def __init__(
-        self, view: BoundView, body: bytes, now: datetime, known: Mapping[IndexKey, Bucket], *, subject: str = ""
+        self,
+        view: BoundView,
+        body: bytes,
+        now: datetime,
+        known: Mapping[IndexKey, Bucket],
+        *,
+        subject: str = "",
+        namespaces: Mapping[str, str] | None = None,
     ) -> None:
         self.view = view
+        self._namespaces = namespaces or {}
         self.subject = subject
         """Name of the parent, for the log."""
         self.body = body
@@ -238,7 +246,7 @@ class Evaluation:
                 arguments[parameter.name] = IndexReader(
                     name, parameter.value_type, self.reads, str(parameter.index.resource.group_resource)
                 )
-            lookups = ObjectLookups(self.view, self.body, self.reads.bucket)
+            lookups = ObjectLookups(self.view, self.body, self.reads.bucket, self._namespaces)
             arguments |= handler.given.arguments({Given.NOW: self.now, Given.OBJECTS: lookups})
             about(object=self.subject, view=self.view.name)
             self.reads.fence = Fence(f"view {self.view.name}", handler.timeout)

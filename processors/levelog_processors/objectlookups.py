@@ -1,6 +1,6 @@
 """The objects that a view looks up by class and name, out of implicit indices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
 import msgspec
@@ -27,12 +27,22 @@ _placed = msgspec.json.Decoder(_Placed)
 
 
 class ObjectLookups(Objects):
-    """Objects as one evaluation sees them; `bucket` gives what is under a key of an index, and records that."""
+    """Objects as one evaluation sees them; `bucket` gives what is under a key of an index, and records that.
 
-    def __init__(self, view: BoundView, parent: bytes, bucket: Callable[[str, str], tuple[bytes, ...]]) -> None:
+    `namespaces` are those that are watched alone, by resource: in others nobody knows what there is.
+    """
+
+    def __init__(
+        self,
+        view: BoundView,
+        parent: bytes,
+        bucket: Callable[[str, str], tuple[bytes, ...]],
+        namespaces: Mapping[str, str],
+    ) -> None:
         self._view = view
         self._parent = parent
         self._bucket = bucket
+        self._namespaces = namespaces
 
     def get(self, resource: type[R], name: str, namespace: str | None = None) -> R | None:
         """Look an object up; see `Objects.get`."""
@@ -49,6 +59,12 @@ class ObjectLookups(Objects):
             raise OperatorError(
                 f"view {view} looks up {resource.__name__} {name!r} without a namespace, and its parent has none: "
                 f"write objects.get({resource.__name__}, {name!r}, namespace=…)"
+            )
+        watched = self._namespaces.get(str(resource.resource_type.group_resource), "")
+        if watched and resource.resource_type.scope == "Namespaced" and place != watched:
+            raise OperatorError(
+                f"view {view} looks up {resource.__name__} {name!r} in namespace {place}, but levelog watches "
+                f"{watched} alone and cannot tell what is there"
             )
         found = self._bucket(index, canonical_key(object_key(resource, place, name)))
         if not found:

@@ -67,6 +67,11 @@ def all_reads(web: Web, sizes: Index[str, int]) -> Level[dict[str, int]]:
     return Level({}, {key: sum(sizes[key]) for key in sizes})
 
 
+@op.view(of=Web)
+def plain_parts(web: Mapping[str, Any]) -> Level[Any]:
+    return Level({"spec": web["spec"]}, {"spec": web["spec"] | {"replicas": 0}})
+
+
 @op.view
 def raises(web: Web, sizes: Index[str, int]) -> Level[int]:
     return Level(1, len(sizes["a"]) // len(sizes["nothing"]))
@@ -145,6 +150,22 @@ async def test_reading_a_whole_index_depends_on_its_parts_and_not_on_each_key() 
     assert evaluation.level is not None
     assert evaluation.level.actual == {"a": 1, "b": 5}
     assert set(evaluation.reads.versions) == {LEFT_OUT, ("webs/sizes", "*0")}
+
+
+async def test_what_a_plain_parent_gives_to_a_level_is_plain_and_counts_as_read() -> None:
+    evaluation = Evaluation(view("plain_parts"), web("w", 1, replicas=3).body, NOON, {})
+    await evaluate([evaluation], Buckets({}))
+    assert evaluation.level is not None
+    assert type(evaluation.level.desired["spec"]) is dict
+    assert type(evaluation.level.actual) is dict
+    assert evaluation.level.drift.changed == {"spec"}
+    assert evaluation.desired == b'{"spec":{"image":"a","replicas":3}}'
+    assert evaluation.looked_at is not None
+    assert b'["whole","spec"]' in evaluation.looked_at
+    other = Evaluation(view("plain_parts"), web("w", 2, replicas=4).body, NOON, {})
+    await evaluate([other], Buckets({}))
+    assert (other.looked_at, other.inputs) != (evaluation.looked_at, evaluation.inputs)
+    assert other.looked_at == evaluation.looked_at
 
 
 async def test_a_value_without_a_json_form_is_an_error_of_that_view() -> None:

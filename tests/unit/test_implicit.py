@@ -140,6 +140,21 @@ async def test_a_parent_without_a_namespace_has_to_say_which_one_it_means() -> N
     assert "write objects.get(Pod, 'shop-0', namespace=…)" in evaluation.error
 
 
+async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empty() -> None:
+    other = Operator("webs")
+
+    @other.view(reads=[Pod, Node])
+    def pods(web: Web, objects: Objects) -> Level[int]:
+        objects.get(Node, "n1")
+        objects.get(Pod, "shop-0")
+        return Level(1, 1 if objects.get(Pod, "shop-0", namespace="elsewhere") else 0)
+
+    view = Program([other]).views["webs/pods"]
+    evaluation = Evaluation(view, web("shop", 1).body, NOON, {}, namespaces={"pods": "default", "nodes": "default"})
+    await evaluate([evaluation], tables({}))
+    assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.error
+
+
 def test_two_classes_of_one_name_are_refused() -> None:
     def pod_class() -> type[Resource]:
         class Pod(Resource, version="v1", plural="pods"):
