@@ -1,11 +1,13 @@
 """What the documents say is compared with the code, so that neither can change alone."""
 
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -183,6 +185,11 @@ def test_the_readme_of_the_command_line_and_the_project_name_every_command() -> 
     for document in (ROOT / "README.md", ROOT / "cli/README.md"):
         text = document.read_text()
         assert [name for name in options() if f"`{name}" not in text and f"levelog {name}" not in text] == []
+
+
+def test_the_reference_is_made_of_the_docstrings() -> None:
+    made: dict[str, Any] = runpy.run_path(str(DOCS / "reference.py"))
+    assert (DOCS / "reference.md").read_text() == made["page"](), "run `make reference`"
 
 
 def test_the_public_names_are_few_and_sorted() -> None:
