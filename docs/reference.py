@@ -18,8 +18,10 @@ ALSO: Final = {
     "LabelledMetadata": "levelog.resources",
     "AnnotatedMetadata": "levelog.resources",
     "IntentOptions": "levelog.intents",
+    "Contact": "levelog.live",
+    "Hooks": "levelog.hooks",
 }
-"""Classes that public ones have as fields, and where they are."""
+"""Classes that are met through public ones, and where they are."""
 LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}
 """What levelog itself asks of an operator."""
 SHOWN_MAGIC: Final = ("__getitem__", "__iter__", "__len__", "__contains__", "__call__")
