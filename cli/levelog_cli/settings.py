@@ -29,10 +29,17 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-def _option(text: str, *, metavar: str = " ", variable: str | None = None, flag: str | None = None) -> Any:
+def _option(
+    text: str,
+    *,
+    metavar: str = " ",
+    variable: str | None = None,
+    flag: str | None = None,
+    least: float | None = None,
+) -> Any:
     names = (flag,) if flag else ()
     return typer.Option(
-        *names, help=text, metavar=metavar, envvar=variable, rich_help_panel="Settings", show_default=False
+        *names, help=text, metavar=metavar, envvar=variable, min=least, rich_help_panel="Settings", show_default=False
     )
 
 
@@ -55,6 +62,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         int, _option("Reconcile functions that are not async run in so many threads; default: 32", metavar="NUMBER")
     ] = 32
     namespace: Annotated[str, _option("Watch this namespace only; default: all.", metavar="NAME")] = ""
+    backfill_rate: Annotated[
+        float, _option("Objects a second that changed code computes anew; default: 500", metavar="NUMBER", least=0.001)
+    ] = 500.0
     kubeconfig: Annotated[
         str,
         _option("Access to the cluster; default: in-cluster, or ~/.kube/config", variable="KUBECONFIG", metavar="FILE"),

@@ -29,7 +29,7 @@ from levelog_processors.expiry import LogTime, is_expired, unexpired
 from levelog_processors.faults import described
 from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_processors.remembering import Memory, memory_of
 from levelog_store.rows import (
     ERRORS,
@@ -161,6 +161,22 @@ class Fold:
         self._expire()
         return self._changes
 
+    def index_anew(self, index: BoundIndex, rows: Iterable[StoredObject], sequence: int) -> Changes:
+        """Replace the entries of stored objects in an index whose code has changed.
+
+        What the older code gave is not kept, even if the function raises: its keys may mean something else. `sequence`
+        stands for the record that changed the keys. What is held has to be the objects' entries in that index alone.
+        """
+        for row in rows:
+            self._replace_entries(row.object, row.partition, index_entries(index, row.body, (), row.object), sequence)
+        return self._changes
+
+    def wake_anew(self, view: BoundView, rows: Iterable[StoredObject], sequence: int) -> Changes:
+        """Wake the stored parents of a view whose code has changed, but for those evaluated by the new code already."""
+        for row in rows:
+            self._wake_parent(view, row.object, row.uid, row.body, Wake(row.partition, sequence))
+        return self._changes
+
     def _advance(self, logged: LoggedRecord) -> None:
         self._time.note(logged)
         self._changes.checkpoints[logged.partition] = Checkpoint(
@@ -250,7 +266,7 @@ class Fold:
             fresh = unexpired(fresh, self._time.of(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
-            self._wake_parent(view, name, record, logged)
+            self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, logged.sequence))
 
     def _bury(self, resource: str, tombstone: Tombstone) -> None:
         name = tombstone.object
@@ -277,16 +293,17 @@ class Fold:
         if entry.key != ERRORS:
             self._changes.keys[entry.index, f"{WHOLE_INDEX}{partition}"] = sequence
 
-    def _wake_parent(self, view: BoundView, name: str, record: ObjectSeen, logged: LoggedRecord) -> None:
+    def _wake_parent(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
         held = self._held.levels.get((view.name, name))
-        inputs = parent_inputs(view, record.body, held.looked_at if held else None)
+        inputs = parent_inputs(view, body, held.looked_at if held else None)
         if inputs is None:
             self._changes.gone.add((view.name, name))
-        elif held is None or (held.parent_uid, held.inputs) != (record.uid, inputs):
-            self._changes.wakes[view.name, name] = Wake(logged.partition, logged.sequence)
+        elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
+            self._changes.wakes[view.name, name] = wake
 
     def _note_receipt(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
         parent = str(record.parent)
+        has_view = record.view in self._program.views  # the code may have changed since
         self._changes.receipts.append(
             FoldedReceipt(
                 key=record.key,
@@ -300,9 +317,11 @@ class Fold:
                 result_uid=record.target_uid,
                 result_version=record.target_version,
                 sequence=logged.sequence,
+                has_view=has_view,
             )
         )
-        self._changes.wakes[record.view, parent] = Wake(logged.partition, logged.sequence)
+        if has_view:
+            self._changes.wakes[record.view, parent] = Wake(logged.partition, logged.sequence)
         memory = memory_of(record)
         if memory is not None and memory.index in self._program.indices:
             self._memories[memory.index, memory.key, memory.object] = memory, logged

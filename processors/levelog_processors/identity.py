@@ -6,7 +6,7 @@ from levelog.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_store.database import Database
 from levelog_store.inputs import read_last_record
-from levelog_store.scopes import REFOLD, Scope, reset_scope
+from levelog_store.scopes import Scope, reset_scope
 
 log = logging.getLogger(__name__)
 
@@ -14,9 +14,8 @@ log = logging.getLogger(__name__)
 async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
     """Compare the tables with the log before anything is read or written, and start over where they do not match.
 
-    After a change of code, what the older one folded may lack what this one reads. A stream that was made anew has
-    another creation time; one that was rolled back ends before the checkpoint, or holds another record there. Levels
-    keep their rounds, so that no idempotency key is used twice.
+    A stream that was made anew has another creation time; one that was rolled back ends before the checkpoint, or
+    holds another record there. Levels keep their rounds, so that no idempotency key is used twice.
     """
     reason = await _mismatch(database, scope, stream)
     if not reason:
@@ -26,8 +25,6 @@ async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
 
 
 async def _mismatch(database: Database, scope: Scope, stream: LogStream) -> str:
-    if scope.stream_created == REFOLD:
-        return "the operators' code has changed"
     if scope.stream_created != stream.identity.created:
         return (
             f"the stream was made at {stream.identity.created}, the tables come from one made at {scope.stream_created}"

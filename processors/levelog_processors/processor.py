@@ -15,8 +15,10 @@ from levelog_log.hints import Hint, Hints
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.agenda import SAFETY_SWEEP, Agenda
+from levelog_processors.backfilling import Backfiller
 from levelog_processors.decide import BATCH, Cut, Decider
 from levelog_processors.folding import Folder
+from levelog_processors.pace import Pace
 from levelog_processors.program import Program
 from levelog_processors.threads import THREADS
 from levelog_store import inputs as stored
@@ -27,6 +29,9 @@ from levelog_store.rows import IndexKey, PendingWake
 from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)
+
+BACKFILL_RATE: Final = 500.0
+"""Objects that changed code computes anew each second, by each processor."""
 
 RETRY_PAUSE: Final = timedelta(seconds=1)
 FOLD_BATCH: Final = 1000
@@ -45,7 +50,7 @@ class Processor:
     """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
 
     It keeps no state of its own: what it leaves behind when it is killed, another one finishes from the tables.
-    `on_keys` is told, after each fold, which keys of indices it changed.
+    `on_keys` is told, after each fold and page of a backfill, which keys of indices it changed.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Processor:
         clock: Callable[[], datetime] = utc_now,
         threads: int = THREADS,
         on_keys: Callable[[Collection[IndexKey]], None] | None = None,
+        backfill_rate: float = BACKFILL_RATE,
     ) -> None:
         """`threads`: how many reconcile functions that are not async run at one time."""
         self._database = database
@@ -74,6 +80,7 @@ class Processor:
         self.decider = Decider(database, scope, program, clock, threads=threads)
         self.records = 0
         """Records folded."""
+        self._backfill_rate = backfill_rate
         self._listed: frozenset[str] | None = None
         """Resources that were listed once, in all partitions; None: to be looked up."""
 
@@ -137,6 +144,8 @@ class Processor:
         owned = None if len(epochs) == self._scope.partitions else [Partition(p) for p in sorted(epochs)]
         end = await self._stream.last_sequence()  # history up to here is folded before anything is decided
         agenda = Agenda()
+        pace = Pace(self._backfill_rate, asyncio.get_running_loop().time)
+        backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, partitions=owned) as reader:
             hint = self._hints.listen("wake")
             self.decider.on_return(hint.set)
@@ -151,10 +160,11 @@ class Processor:
                     elif reader.seen_to < end and await reader.confirm() < end:
                         await arrivals.wait(SAFETY_SWEEP)
                         continue
-                    if agenda.is_open and await self._decide(epochs, agenda):
+                    is_busy = agenda.is_open and await self._decide(epochs, agenda, backfiller)
+                    if await self._backfill(backfiller, agenda, len(epochs), is_busy=is_busy) or is_busy:
                         continue
                     await self._confirm(reader, epochs, folded_to)
-                    if await arrivals.wait(agenda.wait):
+                    if await arrivals.wait(min(agenda.wait, backfiller.wait)):
                         agenda.open()
             finally:
                 await arrivals.close()
@@ -187,11 +197,29 @@ class Processor:
         await self._folder.confirm(epochs, seen_to)
         folded_to.update({partition: max(sequence, seen_to) for partition, sequence in folded_to.items()})
 
-    async def _decide(self, epochs: Mapping[int, int], agenda: Agenda) -> bool:
+    async def _backfill(self, backfiller: Backfiller, agenda: Agenda, partitions: int, *, is_busy: bool) -> bool:
+        """Compute a page of what changed code left behind, if it is time; tells whether it did.
+
+        Parents are woken only when no wakeup is left, so that slow handlers do not put what happens now at the end of a
+        long queue.
+        """
+        step = await backfiller.step(wakes=not is_busy)
+        if step is None:
+            return False
+        if self._on_keys is not None:
+            self._on_keys(step.keys)
+        if step.has_woken or step.has_finished:
+            agenda.open()
+        if step.has_finished and partitions < self._scope.partitions:  # others may wait for it with their views
+            await self._hints.publish("wake")
+        return True
+
+    async def _decide(self, epochs: Mapping[int, int], agenda: Agenda, backfiller: Backfiller) -> bool:
         """Decide on one batch of wakeups; tells whether there may be more right now."""
         asks_for_times = agenda.is_overdue
         agenda.close()
-        views = await self._ready_views()
+        blocked = await backfiller.look()
+        views = [name for name in await self._ready_views() if name not in blocked]
         if views:
             lag = Lag(self._database, self._scope, self.program, self._stream, frozenset(epochs))
             cut = await self.decider.cut(epochs, list(epochs), views, lag.concerns)

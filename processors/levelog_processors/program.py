@@ -1,6 +1,6 @@
 """The operators of one application, arranged by what the fold and the decisions look up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.purity import require_pure
 from levelog.resources import ResourceBase, ResourceType
+from levelog_store.handlers import Handler
 from levelog_store.names import RESERVED
 
 
@@ -67,11 +68,9 @@ class Program:
         if not self.views and not self.indices:
             names = ", ".join(operator.name for operator in self.operators)
             raise OperatorError(f"operator {names}: defines no index and no view, so there is nothing to run")
-        self.fingerprint: Final = digest(
-            *(f"{name}={index.handler.fingerprint}" for name, index in sorted(self.indices.items())),
-            *(f"{name}={view.handler.fingerprint}" for name, view in sorted(self.views.items())),
-            *(f"{name}={view.reconcile.fingerprint}" for name, view in sorted(self.views.items()) if view.reconcile),
-        )
+        self.handlers: Final = tuple(sorted(self._handlers()))
+        """What is compared with the code that was promoted before, sorted by kind and name."""
+        self.fingerprint: Final = digest(*(f"{h.kind} {h.name}={h.fingerprint}" for h in self.handlers))
         self.watched: Final = frozenset(self.resources)
         self.expires: Final = any(index.handler.expires is not None for index in self.indices.values())
         """Some index has entries that expire."""
@@ -105,6 +104,17 @@ class Program:
             objects = {cls: f"{operator.name}/{index.name}" for cls, index in view.objects.items()}
             reconcile = operator.reconcilers.get(view_name)
             self.views[name] = BoundView(name, operator.name, view, reconcile, indices, objects, writes)
+
+    def _handlers(self) -> Iterator[Handler]:
+        for name, index in self.indices.items():
+            resource = str(index.handler.resource.group_resource)
+            yield Handler(kind="index", name=name, fingerprint=index.handler.fingerprint, resource=resource)
+        for name, view in self.views.items():
+            resource = str(view.handler.resource.group_resource)
+            reads = tuple(sorted(view.sources))
+            yield Handler(kind="view", name=name, fingerprint=view.handler.fingerprint, resource=resource, reads=reads)
+            if view.reconcile:
+                yield Handler(kind="reconcile", name=name, fingerprint=view.reconcile.fingerprint, resource=resource)
 
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""

@@ -1,13 +1,16 @@
-"""Identity of a function's code: its own definition and the module-level names that it reaches, without comments."""
+"""Identity of code: a function's own definition, what it reaches of its module, and the types that it is given."""
 
 import ast
 import inspect
-from collections.abc import Callable
-from functools import lru_cache
-from types import ModuleType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from enum import Enum
+from functools import lru_cache, partial
+from types import CodeType, ModuleType
 from typing import Any
 
-from levelog.canonical import digest
+import msgspec
+
+from levelog.canonical import canonical, digest
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
@@ -18,8 +21,79 @@ def fingerprint(function: Callable[..., Any]) -> str:
     """
     module = inspect.getmodule(function)
     definitions = _definitions(module) if module is not None else {}
+    if _is_in(function, definitions):
+        reached = _reached([function.__name__], definitions)
+        return digest(*(part for name in sorted(reached) for part in (name, reached[name])))
+    # Defined inside a function or typed at a prompt: its byte code has to do, with what it encloses.
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return digest(_qualified(function if isinstance(function, type) else type(function)))
+    reached = _reached(_names(code), definitions)
+    return digest(
+        function.__name__,
+        *_compiled(code),
+        *_enclosed(function),
+        *(part for name in sorted(reached) for part in (name, reached[name])),
+    )
+
+
+def type_fingerprint(hint: Any) -> str:
+    """Digest of how values of a type are decoded: fields with their types and defaults, nested ones too.
+
+    What has no schema counts by its name.
+    """
+    try:
+        return digest(canonical(msgspec.json.schema(hint, schema_hook=lambda unknown: {"type": _qualified(unknown)})))
+    except (TypeError, ValueError, msgspec.MsgspecError):
+        return digest(_qualified(hint))
+
+
+def class_fingerprint(cls: Any) -> str:
+    """Digest of how a Resource class decodes objects, and of which: also one of another module."""
+    return digest(type_fingerprint(cls), canonical(cls.resource_type), fingerprint(cls))
+
+
+def value_fingerprint(value: object) -> str:
+    """Digest of a handler's option: plain values by content, functions by their code, anything else by its type."""
+    match value:
+        case None | str() | bytes() | int() | float():
+            return digest(type(value).__name__, repr(value))
+        case Enum():
+            return digest(_qualified(type(value)), value.name)
+        case msgspec.Struct():
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            return digest(_qualified(type(value)), value_fingerprint(fields))
+        case Mapping():
+            pairs = sorted((repr(key), value_fingerprint(each)) for key, each in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return digest("mapping", *(part for pair in pairs for part in pair))
+        case Set():
+            return digest("set", *sorted(map(value_fingerprint, value)))  # pyright: ignore[reportUnknownArgumentType]
+        case tuple() | list():
+            return digest("sequence", *map(value_fingerprint, value))  # pyright: ignore[reportUnknownArgumentType]
+        case partial():
+            return digest(*map(value_fingerprint, (value.func, value.args, value.keywords)))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        case type():
+            return digest(_qualified(value), fingerprint(value))
+        case _ if callable(value):
+            return fingerprint(value)
+        case _:
+            return digest(_qualified(type(value)))
+
+
+def _qualified(cls: Any) -> str:
+    """Name of a type without its module's, which for an operator file has to do with its path."""
+    return str(getattr(cls, "__qualname__", type(cls).__qualname__))
+
+
+def _is_in(function: Callable[..., Any], definitions: Mapping[str, ast.stmt]) -> bool:
+    name = getattr(function, "__qualname__", "")
+    return name in definitions and name == getattr(function, "__name__", "")
+
+
+def _reached(names: Iterable[str], definitions: Mapping[str, ast.stmt]) -> dict[str, str]:
+    """The definitions that names lead to, and the names in those, as text."""
     reached: dict[str, str] = {}
-    waiting = [function.__name__]
+    waiting = list(names)
     while waiting:
         name = waiting.pop()
         node = definitions.get(name)
@@ -27,12 +101,38 @@ def fingerprint(function: Callable[..., Any]) -> str:
             continue
         reached[name] = ast.dump(node)
         waiting.extend(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
-    if not reached:  # defined inside a function or typed at a prompt: its byte code has to do
-        code = getattr(function, "__code__", None)
-        if code is None:  # a class
-            return digest(function.__qualname__)
-        return digest(function.__name__, code.co_code, repr(code.co_consts), repr(code.co_names))
-    return digest(*(part for name in sorted(reached) for part in (name, reached[name])))
+    return reached
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _compiled(code: CodeType) -> Iterator[bytes | str]:
+    """What byte code does, without where it stands in a file or in memory."""
+    yield code.co_code
+    yield repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _compiled(constant)
+        else:
+            yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _enclosed(function: Callable[..., Any]) -> Iterator[str]:
+    """Defaults, and the variables of the functions around it; those that hold functions count by name alone."""
+    for default in (getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None)):
+        yield value_fingerprint(default)
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+        code = getattr(value, "__code__", None)  # not its own enclosed variables, which may lead back here
+        yield digest(*_compiled(code)) if code is not None else value_fingerprint(value)
 
 
 @lru_cache(maxsize=64)

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, Self, TypeAlias, get_args, get_origin
 from msgspec import Struct
 
 from levelog.annotations import pair_types, require_index, require_level, shown
-from levelog.canonical import digest
+from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
-from levelog.fingerprints import fingerprint
+from levelog.fingerprints import fingerprint, type_fingerprint
 from levelog.indices import Index
 from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, type_hints
 from levelog.levels import Level
@@ -61,7 +61,9 @@ class IndexHandler:
         """How long entries stay after the last change of their object; None: as long as that."""
         self.types: tuple[Any, Any] = pair_types(self.name, returns)
         """Types of key and value; Any where the annotation leaves them open."""
-        self.fingerprint = digest(code or fingerprint(function), given.fingerprint, f"{errors} {expires}")
+        self.fingerprint = digest(
+            code or fingerprint(function), reader.fingerprint, given.fingerprint, f"{errors} {expires}"
+        )
 
     @property
     def is_implicit(self) -> bool:
@@ -154,7 +156,12 @@ class ViewHandler:
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
         self.fingerprint = digest(
-            fingerprint(function), given.fingerprint, *(index.fingerprint for index in self.sources)
+            fingerprint(function),
+            reader.fingerprint,
+            given.fingerprint,
+            str(deleting),
+            *(index.fingerprint for index in self.sources),
+            *(type_fingerprint(parameter.value_type) for parameter in indices),
         )
 
     @property
@@ -235,7 +242,7 @@ class ReconcileHandler:
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
-        self.fingerprint = digest(fingerprint(function), given.fingerprint)
+        self.fingerprint = digest(fingerprint(function), reader.fingerprint, given.fingerprint, canonical(writes))
 
     @classmethod
     def inspect(

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.canonical import canonical, digest
-from levelog.fingerprints import fingerprint
+from levelog.fingerprints import class_fingerprint
 from levelog.handlers import IndexHandler
 from levelog.objectreaders import ObjectReader, require_resource
 from levelog.resources import ResourceBase
@@ -106,12 +106,6 @@ def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str,
     """Key of an object in an `ObjectIndex`."""
     key = cls.resource_type.key(namespace, name)
     return key.namespace, key.name
-
-
-def class_fingerprint(cls: type[ResourceBase]) -> str:
-    """Identity of how a class decodes objects: its fields with their types and defaults, and its definition."""
-    schema = msgspec.json.schema(cls, schema_hook=lambda unknown: {"type": repr(unknown)})
-    return digest(canonical(schema), canonical(cls.resource_type), fingerprint(cls))
 
 
 def require_resources(view: str, classes: Iterable[type[ResourceBase]]) -> tuple[type[ResourceBase], ...]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
+from levelog.fingerprints import class_fingerprint, value_fingerprint
 from levelog.injection import shown
 from levelog.observations import ALWAYS, decode, digest_of
 from levelog.resources import ResourceBase, ResourceType
@@ -37,6 +38,8 @@ class ObjectReader:
         self.is_plain = is_plain
         """The handler takes a mapping, so that what it reads is known only when it is called."""
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
+        decoded = canonical(cls.resource_type) if is_plain else class_fingerprint(cls)
+        self.fingerprint = digest(decoded, value_fingerprint(selector))
 
     def take(self, body: bytes) -> Any:
         """Decode an object; None if the handler's filters leave it out.

@@ -249,7 +249,8 @@ async def _write_receipts(connection: AsyncConnection, scope: int, receipts: Seq
             for r in sorted(receipts, key=lambda r: r.key)
         ],
     )
-    await _raise_rounds(connection, scope, receipts)
+    if of_views := [receipt for receipt in receipts if receipt.has_view]:
+        await _raise_rounds(connection, scope, of_views)
 
 
 async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:

@@ -8,9 +8,11 @@ INPUTS: Final = "inputs"
 RESERVED: Final = frozenset(
     {
         "alembic_version",
+        "backfills",
         "checkpoints",
         "decisions",
         "dependencies",
+        "handlers",
         "index_entries",
         INPUTS,
         "intents",

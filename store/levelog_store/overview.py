@@ -1,12 +1,17 @@
 """What people ask of a running application: its levels, and the parents that have none yet. Reads only."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.backfills import Progress, count_objects, read_progress
 from levelog_store.database import Database
+from levelog_store.handlers import Handler, by_name
+from levelog_store.promotion import read_handlers
 from levelog_store.scopes import Scope
 from levelog_store.tables import levels, scopes, syncs, wakeups
 
@@ -99,9 +104,10 @@ async def read_level_lines(
             selected = selected if columns is wake else selected.where(level.status == status)
         rows = await connection.execute(selected)
         lines += [LevelLine(**row) for row in rows.mappings()]
-    reason = await _why_waiting(connection, scope)
-    shown = [line if line.evaluated_at or line.reason else _because(line, reason) for line in lines]
-    return sorted(shown, key=lambda line: (line.view, line.parent))
+    if any(_waits(line) for line in lines):
+        reasons = await read_waits(connection, scope)
+        lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
+    return sorted(lines, key=lambda line: (line.view, line.parent))
 
 
 async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int) -> tuple[list[str], list[str]]:
@@ -128,22 +134,52 @@ async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[st
     return {resource: count >= scope.partitions for resource, count in rows}
 
 
-async def _why_waiting(connection: AsyncConnection, scope: Scope) -> str:
-    unlisted = [
-        resource for resource, is_listed in (await listed_resources(connection, scope)).items() if not is_listed
-    ]
-    if unlisted:
-        return f"not listed to the end yet: {', '.join(unlisted)}"
-    return "not evaluated yet: a resource that the view reads is not listed, or no processor runs"
+def _waits(line: LevelLine) -> bool:
+    """Tell whether a parent was not evaluated yet, by the code as it is."""
+    return line.status == "blocked" and line.evaluated_at is None
 
 
-def _because(line: LevelLine, reason: str) -> LevelLine:
-    return LevelLine(
-        view=line.view,
-        parent=line.parent,
-        status=line.status,
-        reason=reason,
-        drift=line.drift,
-        round=line.round,
-        evaluated_at=line.evaluated_at,
+class Waits(Struct, frozen=True, kw_only=True):
+    """Why levels are not evaluated yet."""
+
+    reads: dict[str, list[Handler]]
+    """Of each view itself and the indices that it reads."""
+    listed: dict[str, bool]
+    progress: dict[str, Progress]
+    objects: dict[str, int]
+
+    def of(self, line: LevelLine) -> str:
+        """One sentence: what is missing, or how far it is computed; else the reason that is stored."""
+        handlers = self.reads.get(line.view, [])
+        resources = sorted({handler.resource for handler in handlers})
+        if unlisted := [name for name in resources if name not in self.listed]:
+            return f"{' and '.join(unlisted)} {_were(unlisted)} not listed yet"
+        if unfinished := [name for name in resources if not self.listed[name]]:
+            return f"{' and '.join(unfinished)} {_were(unfinished)} not listed to the end yet"
+        for handler in sorted(handlers, key=lambda each: each.kind):
+            if progress := self.progress.get(handler.name):
+                what = "is computed" if handler.kind == "index" else "is evaluated"
+                done = f"{progress.objects} of {self.objects[progress.resource]} objects"
+                return f"{handler.kind} {handler.name} {what} anew since its code changed: {done}"
+        return line.reason or "not evaluated yet; if that lasts, no processor runs"
+
+
+def _were(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+async def read_waits(connection: AsyncConnection, scope: Scope) -> Waits:
+    """What keeps levels from being evaluated."""
+    handlers = by_name(await read_handlers(connection, scope.number))
+    progress = await read_progress(connection, scope.number)
+    resources = {each.resource for each in progress.values()}
+    return Waits(
+        reads={
+            view.name: [view, *(handlers["index", name] for name in view.reads if ("index", name) in handlers)]
+            for view in handlers.values()
+            if view.kind == "view"
+        },
+        listed=await listed_resources(connection, scope),
+        progress=progress,
+        objects=await count_objects(connection, scope.number, resources),
     )

@@ -154,6 +154,8 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     result_uid: str
     result_version: int
     sequence: int
+    has_view: bool = True
+    """The code still has the view whose level decided it."""
 
 
 class Changes(Struct):

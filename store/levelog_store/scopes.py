@@ -1,9 +1,10 @@
 """Scopes: what one application keeps about one cluster, which code may commit to it, and which stream it comes from."""
 
+import logging
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 from sqlalchemy import delete, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -11,7 +12,10 @@ from levelog.errors import ConfigurationError
 from levelog.objects import Application, Cluster
 from levelog_store.clauses import insert_for
 from levelog_store.database import Database
+from levelog_store.handlers import Handler, differences
+from levelog_store.promotion import promote, read_handlers
 from levelog_store.tables import (
+    backfills,
     checkpoints,
     dependencies,
     index_entries,
@@ -27,10 +31,9 @@ from levelog_store.tables import (
     wakeups,
 )
 
-REFOLD: Final = ""
-"""Stands for the stream where the tables have to be folded again whatever the stream is."""
+log = logging.getLogger(__name__)
 
-_FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs)
+_FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs, backfills)
 
 
 class Scope(Struct, frozen=True, kw_only=True):
@@ -57,13 +60,14 @@ async def open_scope(
     partitions: int,
     stream_created: str,
     fingerprint: str,
+    code: Sequence[Handler] = (),
 ) -> Scope:
     """Find the scope, or make it with a checkpoint and a lease for each partition, and promote this code.
 
     Promoting another fingerprint raises all epochs, so that nothing that the older code is about to commit is accepted.
-    The scope tells the stream that it was made for: when that is another one than `stream_created` (REFOLD after a
-    promotion, since what the older code folded may not be what this one reads), or its history is not what was folded,
-    `reset_scope` is next. Raises ConfigurationError when the number of partitions has changed.
+    `code` are its handlers: what changed of them is to be computed anew, by whoever owns the partitions.
+    The scope tells the stream that it was made for: when that is another one than `stream_created`, or its history is
+    not what was folded, `reset_scope` is next. Raises ConfigurationError when the number of partitions has changed.
     """
     async with database.transaction() as connection:
         found = await _find(connection, cluster, application, fingerprint)
@@ -89,15 +93,39 @@ async def open_scope(
         promoted = await connection.execute(
             update(scopes)
             .where(scopes.c.scope == found.number, scopes.c.fingerprint != fingerprint)
-            .values(fingerprint=fingerprint, stream_created=REFOLD)
+            .values(fingerprint=fingerprint)
         )
-    if promoted.rowcount:
+        is_new = promoted.rowcount > 0
+        is_unfinished = bool(differences(await read_handlers(connection, found.number), code))
+    if is_new or is_unfinished:  # unfinished: whoever promoted this code has not come to comparing the handlers
         # In a transaction of its own: from the commit above on, `guard` refuses the older code, so that this waits for
         # what it had begun and for nothing that it begins meanwhile.
         async with database.transaction() as connection:
-            await _dispossess(connection, found.number)
-        return replace(found, stream_created=REFOLD)
+            await _promote(connection, found, code, is_new=is_new)
     return found
+
+
+async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Handler], *, is_new: bool) -> None:
+    """Take all leases and compare the code's handlers with those that the tables come from.
+
+    Nothing is done if other code was promoted meanwhile, or another process has done it.
+    """
+    row = await connection.execute(select(scopes.c.fingerprint).where(scopes.c.scope == scope.number).with_for_update())
+    if row.scalar_one() != scope.fingerprint:
+        return  # this process learns it from its leases
+    if not is_new and not differences(await read_handlers(connection, scope.number), code):
+        return
+    await _dispossess(connection, scope.number)
+    found = await promote(connection, scope.number, code)
+    for what, names in (
+        ("indices are computed anew", [handler.name for handler in found.indexed]),
+        ("views are evaluated anew", [handler.name for handler in found.evaluated]),
+        ("views are decided on anew where they are not in sync", sorted(found.decided)),
+        ("indices are gone", sorted(found.emptied - {handler.name for handler in found.indexed})),
+        ("views are gone", sorted(found.forgotten - {handler.name for handler in found.evaluated})),
+    ):
+        if names:
+            log.info("other code of %s: %s: %s", scope.application, what, ", ".join(names))
 
 
 async def reset_scope(database: Database, scope: Scope, *, stream_created: str, reason: str) -> Scope:

@@ -152,6 +152,31 @@ processors = Table(
     _time("expires_at", nullable=False),
 )
 
+handlers = Table(
+    "handlers",
+    metadata,
+    _scope(),
+    _key("kind"),
+    _key("name"),
+    Column("fingerprint", BYTE_TEXT, nullable=False),
+    Column("resource", BYTE_TEXT, nullable=False, comment="of the objects that it is given"),
+    Column("reads", Json, nullable=False, comment="names of the indices that a view may read"),
+    comment="indices, views and reconcile functions of the code that may commit",
+)
+
+backfills = Table(
+    "backfills",
+    metadata,
+    _scope(),
+    _key("name"),
+    _key("partition", SmallInteger),
+    Column("kind", BYTE_TEXT, nullable=False, comment="index: entries are computed anew; view: parents are woken"),
+    Column("resource", BYTE_TEXT, nullable=False),
+    Column("position", BYTE_TEXT, nullable=False, comment="last object that is done; empty: none"),
+    Column("objects", BigInteger, nullable=False, comment="how many are done"),
+    Column("is_done", Boolean, nullable=False),
+)
+
 syncs = Table(
     "syncs",
     metadata,

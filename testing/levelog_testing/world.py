@@ -291,6 +291,7 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
             partitions=PARTITIONS,
             stream_created="simulation",
             fingerprint=program.fingerprint,
+            code=program.handlers,
         )
         world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings()), clock)
         stack.push_async_callback(world.decider.close)

@@ -1,23 +1,14 @@
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from levelog import Index, Level, Operator
 from levelog.objects import ObjectKey, Uid
 from levelog.records import ReceiptNoted
-from levelog_cli.loading import load_operators
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 from rigs.nats import NatsServer
-from rigs.processing import WEBS_FILE, Processing
+from rigs.processing import Processing
 from rigs.webs import NOON, PODS, deleted, lists_done, pod, web
-
-example: Any = sys.modules[load_operators([WEBS_FILE])[0].views["pods"].function.__module__]
-
-Pictures = Iterator[tuple[str, tuple[str, str]]]
-Found = Index[str, tuple[str, str]]
 
 
 def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, error: str = "") -> ReceiptNoted:
@@ -268,40 +259,6 @@ async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_d
         await stack.folded(last)
         assert len(await stack.intents()) == 20
         assert stack.processors["two"].decider.calls.functions == {}
-
-
-async def test_invariant_9_other_code_folds_the_log_again_before_it_decides(
-    nats_server: NatsServer, database_url: str
-) -> None:
-    """What the older code did not index would otherwise count as not there."""
-
-    def renamed() -> Operator:
-        op = Operator("webs")
-
-        @op.index(labels={"app": "web"})
-        def pictures(pod: example.Pod) -> Pictures:  # pyright: ignore[reportInvalidTypeForm]
-            yield from example.images(pod)
-
-        @op.view
-        def pods(web: example.Web, pictures: Found) -> Level[dict[str, str]]:  # pyright: ignore[reportInvalidTypeForm]
-            level: Level[dict[str, str]] = example.pods(web, pictures)
-            return level
-
-        op.reconcile(pods)(example.converge)
-        return op
-
-    async with Processing(nats_server.url, database_url) as stack:
-        last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
-        stack.start()
-        await stack.folded(last)
-    async with Processing(nats_server.url, database_url, [renamed()]) as stack:
-        assert await stack.rows(objects) == []
-        stack.start()
-        await stack.folded(last)
-        level = await stack.level("shop")
-        assert level
-        assert level["status"] == "in_sync"
-        assert await stack.intents() == []
 
 
 async def test_a_list_of_one_namespace_deletes_nothing_in_another(nats_server: NatsServer, database_url: str) -> None:

@@ -23,6 +23,7 @@ from levelog_migrations import upgrade
 from levelog_processors.identity import verify
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
+from levelog_store.backfills import read_unfinished
 from levelog_store.database import Database
 from levelog_store.inputs import count_pending, read_checkpoints
 from levelog_store.rows import IndexKey
@@ -69,6 +70,7 @@ class Processing:
                 partitions=PARTITIONS,
                 stream_created=self.stream.identity.created,
                 fingerprint=self.program.fingerprint,
+                code=self.program.handlers,
             )
             self.scope = await verify(self.database, self.scope, self.stream)
             self._stack = stack.pop_all()
@@ -83,7 +85,7 @@ class Processing:
         finally:
             await self._stack.aclose()
 
-    def start(self, name: str = "one") -> Processor:
+    def start(self, name: str = "one", *, backfill_rate: float = 1_000_000) -> Processor:
         """Run a processor."""
         processor = Processor(
             self.database,
@@ -93,6 +95,7 @@ class Processing:
             self.hints,
             owner=f"{name}-{len(self.processors)}",
             on_keys=self.on_keys,
+            backfill_rate=backfill_rate,
         )
         self.processors[name] = processor
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
@@ -144,13 +147,16 @@ class Processing:
         return [(row["verb"], row["target"]) for row in rows if not states or row["state"] in states]
 
     async def folded(self, sequence: int) -> None:
-        """Wait until the log is folded up to a sequence and no wakeup is due."""
+        """Wait until the log is folded up to a sequence, nothing is to be computed anew and no wakeup is due."""
 
         async def is_quiet() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
                 checkpoints = await read_checkpoints(connection, self.scope.number)
-                return max(checkpoints.values()) >= sequence and not await count_pending(connection, self.scope.number)
+                is_folded = max(checkpoints.values()) >= sequence
+                if not is_folded or await read_unfinished(connection, self.scope.number):
+                    return False
+                return not await count_pending(connection, self.scope.number)
 
         await until(is_quiet, what=f"record {sequence} folded and nothing pending")
 
@@ -164,15 +170,16 @@ class Processing:
 
         await until(is_folded, what=f"record {sequence} folded")
 
-    async def start_more(self, name: str) -> None:
+    async def start_more(self, name: str) -> Processor:
         """Run another processor, and wait until each one has its share of the partitions."""
-        self.start(name)
+        processor = self.start(name)
 
         async def is_shared() -> bool:
             self._raise_failures()
             return len({row["owner"] for row in await self.rows(leases)} - {""}) == len(self._tasks)
 
         await until(is_shared, what="the partitions shared")
+        return processor
 
     def _raise_failures(self) -> None:
         for task in self._tasks.values():

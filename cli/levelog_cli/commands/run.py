@@ -16,7 +16,7 @@ _CLUSTER: Final = ("kubeconfig", "context")
 _SHARED: Final = ("nats_url", "database_url", "application", "cluster")
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file", "threads")
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file", "threads", "backfill_rate")
 def run(settings: Settings, files: Files) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
     execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
@@ -28,7 +28,7 @@ def ingest(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("ingest",)))
 
 
-@taking(*_SHARED, "redaction_key_file", "threads")
+@taking(*_SHARED, "redaction_key_file", "threads", "backfill_rate")
 def process(settings: Settings, files: Files) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 

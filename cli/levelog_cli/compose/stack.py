@@ -168,6 +168,7 @@ class _Process(Struct, kw_only=True):
                 owner=process_name(),
                 threads=self.settings.threads,
                 on_keys=live.tell,
+                backfill_rate=self.settings.backfill_rate,
             )
             if self.on_processor is not None:
                 self.on_processor(processor)
@@ -196,6 +197,7 @@ class _Process(Struct, kw_only=True):
             partitions=stream.partitions,
             stream_created=stream.identity.created,
             fingerprint=self.application.program.fingerprint,
+            code=self.application.program.handlers,
         )
         verified = await verify(database, scope, stream)
         await replace_views(database, scope.application, sql_views(self.application.program))

@@ -58,6 +58,29 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("scope", "owner", name="processors_pkey"),
     )
     op.create_table(
+        "handlers",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("kind", TEXT, autoincrement=False, nullable=False),
+        sa.Column("name", TEXT, autoincrement=False, nullable=False),
+        sa.Column("fingerprint", TEXT, nullable=False),
+        sa.Column("resource", TEXT, nullable=False, comment="of the objects that it is given"),
+        sa.Column("reads", JSON, nullable=False, comment="names of the indices that a view may read"),
+        sa.PrimaryKeyConstraint("scope", "kind", "name", name="handlers_pkey"),
+        comment="indices, views and reconcile functions of the code that may commit",
+    )
+    op.create_table(
+        "backfills",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("name", TEXT, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
+        sa.Column("kind", TEXT, nullable=False, comment="index: entries are computed anew; view: parents are woken"),
+        sa.Column("resource", TEXT, nullable=False),
+        sa.Column("position", TEXT, nullable=False, comment="last object that is done; empty: none"),
+        sa.Column("objects", sa.BigInteger, nullable=False, comment="how many are done"),
+        sa.Column("is_done", sa.Boolean, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "name", "partition", name="backfills_pkey"),
+    )
+    op.create_table(
         "syncs",
         sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
         sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
@@ -293,6 +316,8 @@ def downgrade() -> None:
         "tombstones",
         "objects",
         "syncs",
+        "backfills",
+        "handlers",
         "processors",
         "leases",
         "checkpoints",

@@ -1,28 +1,55 @@
 """What is shown of an application: levels, parents without one, and why."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import insert
+from msgspec.structs import replace
+from sqlalchemy import insert, update
 
 from levelog.objects import Application, Cluster
 from levelog_store.database import Database
+from levelog_store.handlers import Handler
 from levelog_store.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
 from levelog_store.scopes import Scope, open_scope
-from levelog_store.tables import levels, syncs, wakeups
+from levelog_store.tables import backfills, levels, objects, syncs, wakeups
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-async def scope_of(database: Database, application: str = "shops", cluster: str = "c1") -> Scope:
+async def scope_of(
+    database: Database,
+    application: str = "shops",
+    cluster: str = "c1",
+    *,
+    code: Sequence[Handler] = (),
+    fingerprint: str = "f",
+) -> Scope:
     return await open_scope(
         database,
         cluster=Cluster(cluster),
         application=Application(application),
         partitions=2,
         stream_created="today",
-        fingerprint="f",
+        fingerprint=fingerprint,
+        code=code,
     )
+
+
+def stored(scope: Scope, name: str, partition: int) -> dict[str, Any]:
+    return {
+        "scope": scope.number,
+        "object": name,
+        "partition": partition,
+        "resource": name.partition("/")[0],
+        "namespace": "a",
+        "name": name.rpartition("/")[2],
+        "uid": "u",
+        "version": 1,
+        "sequence": 1,
+        "is_deleting": False,
+        "body": b"{}",
+    }
 
 
 def level(scope: Scope, view: str, parent: str, status: str = "in_sync", **columns: Any) -> dict[str, Any]:
@@ -77,6 +104,8 @@ def sync(scope: Scope, resource: str, partition: int, finished: int) -> dict[str
         "finished_sequence": finished,
         "namespace": "",
         "version": 1,
+        "gap_sequence": 0,
+        "heard_at": None,
     }
 
 
@@ -123,23 +152,67 @@ async def test_levels_are_selected_by_view_status_and_name(database: Database) -
     assert await lines(database, scope, name="hop") == []
 
 
+async def reason_of(database: Database, scope: Scope, **selected: str) -> str:
+    (line,) = await lines(database, scope, **selected)
+    assert (line.status, line.evaluated_at) == ("blocked", None)
+    return line.reason
+
+
+CODE = (
+    Handler(kind="index", name="webs/images", fingerprint="1", resource="pods"),
+    Handler(kind="view", name="webs/pods", fingerprint="1", resource="webs.example.com", reads=("webs/images",)),
+    Handler(kind="view", name="webs/status", fingerprint="1", resource="webs.example.com"),
+)
+
+
 async def test_a_parent_that_was_never_evaluated_is_blocked_and_says_why(database: Database) -> None:
-    scope = await scope_of(database)
+    scope = await scope_of(database, code=CODE)
     parent = "webs.example.com/a/shop"
     await add(database, wakeups, wake(scope, "webs/pods", parent), wake(scope, "webs/status", parent))
     await add(database, levels, level(scope, "webs/status", parent))
     (line,) = await lines(database, scope, view="pods")
     assert (line.status, line.round, line.evaluated_at) == ("blocked", 0, None)
-    assert line.reason == "not evaluated yet: a resource that the view reads is not listed, or no processor runs"
-    await add(database, syncs, sync(scope, "pods", 0, 7), sync(scope, "pods", 1, 0), sync(scope, "webs", 0, 7))
-    await add(database, syncs, sync(scope, "webs", 1, 8))
-    (line,) = await lines(database, scope, view="pods", status="blocked")
-    assert line.reason == "not listed to the end yet: pods"
+    assert line.reason == "pods and webs.example.com were not listed yet"
+    await add(database, syncs, *(sync(scope, "webs.example.com", partition, 7) for partition in (0, 1)))
+    assert await reason_of(database, scope, view="pods") == "pods was not listed yet"
+    await add(database, syncs, sync(scope, "pods", 0, 7), sync(scope, "pods", 1, 0), sync(scope, "secrets", 0, 0))
+    assert await reason_of(database, scope, view="pods", status="blocked") == "pods was not listed to the end yet"
     assert await lines(database, scope, view="pods", status="in_sync") == []
     (line,) = await lines(database, scope, view="status")  # its wake is pending, but it has a level
     assert line.status == "in_sync"
     async with database.reading() as connection:
-        assert await listed_resources(connection, scope) == {"pods": False, "webs": True}
+        assert await listed_resources(connection, scope) == {
+            "pods": False,
+            "secrets": False,
+            "webs.example.com": True,
+        }
+    async with database.transaction() as connection:
+        await connection.execute(update(syncs).values(finished_sequence=9))
+    assert await reason_of(database, scope, view="pods") == "not evaluated yet; if that lasts, no processor runs"
+
+
+async def test_a_level_of_changed_code_tells_how_far_it_is_computed(database: Database) -> None:
+    scope = await scope_of(database, code=CODE)
+    parent = "webs.example.com/a/shop"
+    await add(database, levels, level(scope, "webs/pods", parent), level(scope, "webs/status", parent))
+    await add(
+        database, syncs, *(sync(scope, name, part, 7) for name in ("pods", "webs.example.com") for part in (0, 1))
+    )
+    await add(database, objects, stored(scope, "pods/a/one", 0), stored(scope, "pods/a/two", 1))
+    images, *views = CODE
+    await scope_of(database, code=(replace(images, fingerprint="2"), *views), fingerprint="g")
+    assert await reason_of(database, scope, view="pods") == (
+        "index webs/images is computed anew since its code changed: 0 of 2 objects"
+    )
+    assert names(await lines(database, scope, status="in_sync")) == [("webs/status", "shop")]
+    async with database.transaction() as connection:
+        await connection.execute(update(backfills).where(backfills.c.partition == 0).values(objects=1, is_done=True))
+    assert await reason_of(database, scope, view="pods") == (
+        "index webs/images is computed anew since its code changed: 1 of 2 objects"
+    )
+    async with database.transaction() as connection:
+        await connection.execute(update(backfills).values(objects=1, is_done=True))
+    assert await reason_of(database, scope, view="pods") == "not evaluated since its code changed"
 
 
 async def test_every_application_is_found(database: Database) -> None:

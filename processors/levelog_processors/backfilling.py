@@ -1,0 +1,181 @@
+"""Computing anew what changed code left behind: entries of indices, then wakeups of the parents of views.
+
+The owner of a partition does it, in the task that folds, so that the two never meet. Each page is one transaction with
+its position: a processor that is killed leaves the rest to whoever owns the partition next.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from levelog_processors.fold import Fold
+from levelog_processors.pace import Pace
+from levelog_processors.program import Program
+from levelog_store.backfills import (
+    Backfill,
+    Page,
+    count_objects,
+    read_folded_to,
+    read_page,
+    read_unfinished,
+    write_progress,
+)
+from levelog_store.database import Database
+from levelog_store.folds import write_changes
+from levelog_store.handlers import blocking, by_name
+from levelog_store.held import read_held
+from levelog_store.leases import guard
+from levelog_store.rows import Changes, IndexKey
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+TELL_EVERY: Final = timedelta(seconds=10)
+"""As often as the bar of a first list would be looked at."""
+
+NEVER: Final = timedelta.max
+
+
+class Job(Struct, frozen=True):
+    """An index or a view to be computed anew, in the partitions of this processor where that is not done."""
+
+    name: str
+    kind: str
+    resource: str
+    positions: dict[int, str]
+
+
+class Step(Struct, frozen=True):
+    """What a page led to."""
+
+    keys: Collection[IndexKey]
+    """Of indices, that it changed."""
+    has_woken: bool
+    has_finished: bool
+    """The job is done in the partitions of this processor; elsewhere somebody may wait for that."""
+
+
+class Backfiller:
+    """Works off the backfills of the partitions held under `epochs`, a page at a time and at a limited rate."""
+
+    def __init__(
+        self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int], pace: Pace
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._program = program
+        self._handlers = by_name(program.handlers)
+        self._epochs = epochs
+        self._pace = pace
+        self._unfinished: list[Backfill] = []
+        self._is_over = False
+        self._told: dict[str, _Told] = {}
+
+    @property
+    def wait(self) -> timedelta:
+        """Time until `step` has something to do, so far as is known."""
+        return self._pace.wait if self._jobs() else NEVER
+
+    async def look(self) -> Mapping[str, list[str]]:
+        """Look what is to be done, here and elsewhere; returns the views that wait for indices, and for which."""
+        if not self._is_over:
+            async with self._database.reading() as connection:
+                self._unfinished = await read_unfinished(connection, self._scope.number)
+            self._is_over = not self._unfinished  # other code would take the leases away first
+        return self._blocked()
+
+    async def step(self, *, wakes: bool) -> Step | None:
+        """Do the next page if there is one and the rate allows it; parents are woken only if `wakes`.
+
+        Raises LeaseLost, with nothing of the page committed.
+        """
+        jobs = [job for job in self._jobs() if wakes or job.kind == "index"]
+        if not jobs or self._pace.wait:
+            return None
+        job = jobs[0]
+        number = self._scope.number
+        async with self._database.reading() as connection:
+            if job.name not in self._told:
+                counted = await count_objects(connection, number, [job.resource])
+                self._told[job.name] = _Told(job, counted[job.resource])
+            page = await read_page(connection, number, job.resource, job.positions, self._pace.page)
+            names = [row.object for row in page.objects]
+            held = await read_held(
+                connection,
+                number,
+                names,
+                indexed=names if job.kind == "index" else (),
+                parents=names if job.kind == "view" else (),
+            )
+            sequence = await read_folded_to(connection, number, list(job.positions))
+        held.entries = {name: [e for e in found if e.index == job.name] for name, found in held.entries.items()}
+        fold = Fold(self._program, self._scope.application, held)
+        if job.kind == "index":
+            changes = fold.index_anew(self._program.indices[job.name], page.objects, sequence)
+        else:
+            changes = fold.wake_anew(self._program.views[job.name], page.objects, sequence)
+        await self._write(job, page, changes)
+        self._pace.take(max(1, len(names)))
+        self._told[job.name].tell(len(names), is_last=page.is_last)
+        return Step(keys=changes.keys, has_woken=bool(changes.wakes), has_finished=page.is_last)
+
+    async def _write(self, job: Job, page: Page, changes: Changes) -> None:
+        async with self._database.transaction(durable=False) as connection:
+            await guard(connection, self._scope, {partition: self._epochs[partition] for partition in job.positions})
+            await write_changes(connection, self._scope.number, changes)
+            await write_progress(connection, self._scope.number, job.name, job.positions, page)
+        self._unfinished = [
+            row if row.name != job.name or row.partition not in job.positions else _moved(row, page)
+            for row in self._unfinished
+            if row.name != job.name or row.partition not in job.positions or not page.is_last
+        ]
+
+    def _jobs(self) -> list[Job]:
+        """What can be done now: indices, then views that wait for none."""
+        blocked = self._blocked()
+        jobs: dict[str, Job] = {}
+        for row in self._unfinished:
+            if row.partition in self._epochs and row.name not in blocked:
+                job = jobs.setdefault(row.name, Job(row.name, row.kind, row.resource, {}))
+                job.positions[row.partition] = row.position
+        return sorted(jobs.values(), key=lambda job: (job.kind, job.name))
+
+    def _blocked(self) -> Mapping[str, list[str]]:
+        return blocking(self._handlers, {row.name for row in self._unfinished}) if self._unfinished else {}
+
+
+def _moved(row: Backfill, page: Page) -> Backfill:
+    return Backfill(
+        name=row.name,
+        partition=row.partition,
+        kind=row.kind,
+        resource=row.resource,
+        position=max(row.position, page.position),
+        objects=row.objects,
+        is_done=False,
+    )
+
+
+class _Told:
+    """What the log says of one job."""
+
+    def __init__(self, job: Job, objects: int) -> None:
+        self._what = f"index {job.name} is computed" if job.kind == "index" else f"view {job.name} is evaluated"
+        self._objects = objects
+        self._done = 0
+        self._clock = asyncio.get_running_loop().time
+        self._at = self._clock()
+        log.info("%s anew, since its code changed: there are %d objects of %s", self._what, objects, job.resource)
+
+    def tell(self, done: int, *, is_last: bool) -> None:
+        """Count objects, and say so once in a while."""
+        self._done += done
+        if is_last:
+            log.info("%s anew: all objects of this processor are done, %d by it", self._what, self._done)
+        elif self._clock() - self._at >= TELL_EVERY.total_seconds():
+            self._at = self._clock()
+            log.info("%s anew: this processor has done %d of %d objects", self._what, self._done, self._objects)

@@ -1,0 +1,90 @@
+"""The handlers that the promoted code consists of, and what one code has that another one has not. No I/O here."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Kind: TypeAlias = Literal["index", "view", "reconcile"]
+
+HandlerName: TypeAlias = tuple[Kind, str]
+"""Kind and `operator/function`; a reconcile function is named as its view."""
+
+
+class Handler(Struct, frozen=True, kw_only=True, order=True):
+    """A row of `handlers`: a registered function with everything that makes it what it is."""
+
+    kind: Kind
+    name: str
+    fingerprint: str
+    resource: str
+    """Of the objects that it is given."""
+    reads: tuple[str, ...] = ()
+    """Names of the indices that a view may read, sorted."""
+
+
+class Differences(Struct, frozen=True, kw_only=True):
+    """What has to be done with the tables so that they are those of other code."""
+
+    emptied: frozenset[str]
+    """Indices whose entries go: they are removed, or are of another resource now."""
+    indexed: tuple[Handler, ...]
+    """Indices to compute anew."""
+    forgotten: frozenset[str]
+    """Views whose levels go: they are removed, or have other parents now."""
+    evaluated: tuple[Handler, ...]
+    """Views to evaluate anew."""
+    decided: frozenset[str]
+    """Views, not among these, of whose levels those that are not in sync are decided on anew."""
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differences:
+    """Compare two codes, handler by handler."""
+    old, new = by_name(before), by_name(after)
+    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    indexed = [handler for name, handler in new.items() if handler.kind == "index" and name in changed]
+    sources = {index.name for index in indexed}
+    evaluated = [
+        handler
+        for name, handler in new.items()
+        if handler.kind == "view" and (name in changed or not sources.isdisjoint(handler.reads))
+    ]
+    decided = {name for kind, name in changed if kind == "reconcile" and ("view", name) in new}
+    return Differences(
+        emptied=_moved("index", old, new),
+        indexed=tuple(indexed),
+        forgotten=_moved("view", old, new),
+        evaluated=tuple(evaluated),
+        decided=frozenset(decided - {view.name for view in evaluated}),
+    )
+
+
+def by_name(handlers: Iterable[Handler]) -> dict[HandlerName, Handler]:
+    """Handlers by kind and name."""
+    return {_name(handler): handler for handler in handlers}
+
+
+def _name(handler: Handler) -> HandlerName:
+    return handler.kind, handler.name
+
+
+def _moved(kind: Kind, old: Mapping[HandlerName, Handler], new: Mapping[HandlerName, Handler]) -> frozenset[str]:
+    """Handlers of a kind that are not there any more, or are given objects of another resource."""
+    return frozenset(
+        handler.name
+        for name, handler in old.items()
+        if handler.kind == kind and (name not in new or new[name].resource != handler.resource)
+    )
+
+
+def blocking(handlers: Mapping[HandlerName, Handler], unfinished: Collection[str]) -> dict[str, list[str]]:
+    """Views that may not decide yet, each with those of its indices that are `unfinished`."""
+    found = {
+        handler.name: [index for index in handler.reads if index in unfinished]
+        for handler in handlers.values()
+        if handler.kind == "view"
+    }
+    return {name: indices for name, indices in found.items() if indices}

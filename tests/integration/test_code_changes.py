@@ -1,0 +1,330 @@
+"""Changed code: what it changes is computed anew from the tables, and the rest goes on."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog.operator import Operator
+from levelog_store.overview import read_level_lines
+from levelog_store.tables import backfills, dependencies, handlers, index_entries, intents, key_versions, levels
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.versions import Versions, calls_of
+from rigs.waiting import until
+from rigs.webs import pod, web
+
+STALLED = 1e-9
+"""A rate at which a processor computes the first object and no other."""
+
+UPPER = ("yield owner.uid, pod.spec.containers[0].image", "yield owner.uid, pod.spec.containers[0].image.upper()")
+BY_NAME = ("yield owner.uid, pod.spec.containers[0].image", "yield owner.name, pod.spec.containers[0].image")
+REVERSED = ("actual=sorted(images[web.metadata.uid])", "actual=sorted(images[web.metadata.uid], reverse=True)")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return f"sqlite:///{tmp_path}/levelog.db"
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Versions:
+    return Versions(tmp_path)
+
+
+class Case:
+    """Processes that follow each other on one log and one database."""
+
+    def __init__(self, nats_url: str, database_url: str) -> None:
+        self._nats_url = nats_url
+        self._database_url = database_url
+
+    def running(self, operator: Operator) -> Processing:
+        return Processing(self._nats_url, self._database_url, [operator])
+
+    async def begin(self, operator: Operator, *, shops: int = 3, pods: int = 2) -> int:
+        """Run a version until shops with as many pods as they want are in sync; returns the last sequence."""
+        async with self.running(operator) as stack:
+            records = [web(f"shop{n}", 1 + n, replicas=pods, image="a") for n in range(shops)]
+            owned = [
+                pod(f"shop{n}-{m}", 1000 + n * pods + m, owner=f"uid-shop{n}")
+                for n in range(shops)
+                for m in range(pods)
+            ]
+            last = await stack.listed(*records, *owned, version=10_000)
+            stack.start()
+            await stack.folded(last)
+            assert {row["status"] for row in await stack.rows(levels)} == {"in_sync"}
+        return last
+
+
+@pytest.fixture
+def case(nats_server: NatsServer, database_url: str) -> Case:
+    return Case(nats_server.url, database_url)
+
+
+async def values(stack: Processing, index: str) -> list[str]:
+    return sorted(row["value"].decode() for row in await stack.rows(index_entries) if row["index"] == index)
+
+
+async def statuses(stack: Processing, view: str) -> dict[str, str]:
+    return {row["parent"].rpartition("/")[2]: row["status"] for row in await stack.rows(levels) if row["view"] == view}
+
+
+async def first_object_done(stack: Processing) -> None:
+    """Wait until a stalled processor has computed what it may."""
+
+    async def is_done() -> bool:
+        return any(row["objects"] for row in await stack.rows(backfills))
+
+    await until(is_done, "the first object computed anew")
+
+
+async def test_invariant_9_a_changed_index_is_computed_from_the_objects_before_its_view_decides(
+    case: Case, versions: Versions
+) -> None:
+    last = await case.begin(versions.load())
+    changed = versions.load(UPPER)
+    async with case.running(changed) as stack:
+        assert await statuses(stack, "webs/pictures") == dict.fromkeys(("shop0", "shop1", "shop2"), "blocked")
+        assert await statuses(stack, "webs/counted") == dict.fromkeys(("shop0", "shop1", "shop2"), "in_sync")
+        processor = stack.start()
+        await stack.folded(last)
+        assert await values(stack, "webs/images") == ['"A"'] * 6
+        assert await statuses(stack, "webs/pictures") == dict.fromkeys(("shop0", "shop1", "shop2"), "drifting")
+        assert processor.decider.calls.functions == {"webs/pictures": 3}
+        assert calls_of(changed) == {"images": 6}
+        assert processor.records == 0
+
+
+async def test_what_is_unchanged_goes_on_while_an_index_is_computed_anew(case: Case, versions: Versions) -> None:
+    await case.begin(versions.load())
+    changed = versions.load(UPPER)
+    async with case.running(changed) as stack:
+        processor = stack.start(backfill_rate=STALLED)
+        await first_object_done(stack)
+        last = await stack.tell(
+            web("shop0", 20_000, replicas=3), pod("shop1-0", 20_001, owner="uid-shop1", image="b"), web("new", 20_002)
+        )
+
+        async def is_decided() -> bool:
+            return len(await stack.intents("pending")) == 2
+
+        await until(is_decided, "the unchanged view decided")
+        await stack.until_folded_only(last)
+        assert processor.decider.calls.functions == {"webs/counted": 2, "webs/fill": 2}
+        assert sorted(await stack.intents()) == [("apply", "pods/default/new-0"), ("apply", "pods/default/shop0-2")]
+        assert calls_of(changed) == {"images": 2, "names": 1}  # the first object, and the one that was reported
+        assert '"B"' in await values(stack, "webs/images")
+        async with stack.database.reading() as connection:
+            lines = await read_level_lines(connection, stack.scope, view="pictures")
+        assert {line.status for line in lines} == {"blocked"}
+        assert [line.parent.rpartition("/")[2] for line in lines] == ["new", "shop0", "shop1", "shop2"]
+        assert {line.reason for line in lines} == {
+            "index webs/images is computed anew since its code changed: 1 of 6 objects"
+        }
+
+
+async def test_a_processor_that_was_stopped_in_the_middle_goes_on_where_it_was(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load(), shops=4)
+    stopped, resumed = versions.load(UPPER), versions.load(UPPER)
+    async with case.running(stopped) as stack:
+        stack.start(backfill_rate=STALLED)
+        await first_object_done(stack)
+        await stack.stop()
+    async with case.running(resumed) as stack:
+        assert counts(await stack.rows(backfills)) == 1
+        stack.start()
+        await stack.folded(last)
+        assert await values(stack, "webs/images") == ['"A"'] * 8
+    assert (calls_of(stopped)["images"], calls_of(resumed)["images"]) == (1, 7)
+
+
+async def test_code_that_is_taken_back_in_the_middle_computes_everything_again(case: Case, versions: Versions) -> None:
+    first = versions.load()
+    last = await case.begin(first)
+    async with case.running(versions.load(UPPER)) as stack:
+        stack.start(backfill_rate=STALLED)
+        await first_object_done(stack)
+    again = versions.load()
+    async with case.running(again) as stack:
+        stack.start()
+        await stack.folded(last)
+        assert await values(stack, "webs/images") == ['"a"'] * 6
+        assert set((await statuses(stack, "webs/pictures")).values()) == {"in_sync"}
+    assert calls_of(again) == {"images": 6}
+
+
+async def test_another_change_in_the_middle_leaves_an_unfinished_index_where_it_is(
+    case: Case, versions: Versions
+) -> None:
+    last = await case.begin(versions.load())
+    async with case.running(versions.load(UPPER)) as stack:
+        stack.start(backfill_rate=STALLED)
+        await first_object_done(stack)
+    both = versions.load(UPPER, REVERSED)
+    async with case.running(both) as stack:
+        stack.start()
+        await stack.folded(last)
+        assert await values(stack, "webs/images") == ['"A"'] * 6
+    assert calls_of(both) == {"images": 5}
+
+
+async def test_keys_that_the_older_code_gave_are_gone(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load())
+    async with case.running(versions.load(BY_NAME)) as stack:
+        stack.start()
+        await stack.folded(last)
+        assert {row["key"] for row in await stack.rows(index_entries) if row["index"] == "webs/images"} == {'"w"'}
+
+
+async def test_a_changed_view_evaluates_all_its_parents_and_no_index(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load())
+    changed = versions.load(REVERSED)
+    async with case.running(changed) as stack:
+        processor = stack.start()
+        await stack.folded(last)
+        assert processor.decider.calls.functions == {"webs/pictures": 3}
+        assert set((await statuses(stack, "webs/pictures")).values()) == {"in_sync"}
+    assert calls_of(changed) == {}
+
+
+async def test_a_changed_filter_of_a_view_lets_go_of_the_parents_that_it_leaves_out(
+    case: Case, versions: Versions
+) -> None:
+    last = await case.begin(versions.load())
+    async with case.running(
+        versions.load(("@op.view\ndef pictures", '@op.view(labels={"a": "b"})\ndef pictures'))
+    ) as stack:
+        processor = stack.start()
+        await stack.folded(last)
+        assert await statuses(stack, "webs/pictures") == {}
+        assert len(await statuses(stack, "webs/counted")) == 3
+        assert processor.decider.calls.functions == {}
+
+
+async def test_a_changed_class_is_a_changed_index(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load())
+    field = ("    replicas: int = 1\n", "    replicas: int = 1\n    paused: bool = False\n")
+    async with case.running(versions.load(field)) as stack:
+        assert {row["name"] for row in await stack.rows(backfills)} == {"webs/pictures", "webs/counted"}
+        processor = stack.start()
+        await stack.folded(last)
+        assert processor.decider.calls.functions == {"webs/pictures": 3, "webs/counted": 3}
+    container = ("    image: str\n\nclass PodSpec", "    image: str\n    command: list[str] = []\n\nclass PodSpec")
+    async with case.running(versions.load(field, container)) as stack:
+        assert {
+            row["name"] for row in await stack.rows(backfills) if row["kind"] == "index" and not row["is_done"]
+        } == {
+            "webs/images",
+            "webs/names",
+        }
+
+
+async def test_handlers_that_are_removed_leave_nothing_behind(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load())
+    source = ("@op.index\ndef images", "def images"), ("@op.view\ndef pictures", "def pictures")
+    async with case.running(versions.load(*source)) as stack:
+        processor = stack.start()
+        await stack.folded(last)
+        assert {row["index"] for row in await stack.rows(index_entries)} == {"webs/names"}
+        assert {row["index"] for row in await stack.rows(key_versions)} == {"webs/names"}
+        assert {row["view"] for row in await stack.rows(dependencies)} == {"webs/counted"}
+        assert {row["view"] for row in await stack.rows(levels)} == {"webs/counted"}
+        assert {(row["kind"], row["name"]) for row in await stack.rows(handlers)} == {
+            ("index", "webs/names"),
+            ("view", "webs/counted"),
+            ("reconcile", "webs/counted"),
+        }
+        assert processor.decider.calls.functions == {}
+
+
+async def test_changed_reconcile_functions_are_asked_again_where_there_is_drift_and_nowhere_else(
+    case: Case, versions: Versions
+) -> None:
+    await case.begin(versions.load())
+    async with case.running(versions.load()) as stack:
+        last = await stack.tell(web("shop0", 20_000, replicas=3))
+        stack.start()
+        await stack.folded(last)
+        assert await stack.intents("pending") == [("apply", "pods/default/shop0-2")]
+    renamed = ('f"{web.metadata.name}-{number}"', 'f"{web.metadata.name}-x{number}"')
+    async with case.running(versions.load(renamed)) as stack:
+        assert await stack.intents("superseded") == [("apply", "pods/default/shop0-2")]
+        processor = stack.start()
+        await stack.folded(last)
+        assert await stack.intents("pending") == [("apply", "pods/default/shop0-x2")]
+        assert processor.decider.calls.functions == {"webs/counted": 1, "webs/fill": 1}
+        (level,) = [row for row in await stack.rows(levels) if row["view"] == "webs/counted" and row["drift"]]
+        assert (level["status"], level["round"]) == ("settling", 2)
+
+
+async def test_a_view_that_comes_back_goes_on_with_its_rounds(case: Case, versions: Versions) -> None:
+    """Or its first round would have the idempotency keys of the rounds that it had before."""
+    await case.begin(versions.load())
+    async with case.running(versions.load()) as stack:
+        last = await stack.tell(web("shop0", 20_000, replicas=3))
+        stack.start()
+        await stack.folded(last)
+    gone = ("@op.view\ndef counted", "def counted"), ("@op.reconcile(counted)\ndef fill", "def fill")
+    async with case.running(versions.load(*gone)) as stack:
+        assert await stack.intents() == [("apply", "pods/default/shop0-2")]
+        assert await stack.intents("superseded") == [("apply", "pods/default/shop0-2")]
+    async with case.running(versions.load()) as stack:
+        stack.start()
+        await stack.folded(last)
+        rounds = {row["state"]: row["round"] for row in await stack.rows(intents)}
+        assert rounds == {"superseded": 1, "pending": 2}
+
+
+async def test_a_view_waits_for_the_partitions_of_all_processors(
+    nats_server: NatsServer, postgres_url: str, versions: Versions
+) -> None:
+    case = Case(nats_server.url, postgres_url)
+    last = await case.begin(versions.load(), shops=10, pods=3)
+    changed = versions.load(UPPER)
+    async with case.running(changed) as stack:
+        slow = stack.start("slow", backfill_rate=STALLED)
+        await first_object_done(stack)
+        fast = await stack.start_more("fast")
+
+        async def is_half_done() -> bool:
+            rows = [row for row in await stack.rows(backfills) if row["kind"] == "index"]
+            return sorted(row["is_done"] for row in rows) == [False, False, True, True]
+
+        await until(is_half_done, "the partitions of one processor computed")
+        await stack.tell(web("shop0", 20_000, replicas=3, image="A"))
+        await stack.until_folded_only(last + 1)
+        assert fast.decider.calls.functions.get("webs/pictures", 0) == 0
+        assert slow.decider.calls.functions.get("webs/pictures", 0) == 0
+        await stack.stop("slow")
+        await stack.folded(last + 1)
+        assert fast.decider.calls.functions["webs/pictures"] == 10
+        assert await values(stack, "webs/images") == ['"A"'] * 30
+        assert (await statuses(stack, "webs/pictures"))["shop0"] == "in_sync"
+    assert calls_of(changed)["images"] == 30
+
+
+def counts(rows: list[dict[str, Any]]) -> int:
+    return sum(int(row["objects"]) for row in rows)
+
+
+async def test_live_changes_go_on_while_five_thousand_objects_are_computed_anew(case: Case, versions: Versions) -> None:
+    await case.begin(versions.load(), shops=1, pods=5000)
+    changed = versions.load(UPPER)
+    async with case.running(changed) as stack:
+        processor = stack.start(backfill_rate=20_000)
+        for number in range(10):
+            await stack.tell(
+                web(f"live{number}", 20_000 + number, replicas=0),
+                pod(f"shop0-{number}", 30_000 + number, owner="uid-shop0", image="b"),
+            )
+        await stack.folded(await stack.tell(web("last", 40_000, replicas=0)))
+        assert counts([row for row in await stack.rows(backfills) if row["kind"] == "index"]) == 5000
+        assert await values(stack, "webs/images") == ['"A"'] * 4990 + ['"B"'] * 10
+        assert processor.decider.calls.functions["webs/pictures"] == 12  # the shop, and what is new
+        assert len(await statuses(stack, "webs/counted")) == 12
+    assert calls_of(changed) == {"images": 5010, "names": 10}
