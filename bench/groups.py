@@ -9,9 +9,10 @@ from sqlalchemy import select
 
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
-from bench.servers import Servers, web_name
+from bench.servers import PATIENCE, Servers, web_name
 from levelog_store.tables import levels
 
+JSON_PATCH = "application/json-patch+json"
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -25,12 +26,12 @@ async def run(servers: Servers, console: Console, groups: int, pods: int) -> Non
             "metadata": {"name": f"pod-{number:05}", "labels": {"group": web_name(number % groups)}},
             "spec": {"containers": [{"name": "main", "image": "nginx:1"}], "automountServiceAccountToken": False},
         }
-        await servers.client.request("POST", PODS, body=msgspec.json.encode(pod))
+        await servers.client.request("POST", PODS, body=msgspec.json.encode(pod), timeout=PATIENCE)
 
     async def change(number: int, image: str) -> None:
         patch = msgspec.json.encode([{"op": "replace", "path": "/spec/containers/0/image", "value": image}])
         path = f"{PODS}/pod-{number:05}"
-        await servers.client.request("PATCH", path, body=patch, content_type="application/json-patch+json")
+        await servers.client.request("PATCH", path, body=patch, content_type=JSON_PATCH, timeout=PATIENCE)
 
     there = len(await servers.statuses())
     await servers.create_webs(max(0, groups - there), first=there)

@@ -32,7 +32,7 @@ async def run(servers: Servers, console: Console, objects: int, count: int) -> N
     async with Installation(servers, OPERATORS / "statuses.py") as levelog:
         levelog.start("ingest", "process", "actuate")
         rows["levelog"] = await _measure(servers, webs, count, levelog.calls, levelog.check)
-    for variant in ("event", "update", "tuned") if is_installed() else ():
+    for variant in ("event", "update", "tuned", "field") if is_installed() else ():
         with Kopf(servers, "kopf_statuses.py", variant) as kopf:
 
             async def calls(kopf: Kopf = kopf) -> int:
