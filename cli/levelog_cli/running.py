@@ -1,11 +1,13 @@
 """Running a command to its end: logs, event loop, signals, and what becomes of an error."""
 
 import asyncio
+import logging
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 from levelog.errors import ConfigurationError, LevelogError
@@ -15,6 +17,10 @@ from levelog_cli.settings import Settings
 FAILED: Final = 1
 MISUSED: Final = 2
 """As typer ends for an option that does not exist."""
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+log = logging.getLogger(__name__)
 
 Command = Callable[[], Coroutine[Any, Any, None]]
 
@@ -27,7 +33,8 @@ def execute(settings: Settings, command: Command) -> None:
     """
     set_up_logs(settings.log_format, settings.log_level)
     try:
-        _run(command)
+        with _ending_early():
+            _run(command)
     except LevelogError as error:
         _end(settings, error)
     except BaseExceptionGroup as group:
@@ -54,6 +61,26 @@ def _end(settings: Settings, error: BaseException) -> NoReturn:
     raise SystemExit(MISUSED if isinstance(error, ConfigurationError) else FAILED)
 
 
+@contextmanager
+def _ending_early() -> Generator[None]:
+    """Let a signal end the command with status 0 while it loads, before its event loop takes the signals."""
+
+    def end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+        _tell_of(signal.Signals(number))
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _tell_of(number: signal.Signals) -> None:
+    log.info("stops, as %s asks", number.name)
+
+
 def _run(command: Command) -> None:
     import uvloop  # noqa: PLC0415 - commands that end before this start without it
 
@@ -74,11 +101,12 @@ async def _until_stopped(command: Command) -> None:
     def stop(number: signal.Signals) -> None:
         nonlocal is_stopped
         is_stopped = True
+        _tell_of(number)
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         loop.add_signal_handler(number, stop, number)
     try:
         await task

@@ -247,7 +247,7 @@ async def connect(
         if error.status == 401:
             raise ConfigurationError(f"the API server at {client.server} refused the credentials: {error}") from error
         raise Unavailable(f"the API server at {client.server} does not serve: {error}") from error
-    except Unavailable:
+    except BaseException:
         await client.close()
         raise
     return client

@@ -111,10 +111,10 @@ def not_acceptable(offered: str) -> StatusError:
     return StatusError(406, "NotAcceptable", f"{what}: {offered}", details={})
 
 
-def unsupported_media_type(offered: str) -> StatusError:
-    """415: no form of the request that the server reads."""
+def unsupported_media_type(offered: str, hint: str = "") -> StatusError:
+    """415: no form of the request that the server reads; the hint is the sandbox's own."""
     what = "the body of the request was in an unknown format - accepted media types include"
-    return StatusError(415, "UnsupportedMediaType", f"{what}: {offered}")
+    return StatusError(415, "UnsupportedMediaType", f"{what}: {offered}{hint and f' ({hint})'}")
 
 
 def already_exists(group: str, plural: str, name: str) -> StatusError:

@@ -22,6 +22,13 @@ PATCH_TYPES: Final = (JSON_PATCH, MERGE, APPLY)
 BODY_TYPES: Final = frozenset({"application/json", "application/yaml", "*/*"})
 # As the server says it; the sandbox has no protobuf, and its answers are JSON.
 SERVED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_NO_PROTOBUF: Final = (
+    "the sandbox reads JSON and YAML, no protobuf: kubectl create -f, or apply, with a manifest sends JSON"
+)
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+_NO_STRATEGIC: Final = (
+    "the sandbox has no strategic merge patch: use kubectl patch --type=merge, or kubectl apply --server-side"
+)
 
 
 class Exchange:
@@ -84,7 +91,7 @@ async def body_of(exchange: Exchange) -> bytes:
     """The request's body. Raises `StatusError` 415 for a type that is not read, 413 for one that is too large."""
     request = exchange.request
     if request.method != "PATCH" and "Content-Type" in request.headers and request.content_type not in BODY_TYPES:
-        raise errors.unsupported_media_type(SERVED)
+        raise errors.unsupported_media_type(SERVED, _NO_PROTOBUF)
     return await request.read()
 
 
@@ -109,7 +116,7 @@ def patch(content_type: str, body: Any) -> Callable[[Json], Any]:
         return lambda live: merge_patch(live, body)
     if content_type == JSON_PATCH:
         return lambda live: json_patch(live, body)
-    raise errors.unsupported_media_type(", ".join(PATCH_TYPES))
+    raise errors.unsupported_media_type(", ".join(PATCH_TYPES), _NO_STRATEGIC if content_type == _STRATEGIC else "")
 
 
 def deleted(at: Target, outcome: Outcome) -> Json:

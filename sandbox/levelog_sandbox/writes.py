@@ -96,6 +96,9 @@ class Writes:
         new, warnings = incoming(resource, namespace, changed, options)
         if new["metadata"].get("name") != name:
             raise errors.bad_request(misnamed(new["metadata"].get("name"), name))
+        if resource.is_custom and options.subresource == "status":
+            # The API server takes nothing but the status from such a patch: another uid is not even looked at.
+            new = {**new, "metadata": {**new["metadata"], "uid": live.uid}}
         self._check_uid(resource, live, new)
         return self._update(resource, live, new, options)._replace(warnings=warnings)
 

@@ -1,11 +1,11 @@
 """A database as the rest of levelog sees it: transactions that write, snapshots that read."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from sqlalchemy import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -82,7 +82,10 @@ class Database:
         return database
 
     async def close(self) -> None:
-        """Close all connections, then let go of the file."""
+        """Close all connections, then let go of the file; to the end, also where the task is cancelled meanwhile."""
+        await _to_the_end(self._close())
+
+    async def _close(self) -> None:
         try:
             await self._readers.dispose()
             await self._engine.dispose()
@@ -147,4 +150,14 @@ class Database:
             async with connection.begin():
                 yield connection
         finally:
-            await connection.close()
+            await _to_the_end(connection.close())
+
+
+async def _to_the_end(closing: Coroutine[Any, Any, None]) -> None:
+    """Close something, and only then be cancelled: what is half closed, SQLAlchemy complains of and drops."""
+    task = asyncio.ensure_future(closing)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise

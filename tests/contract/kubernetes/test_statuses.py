@@ -57,6 +57,14 @@ async def test_a_status_is_guarded_by_versions_too(api: ClusterClient, webs: Web
     assert (refused.code, refused.reason) == (409, "Conflict")
 
 
+async def test_of_a_patch_of_a_status_the_uid_is_not_looked_at(api: ClusterClient, webs: Webs) -> None:
+    made = await webs.create("a")
+    other = {"metadata": {"uid": "11111111-1111-1111-1111-111111111111"}, "status": {"phase": "done"}}
+    written = await api.merge(webs.at("a", "status"), other)
+    assert (written.code, written.body["status"]) == (200, {"phase": "done"})
+    assert written.metadata["uid"] == made.metadata["uid"]
+
+
 async def test_a_status_can_be_removed_and_added_by_patches(api: ClusterClient, webs: Webs) -> None:
     await webs.create("a")
     added = await api.change(webs.at("a", "status"), {"op": "add", "path": "/status", "value": {"x": 1}})

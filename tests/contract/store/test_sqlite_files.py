@@ -179,3 +179,18 @@ async def test_what_was_committed_survives_sigkill_and_nothing_else_does(path: P
 async def check(database: Database) -> object:
     async with database.reading() as connection:
         return await connection.scalar(text("PRAGMA integrity_check"))
+
+
+async def test_a_close_that_is_cancelled_closes_all_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for steps in range(1, 8):  # of the event loop, until it is cancelled
+        database = await Database.open(str(tmp_path / "a.db"))
+        async with database.reading():
+            pass
+        closing = asyncio.create_task(database.close())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait((closing,))
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    async with await Database.open(str(tmp_path / "a.db")):
+        pass

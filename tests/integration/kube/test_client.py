@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -224,3 +225,26 @@ async def unchecked_client(folder: Path, url: str) -> KubeClient:
     """A client of what is no API server."""
     file = write_kubeconfig(folder / "config", url=url, user="me", token="t")
     return KubeClient(file, None, await load_configuration(file))
+
+
+async def test_a_connect_that_is_cancelled_leaves_no_session_open(tmp_path: Path) -> None:
+    has_asked = asyncio.Event()
+    left: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: left.append(context["message"]))
+
+    async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        has_asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(stay_silent, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        kubeconfig = write_kubeconfig(tmp_path / "config", url=f"http://127.0.0.1:{port}", user="u", token="t")
+        connecting = asyncio.create_task(connect(kubeconfig))
+        await asyncio.wait_for(has_asked.wait(), 60)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+    gc.collect()
+    assert left == []

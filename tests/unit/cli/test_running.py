@@ -1,6 +1,7 @@
 """How a command ends: the sentence, the status, and when there is a traceback."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -92,3 +93,29 @@ def test_a_command_that_ends_well_ends_quietly(capsys: pytest.CaptureFixture[str
 
     execute(Settings(), command)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_signal_ends_a_command_with_one_line_and_status_0_at_any_time(
+    number: signal.Signals, is_begun: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        signal.raise_signal(number)
+        await asyncio.Event().wait()
+
+    def command() -> Coroutine[Any, Any, None]:
+        if not is_begun:
+            signal.raise_signal(number)  # as it comes while modules are imported
+        return work()
+
+    before = signal.getsignal(number)
+    try:
+        execute(Settings(), command)
+        status: object = 0
+    except SystemExit as ended:
+        status = ended.code
+    assert status == 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"stops, as {number.name} asks")
+    assert signal.getsignal(number) is before

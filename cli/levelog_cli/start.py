@@ -1,0 +1,11 @@
+"""Where the console script begins: before anything that takes time is imported."""
+
+import signal
+
+
+def main() -> None:
+    """Run the command; Ctrl-C ends it without a traceback also while it loads."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from levelog_cli.main import main as run  # noqa: PLC0415 - typer takes a while
+
+    run()
