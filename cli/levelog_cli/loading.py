@@ -1,11 +1,12 @@
-"""Operator files: any Python file that holds an instance of Operator at module level."""
+"""Operator files: any Python file that holds an instance of Operator at module level, or a folder of such files."""
 
 import difflib
 import hashlib
+import importlib
 import re
 import sys
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -19,42 +20,144 @@ from levelog.operator import Operator
 def load_operators(files: Sequence[Path]) -> list[Operator]:
     """Run the files and collect their operators, each once, in the order of files and definitions.
 
-    While a file is loaded its folder can be imported from. Its module stays in `sys.modules` under a name of its own,
-    so that the source of its functions and the names in their annotations are found.
+    A folder stands for its Python files, in the order of their names; with an `__init__.py` it is a package, whose
+    modules import each other as such. While a file is loaded its folder can be imported from, and a file that was named
+    too is one module for both: so `webs.py` may begin with `from shop import op`. Modules stay in `sys.modules` under
+    names of their own, so that the source of functions and the names in their annotations are found.
 
-    Raises ConfigurationError, naming file and line, for a file that cannot be read or run or holds no operator;
-    OperatorError, naming both too, for one that defines something wrong.
+    Raises ConfigurationError, naming file and line, for a file that cannot be read or run, for one that holds no
+    operator, and for two operators of one name; OperatorError, naming both too, for one that defines something wrong.
     """
+    loading = _Loading()
     operators: dict[int, Operator] = {}
     for file in dict.fromkeys(path.resolve() for path in files):
         shown = _shown(file)
-        found = [value for value in vars(_load(file, shown)).values() if isinstance(value, Operator)]
+        modules = loading.folder(file) if file.is_dir() else [loading.file(file)]
+        found = [value for module in modules for value in vars(module).values() if isinstance(value, Operator)]
         if not found:
+            what = "folder" if file.is_dir() else "file"
             raise ConfigurationError(
-                f'operator file {shown} defines no Operator: write op = Operator("…") at module level'
+                f'operator {what} {shown} defines no Operator: write op = Operator("…") at module level'
             )
         operators.update((id(operator), operator) for operator in found)
+    loading.refuse_twins(list(operators.values()))
     return list(operators.values())
 
 
-def _load(file: Path, shown: str) -> ModuleType:
-    name = _module_name(file)
-    loader = SourceFileLoader(name, str(file))
-    spec = spec_from_loader(name, loader)
-    if spec is None:
-        raise ConfigurationError(f"operator file {shown} cannot be loaded")
-    module = module_from_spec(spec)
-    sys.modules[name] = module
+class _Loading:
+    """One call of `load_operators`: which file became which module."""
+
+    def __init__(self) -> None:
+        self._before = set(sys.modules)
+        self._modules: dict[Path, ModuleType] = {}
+
+    def folder(self, folder: Path) -> list[ModuleType]:
+        files = sorted(file for file in folder.glob("*.py") if file.stem != "__main__")
+        if not files:
+            raise ConfigurationError(f"operator folder {_shown(folder)} holds no Python file")
+        if not (folder / "__init__.py").exists():
+            return [self.file(file) for file in files]
+        return [self._part(folder, file) for file in sorted(files, key=lambda file: file.stem != "__init__")]
+
+    def file(self, file: Path) -> ModuleType:
+        """Run a file, unless one that ran before has imported it."""
+        module = self._modules.get(file) or self._imported(file)
+        if module is None:
+            name = _module_name(file)
+            loader = SourceFileLoader(name, str(file))
+            spec = spec_from_loader(name, loader)
+            if spec is None:
+                raise ConfigurationError(f"operator file {_shown(file)} cannot be loaded")
+            module = sys.modules[name] = self._modules[file] = module_from_spec(spec)
+            try:
+                with _telling(file), _importable(file.parent), self._named(file.parent):
+                    loader.exec_module(module)
+            except BaseException:
+                sys.modules.pop(name, None)
+                raise
+        self._modules[file] = module
+        return module
+
+    def refuse_twins(self, operators: Sequence[Operator]) -> None:
+        """Refuse different operators of one name, with the files that define them."""
+        by_name: dict[str, Operator] = {}
+        for operator in operators:
+            other = by_name.setdefault(operator.name, operator)
+            if other is operator:
+                continue
+            places = [next(self._homes(each), None) for each in (other, operator)]
+            names = [_shown(place[0]) if place else "a file" for place in places]
+            if places[0] and places[1] and places[0][0] == places[1][0] and places[0][1] != places[1][1]:
+                raise ConfigurationError(
+                    f"{names[0]} is imported under two names, {places[0][1]} and {places[1][1]}, so that its operator "
+                    f"{operator.name!r} exists twice: import it under one name"
+                )
+            where = f"both in {names[0]}" if names[0] == names[1] else f"in {names[0]} and in {names[1]}"
+            raise ConfigurationError(
+                f"two operators are named {operator.name!r}, {where}; names are unique in an application"
+            )
+
+    def _part(self, folder: Path, file: Path) -> ModuleType:
+        """Import a module of a package."""
+        name = folder.name if file.stem == "__init__" else f"{folder.name}.{file.stem}"
+        with _telling(file), _importable(folder.parent):
+            module = importlib.import_module(name)
+        if Path(module.__file__ or "").resolve() != file:
+            raise ConfigurationError(
+                f"operator folder {_shown(folder)}: the module {name} is {module.__file__ or 'built in'} already; "
+                "give the folder another name"
+            )
+        self._modules[file] = module
+        return module
+
+    def _imported(self, file: Path) -> ModuleType | None:
+        """The module that a file has become since by an import."""
+        return next((module for _, module in self._since() if _file_of(module) == file), None)
+
+    def _since(self) -> Iterator[tuple[str, ModuleType]]:
+        ours = {id(module) for module in self._modules.values()}
+        return (
+            (name, module)
+            for name, module in list(sys.modules.items())
+            if name not in self._before or id(module) in ours
+        )
+
+    def _homes(self, operator: Operator) -> Iterator[tuple[Path, str]]:
+        """Files and modules that hold an operator, those that were given last."""
+        given = {id(module): file for file, module in self._modules.items()}
+        for name, module in sorted(self._since(), key=lambda each: id(each[1]) in given):
+            file = _file_of(module)
+            if file is not None and any(value is operator for value in list(vars(module).values())):
+                yield file, name
+
+    @contextmanager
+    def _named(self, folder: Path) -> Generator[None]:
+        """Let files of a folder that were loaded be imported by their own names, where no other module has those."""
+        names = {file.stem: module for file, module in self._modules.items() if file.parent == folder}
+        lent = {name: module for name, module in names.items() if name not in sys.modules}
+        sys.modules.update(lent)
+        try:
+            yield
+        finally:
+            for name, module in lent.items():
+                if sys.modules.get(name) is module:
+                    del sys.modules[name]
+
+
+@contextmanager
+def _telling(file: Path) -> Generator[None]:
+    """Turn what a file raises while it is loaded into a sentence."""
     try:
-        with _importable(file.parent):
-            loader.exec_module(module)
+        yield
     except OperatorError as error:
-        sys.modules.pop(name, None)
-        raise OperatorError(f"{shown}, line {_line_in(file, error.__traceback__)}: {error}") from error
+        raise OperatorError(f"{_shown(file)}, line {_line_in(file, error.__traceback__)}: {error}") from error
     except (Exception, SystemExit) as error:
-        sys.modules.pop(name, None)
-        raise ConfigurationError(_sentence(file, shown, error)) from error
-    return module
+        raise ConfigurationError(_sentence(file, _shown(file), error)) from error
+
+
+def _file_of(module: ModuleType) -> Path | None:
+    name = getattr(module, "__file__", None)
+    return Path(name).resolve() if isinstance(name, str) else None
 
 
 def _sentence(file: Path, shown: str, error: BaseException) -> str:
@@ -68,6 +171,8 @@ def _sentence(file: Path, shown: str, error: BaseException) -> str:
             where = _shown(Path(error.filename)) if error.filename else shown
             text = f": {error.text.strip()}" if error.text else ""
             return f"operator file {where} has a syntax error in line {error.lineno or 1} ({error.msg}){text}"
+        case ImportError() if "relative import" in str(error) and (file.parent / "__init__.py").exists():
+            return f"operator file {shown} is a module of a package: run its folder, {_shown(file.parent)}"
         case _:
             line = _line_in(file, error.__traceback__)
             what = f"{type(error).__name__}: {error}".removesuffix(": ")

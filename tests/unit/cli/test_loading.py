@@ -26,6 +26,15 @@ def full(box: "Box") -> Level[int]:
     return Level(desired=box.spec.size, actual=0)
 """
 
+MORE = """
+from levelog import Level
+from {module} import Box, op
+
+@op.view
+def half(box: Box) -> Level[int]:
+    return Level(desired=box.spec.size, actual=0)
+"""
+
 
 def write(folder: Path, name: str, text: str) -> Path:
     file = folder / name
@@ -89,8 +98,92 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.py") == f"operator file {tmp_path / 'none.py'} does not exist"
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"operator file {tmp_path} cannot be read: Is a directory"
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == f"operator folder {tmp_path} holds no Python file"
+
+
+def test_a_folder_stands_for_its_files_whose_handlers_may_share_an_operator(tmp_path: Path) -> None:
+    write(tmp_path, "shop_of_this_test.py", OPERATOR.format(name="shop"))
+    write(tmp_path, "aaa.py", MORE.format(module="shop_of_this_test"))
+    write(tmp_path, "words.py", "NAME = 'no operator here'\n")
+    try:
+        [op] = load_operators([tmp_path])
+        assert sorted(op.views) == ["full", "half"]
+    finally:
+        sys.modules.pop("shop_of_this_test", None)
+
+
+def test_a_folder_that_is_a_package_is_imported_as_one(tmp_path: Path) -> None:
+    folder = tmp_path / "package_of_this_test"
+    write(folder, "__init__.py", "")
+    write(folder, "shop.py", OPERATOR.format(name="shop"))
+    write(folder, "half.py", MORE.format(module=".shop"))
+    try:
+        [op] = load_operators([folder])
+        assert sorted(op.views) == ["full", "half"]
+        assert refusal(folder / "half.py") == (
+            f"operator file {folder / 'half.py'} is a module of a package: run its folder, {folder}"
+        )
+    finally:
+        for name in [each for each in sys.modules if each.startswith("package_of_this_test")]:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("order", [("first_of_this_test.py", "more.py"), ("more.py", "first_of_this_test.py")])
+def test_an_operator_may_be_spread_over_files_that_are_named_in_any_order(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    write(tmp_path, "first_of_this_test.py", OPERATOR.format(name="shop"))
+    write(tmp_path, "more.py", MORE.format(module="first_of_this_test"))
+    try:
+        [op] = load_operators([tmp_path / name for name in order])
+        assert sorted(op.views) == ["full", "half"]
+    finally:
+        sys.modules.pop("first_of_this_test", None)
+
+
+def test_a_main_file_may_import_the_others(tmp_path: Path) -> None:
+    write(tmp_path, "base_of_this_test.py", OPERATOR.format(name="shop"))
+    write(tmp_path, "more_of_this_test.py", MORE.format(module="base_of_this_test"))
+    main = write(tmp_path, "main.py", "import more_of_this_test\nfrom base_of_this_test import op\n")
+    try:
+        [op] = load_operators([main])
+        assert sorted(op.views) == ["full", "half"]
+    finally:
+        for name in ("base_of_this_test", "more_of_this_test"):
+            sys.modules.pop(name, None)
+
+
+def test_two_operators_of_one_name_are_refused_with_both_files(tmp_path: Path) -> None:
+    one = write(tmp_path, "one.py", OPERATOR.format(name="shop"))
+    two = write(tmp_path, "two.py", OPERATOR.format(name="shop"))
+    with pytest.raises(ConfigurationError) as refused:
+        load_operators([one, two])
+    assert str(refused.value) == (
+        f"two operators are named 'shop', in {one} and in {two}; names are unique in an application"
+    )
+
+
+def test_a_file_that_is_imported_under_two_names_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "twice_of_this_test"
+    write(folder, "__init__.py", "")
+    shop = write(folder, "shop_twice_of_this_test.py", OPERATOR.format(name="shop"))
+    main = write(
+        tmp_path,
+        "main.py",
+        "import sys\nfrom twice_of_this_test.shop_twice_of_this_test import op\n"
+        f"sys.path.insert(0, {str(folder)!r})\nfrom shop_twice_of_this_test import op as other\n",
+    )
+    try:
+        said = refusal(main)
+    finally:
+        sys.path.remove(str(folder))
+        for name in [each for each in sys.modules if "twice_of_this_test" in each]:
+            del sys.modules[name]
+    assert said == (
+        f"{shop} is imported under two names, twice_of_this_test.shop_twice_of_this_test and shop_twice_of_this_test, "
+        "so that its operator 'shop' exists twice: import it under one name"
+    )
 
 
 def test_a_file_in_the_working_directory_is_named_as_it_was_given(
