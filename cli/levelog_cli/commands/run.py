@@ -10,7 +10,8 @@ from levelog_cli.running import execute
 from levelog_cli.settings import Settings, taking
 
 Files = Annotated[
-    list[Path], typer.Argument(metavar="FILE", help="Python files, or folders of them, that define operators.", show_default=False)
+    list[Path],
+    typer.Argument(metavar="FILE", help="Python files, or folders of them, that define operators.", show_default=False),
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
 _SHARED: Final = ("nats_url", "database_url", "application", "cluster")

@@ -1,0 +1,282 @@
+"""Whatever a user's function does wrong: its level says so, others go on, and mending it is enough."""
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog.testing import Simulation
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.waiting import until
+from rigs.webs import web as web_record
+
+SHORT = timedelta(milliseconds=100)
+release = threading.Event()
+"""Ends what hangs in a thread."""
+
+
+class Spec(Struct):
+    does: str = ""
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps", kind="ConfigMap"):
+    pass
+
+
+def web(name: str, does: str = "") -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Web",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"does": does},
+    }
+
+
+def config(web: Web) -> Intent:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}}
+    return apply(manifest)
+
+
+def misbehave(does: str) -> Any:
+    """What a view or an index function may do."""
+    match does:
+        case "raises":
+            raise KeyError("image")
+        case "hangs":
+            while True:
+                pass
+        case "leaves":
+            raise SystemExit(3)
+        case "reads a file":
+            return Path(__file__).read_text()
+        case "unserialisable":
+            return object()
+        case "no text":
+            raise ValueError("\0 \udc80")
+        case _:
+            return ""
+
+
+@pytest.fixture(autouse=True)
+def _released() -> Iterator[None]:
+    release.clear()
+    yield
+    release.set()
+
+
+def operator() -> Operator:
+    op = Operator("shop")
+
+    @op.index
+    def there(config: ConfigMap) -> Iterator[tuple[str, str]]:
+        yield config.metadata.name, "there"
+
+    @op.view(timeout=SHORT)
+    def view(web: Web, there: Index[str, str]) -> Level[dict[str, Any]]:
+        if web.spec.does == "view gives no level":
+            return 3  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+        value = misbehave(web.spec.does.removeprefix("view ")) if web.spec.does.startswith("view ") else ""
+        name = web.metadata.name
+        return Level({name: value}, {name: ""} if there[name] else {})
+
+    @op.reconcile(view, timeout=SHORT)
+    async def converge(web: Web, level: Level[dict[str, Any]]) -> Any:
+        wanted: Any = [config(web)]
+        match web.spec.does:
+            case "reconcile raises":
+                raise KeyError("image")
+            case "reconcile hangs":
+                await asyncio.Event().wait()
+            case "reconcile gives a manifest":
+                wanted = [{"kind": "ConfigMap"}]
+            case "reconcile gives one intent":
+                wanted = config(web)
+            case "reconcile targets nothing known":
+                wanted = [apply({"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "a"}})]
+            case "reconcile asks twice":
+                wanted *= 2
+            case _:
+                pass
+        return wanted
+
+    return op
+
+
+def threaded() -> Operator:
+    op = operator()
+    op.reconcilers.clear()
+
+    def hangs(web: Web, level: Level[dict[str, Any]]) -> Iterator[Intent]:
+        if web.spec.does == "reconcile hangs in a thread":
+            release.wait()
+        yield config(web)
+
+    [view] = [handler.function for handler in op.views.values()]
+    op.reconcile(view, timeout=SHORT)(hangs)
+    return op
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("view raises", "view shop/view: KeyError: 'image'"),
+        ("view hangs", "view shop/view: took longer than 0.1 s and was ended"),
+        ("view leaves", "view shop/view: SystemExit: 3"),
+        ("view reads a file", f"view shop/view: opened '{__file__}': it computes from what it is given alone; "),
+        ("view unserialisable", "view shop/view: desired has no JSON form (Encoding objects of type object is "),
+        ("view no text", "view shop/view: ValueError: \\0 \\udc80"),
+        ("view gives no level", "view shop/view: returned int, not a Level"),
+        ("reconcile raises", "reconcile function converge: KeyError: 'image'"),
+        ("reconcile hangs", "reconcile function converge: took longer than 0.1 s and was cancelled"),
+        ("reconcile gives a manifest", "reconcile function converge: yielded a mapping, which is not an intent: wrap"),
+        ("reconcile gives one intent", "reconcile function converge: returned one intent (apply a): yield it, or "),
+        ("reconcile targets nothing known", "reconcile function converge: apply of Unknown a: no Resource class says"),
+        (
+            "reconcile asks twice",
+            "reconcile function converge: view shop/view asks twice to apply configmaps/default/a",
+        ),
+        ("reconcile hangs in a thread", "reconcile function hangs: did not return within 0.1 s; a thread cannot be "),
+    ],
+)
+def test_a_fault_is_the_reason_of_its_level_and_ends_with_its_cause(does: str, reason: str) -> None:
+    with Simulation(threaded() if "thread" in does else operator()) as simulation:
+        simulation.apply(web("a", does))
+        simulation.apply(web("b"))
+        simulation.run()
+        faulty = simulation.level("view", "default", "a")
+        assert (faulty.status, faulty.reason[: len(reason)]) == ("failed", reason)
+        assert simulation.level("view", "default", "b").status == "in_sync"
+        release.set()
+        simulation.apply(web("a"))
+        for _ in range(100):  # a thread that was left behind takes its time to return
+            simulation.run()
+            if simulation.level("view", "default", "a").status == "in_sync":
+                break
+            simulation.advance(timedelta(seconds=1))
+        assert simulation.level("view", "default", "a").status == "in_sync"
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("raises", "KeyError: 'image'"),
+        ("hangs", "took longer than 0.1 s and was ended"),
+        ("reads a file", f"opened '{__file__}': it computes from what it is given alone; "),
+        ("unserialisable", "TypeError: Encoding objects of type object is unsupported"),
+    ],
+)
+def test_an_index_function_that_fails_blocks_who_reads_it_until_the_object_changes(
+    does: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("levelog_processors.entries.VIEW_TIME", SHORT)
+    op = Operator("shop")
+
+    @op.index
+    def names(web: Web) -> Iterator[tuple[str, Any]]:
+        yield "all", misbehave(web.spec.does)
+
+    @op.view
+    def view(web: Web, names: Index[str, Any]) -> Level[int]:
+        return Level(len(names["all"]), 2)
+
+    with Simulation(op) as simulation:
+        simulation.apply(web("a", does))
+        simulation.apply(web("b"))
+        simulation.run()
+        level = simulation.level("view", "default", "b")
+        assert level.status == "blocked"
+        assert level.reason.startswith(f"index shop/names leaves out webs.example.com/default/a: {reason}")
+        simulation.apply(web("a"))
+        simulation.run()
+        assert simulation.level("view", "default", "b").status == "in_sync"
+
+
+def test_the_log_names_function_object_error_and_place(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "levelog_processors.faults")
+    with Simulation(operator()) as simulation:
+        simulation.apply(web("a", "view raises"))
+        simulation.run()
+    warning, *_ = [record for record in caplog.records if record.levelno == logging.WARNING]
+    line = misbehave.__code__.co_firstlineno + 4
+    assert warning.getMessage() == (
+        f"view shop/view failed for webs.example.com/default/a: KeyError: 'image' (test_handler_faults.py line {line})"
+    )
+    assert vars(warning)["object"] == "webs.example.com/default/a"
+    [debug] = [record for record in caplog.records if "Traceback" in record.getMessage()]
+    assert debug.levelno == logging.DEBUG
+    assert re.search(r"line \d+, in misbehave", debug.getMessage())
+
+
+def test_a_function_logs_with_the_object_that_it_is_called_for(caplog: pytest.LogCaptureFixture) -> None:
+    op = Operator("shop")
+
+    @op.view
+    def view(web: Web, logger: logging.Logger) -> Level[int]:
+        logger.warning("looked at")
+        return Level(1, 1)
+
+    with Simulation(op) as simulation:
+        simulation.apply(web("a"))
+        simulation.run()
+    [told] = [record for record in caplog.records if record.getMessage() == "looked at"]
+    assert (told.name, vars(told)["object"]) == ("levelog.operator.shop.view", "webs.example.com/default/a")
+
+
+async def test_a_function_that_hangs_does_not_keep_others_from_converging(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    """In a processor, where one cut goes on while the function of another still runs."""
+    begun = asyncio.Event()
+    op = Operator("webs")
+
+    class Webs(Resource, group="example.com", version="v1", plural="webs"):
+        pass
+
+    class Pod(Resource, version="v1", plural="pods"):
+        pass
+
+    @op.index
+    def images(pod: Pod) -> Iterator[tuple[str, str]]:
+        yield pod.metadata.name, ""
+
+    @op.view
+    def pods(web: Webs) -> Level[int]:
+        return Level(1, 0)
+
+    @op.reconcile(pods, timeout=timedelta(minutes=5))
+    async def converge(web: Webs) -> list[Intent]:
+        if web.metadata.name == "hangs":
+            begun.set()
+            await asyncio.Event().wait()
+        return [apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": web.metadata.name}})]
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        stack.start()
+        await stack.listed(web_record("hangs", 2))
+        async with asyncio.timeout(60):
+            await begun.wait()
+        await stack.tell(web_record("goes-on", 3))
+
+        async def has_converged() -> bool:
+            return ("apply", "pods/default/goes-on") in await stack.intents("pending")
+
+        await until(has_converged, what="the other Web's intent")
+        assert await stack.level("hangs") is None
+        await stack.tell(web_record("third", 4))
+
+        async def third() -> bool:
+            return ("apply", "pods/default/third") in await stack.intents("pending")
+
+        await until(third, what="the third Web's intent")
