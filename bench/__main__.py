@@ -45,6 +45,7 @@ async def main() -> None:
         if "starts" in what:
             counts = sorted({min(count, arguments.webs) for count in (1_000, 4_000, 12_000)})
             await starts.run(servers, console, counts)
+            await servers.delete_webs()
         if "groups" in what:
             await groups.run(servers, console, 50, 5_000)
 
