@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Final
 
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,6 +18,10 @@ from levelog_store.held import read_expired, read_held, read_syncs, read_times, 
 from levelog_store.leases import guard
 from levelog_store.rows import Changes, Held, IndexKey, StoredObject, ViewParent, Wake
 from levelog_store.scopes import Scope
+from levelog_store.statistics import analyze_new
+
+STATISTICS_EVERY: Final = 2000
+"""Records; a table of fewer rows may as well be read whole."""
 
 
 class Folded(Struct, frozen=True):
@@ -36,6 +41,9 @@ class Folder:
         self._database = database
         self._scope = scope
         self._program = program
+        self._unplanned = 0
+        """Records folded since the statistics of the tables were looked at."""
+        self._has_statistics = False
 
     async def fold(self, epochs: Mapping[int, int], records: Sequence[LoggedRecord]) -> Folded:
         """Fold a batch; `epochs` are the leases under which it was read.
@@ -52,7 +60,17 @@ class Folder:
                 await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
                 wakes |= await write_changes(connection, self._scope.number, changes)
             keys |= changes.keys.keys()
+        await self._keep_statistics(len(records))
         return Folded(len(records), wakes, has_finished, keys)
+
+    async def _keep_statistics(self, records: int) -> None:
+        """Have statistics made while the tables fill for the first time, since statements are planned by them."""
+        if self._has_statistics:
+            return
+        self._unplanned += records
+        if self._unplanned >= STATISTICS_EVERY:
+            self._unplanned = 0
+            self._has_statistics = not await analyze_new(self._database)
 
     async def confirm(self, epochs: Mapping[int, int], sequence: int) -> None:
         """Note that the owned partitions hold nothing up to `sequence` that is not folded."""

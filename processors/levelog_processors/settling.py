@@ -6,9 +6,9 @@ from levelog_store.rows import OpenIntent
 def is_settled(intent: OpenIntent) -> bool:
     """Tell whether the tables show what the intent wrote.
 
-    A receipt that came back through the log is enough for a write that changed nothing or failed, and for a target
-    that is not watched. Otherwise the target's row has to show that incarnation at or past the written version, or
-    its end.
+    A receipt that came back through the log is enough for a write that failed, for one that changed nothing where the
+    API told no version, and for a target that is not watched. Otherwise the target's row has to show that incarnation
+    at or past the version that the API answered, or its end.
     """
     match intent.state:
         case "pending" | "claimed":
@@ -18,7 +18,8 @@ def is_settled(intent: OpenIntent) -> bool:
         case _:
             if not intent.is_folded:
                 return False
-    if intent.outcome != "written" or not intent.is_watched:
+    is_shown_by_log = intent.outcome == "written" or (intent.outcome == "unchanged" and intent.result_version > 0)
+    if not is_shown_by_log or not intent.is_watched:
         return True
     is_buried = intent.buried_version is not None and intent.held_uid is None
     if intent.verb == "delete":

@@ -3,7 +3,21 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Dialect, FromClause, Table, Text, any_, cast, func, literal, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Dialect,
+    FromClause,
+    Table,
+    Text,
+    and_,
+    any_,
+    cast,
+    func,
+    literal,
+    select,
+    true,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
@@ -36,6 +50,23 @@ def pairs(dialect: Dialect, values: Sequence[tuple[str, str]]) -> FromClause:
     return select(
         func.json_extract(each.c.value, "$[0]").label("first"), func.json_extract(each.c.value, "$[1]").label("second")
     ).subquery("wanted")
+
+
+def among(
+    dialect: Dialect, scope: int, columns: tuple[Column[Any], Column[Any]], values: Sequence[tuple[str, str]]
+) -> tuple[FromClause, ColumnElement[bool]]:
+    """What to select from, and the condition, for the rows of a scope whose two columns hold one of the pairs.
+
+    SQLite would begin with all rows of the scope, as it has no statistics, and compare each with every pair. An outer
+    join has to begin with the pairs; the condition leaves out those without a row, in a form that it does not see
+    through.
+    """
+    wanted = pairs(dialect, values)
+    table = columns[0].table
+    matches = and_(table.c.scope == scope, columns[0] == wanted.c.first, columns[1] == wanted.c.second)
+    if dialect.name == "postgresql":
+        return wanted.join(table, matches), true()
+    return wanted.outerjoin(table, matches), func.coalesce(table.c.scope, -1) == scope
 
 
 def insert_for(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:

@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.canonical import canonical
-from levelog_store.clauses import insert_for, one_of, pairs
+from levelog_store.clauses import among, insert_for, one_of
 from levelog_store.database import upsert
 from levelog_store.folds import supersede
 from levelog_store.rows import (
@@ -35,7 +35,7 @@ async def write_decisions(
     The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
     """
     await _add_dependencies(connection, scope, batch)
-    current = await _lock_keys(connection, scope, batch)
+    current = await _current_versions(connection, scope, batch)
     held = [d for d in batch if all(current[place] == max(version, 0) for place, version in d.versions.items())]
     await _remove_dependencies(connection, scope, held)
     await _write_levels(connection, scope, held)
@@ -62,8 +62,10 @@ async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequ
         await connection.execute(insert_for(connection.dialect, dependencies).on_conflict_do_nothing(), rows)
 
 
-async def _lock_keys(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
-    """Versions of all keys read, locked in key order so that no fold can change one before this commits."""
+async def _current_versions(
+    connection: AsyncConnection, scope: int, batch: Sequence[Decided]
+) -> Mapping[IndexKey, int]:
+    """Versions of all keys read, locked; those that had none get one."""
     keys = sorted({place for d in batch for place in d.versions})
     if not keys:
         return {}
@@ -71,12 +73,17 @@ async def _lock_keys(connection: AsyncConnection, scope: int, batch: Sequence[De
     if absent:
         rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
         await connection.execute(insert_for(connection.dialect, key_versions).on_conflict_do_nothing(), rows)
-    wanted = pairs(connection.dialect, keys)
+    return await lock_keys(connection, scope, keys)
+
+
+async def lock_keys(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> Mapping[IndexKey, int]:
+    """Versions of the keys, locked in key order so that no fold can change one before this commits."""
     table = key_versions.c
+    source, is_there = among(connection.dialect, scope, (table.index, table.key), keys)
     statement = (
         select(table.index, table.key, table.version)
-        .join(wanted, (table.index == wanted.c.first) & (table.key == wanted.c.second))
-        .where(table.scope == scope)
+        .select_from(source)
+        .where(is_there)
         .order_by(table.index, table.key)
     )
     if connection.dialect.name == "postgresql":

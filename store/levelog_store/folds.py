@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Integer, Text, bindparam, case, delete, func, literal, or_, select, update
+from sqlalchemy import BigInteger, Integer, Row, Text, bindparam, case, delete, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.implicit import applied_place
-from levelog_store.clauses import insert_for, one_of, one_of_numbers, pairs
+from levelog_store.clauses import among, insert_for, one_of, one_of_numbers
 from levelog_store.database import upsert
 from levelog_store.rows import (
     Changes,
@@ -193,17 +193,20 @@ async def write_key_versions(connection: AsyncConnection, scope: int, keys: Mapp
 
 
 async def _dependants(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> dict[ViewParent, Wake]:
-    wanted = pairs(connection.dialect, sorted(keys))
-    table = dependencies.c
-    rows = await connection.execute(
-        select(table.view, table.parent, table.partition, table.index, table.key)
-        .join(wanted, (table.index == wanted.c.first) & (table.key == wanted.c.second))
-        .where(table.scope == scope)
-    )
     wakes: dict[ViewParent, Wake] = {}
-    for view, parent, partition, index, key in rows:
+    for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(keys)):
         _merge(wakes, {(view, parent): Wake(partition, keys[index, key])})
     return wakes
+
+
+async def read_dependants(
+    connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]
+) -> Sequence[Row[str, str, int, str, str]]:
+    """View, parent and its partition, for each level that read one of the keys, with index and key."""
+    table = dependencies.c
+    source, is_there = among(connection.dialect, scope, (table.index, table.key), keys)
+    columns = (table.view, table.parent, table.partition, table.index, table.key)
+    return (await connection.execute(select(*columns).select_from(source).where(is_there))).all()
 
 
 async def _unsettled(connection: AsyncConnection, scope: int, touched: Mapping[str, int]) -> dict[ViewParent, Wake]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import one_of, one_of_numbers, pairs
+from levelog_store.clauses import among, one_of, one_of_numbers, pairs
 from levelog_store.database import now
 from levelog_store.rows import (
     ERRORS,
@@ -115,12 +115,10 @@ async def read_dependencies(
     connection: AsyncConnection, scope: int, of: Sequence[ViewParent]
 ) -> dict[ViewParent, set[IndexKey]]:
     """Keys that each level read when it was evaluated last."""
-    wanted = pairs(connection.dialect, of)
     table = dependencies.c
+    source, is_there = among(connection.dialect, scope, (table.view, table.parent), of)
     rows = await connection.execute(
-        select(table.view, table.parent, table.index, table.key)
-        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
-        .where(table.scope == scope)
+        select(table.view, table.parent, table.index, table.key).select_from(source).where(is_there)
     )
     found: dict[ViewParent, set[IndexKey]] = {}
     for view, parent, index, key in rows:
@@ -153,13 +151,9 @@ async def read_buckets(connection: AsyncConnection, scope: int, keys: Sequence[I
 
 async def read_versions(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
     """Version of each key that has one."""
-    wanted = pairs(connection.dialect, keys)
     table = key_versions.c
-    rows = await connection.execute(
-        select(table.index, table.key, table.version)
-        .join(wanted, (table.index == wanted.c.first) & (table.key == wanted.c.second))
-        .where(table.scope == scope)
-    )
+    source, is_there = among(connection.dialect, scope, (table.index, table.key), keys)
+    rows = await connection.execute(select(table.index, table.key, table.version).select_from(source).where(is_there))
     return {(index, key): version for index, key, version in rows}
 
 

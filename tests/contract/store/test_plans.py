@@ -1,0 +1,137 @@
+"""How statements are planned that are given many keys, and those of expiry and of waiting for an index."""
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.database import Database
+from levelog_store.decisions import lock_keys
+from levelog_store.folds import read_dependants
+from levelog_store.held import read_expired, read_held
+from levelog_store.inputs import read_buckets, read_dependencies, read_open_intents, read_versions
+from levelog_store.statistics import HOT, analyze_new
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ROWS = 20_000
+NAMES = [f"pods/default/{number}" for number in range(10)]
+KEYS = [("webs/images", f"k{number}") for number in range(1, 11)]
+LEVELS = [("webs/pods", name) for name in NAMES]
+FILL = (
+    "INSERT INTO objects (scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, "
+    "body) SELECT 1, 'pods/default/' || n, n % 16, 'pods', 'default', n, n, n, n, false, '{}' FROM numbers",
+    "INSERT INTO index_entries (scope, index, key, object, ordinal, value, error, expires_at) "
+    "SELECT 1, 'webs/images', 'k' || n, 'pods/default/' || n, 0, '1', '', "
+    "CASE WHEN n % 100 = 0 THEN timestamp_of_noon END FROM numbers",
+    "INSERT INTO key_versions (scope, index, key, version) SELECT 1, 'webs/images', 'k' || n, 1 FROM numbers",
+    "INSERT INTO dependencies (scope, view, parent, index, key, partition) "
+    "SELECT 1, 'webs/pods', 'pods/default/' || n, 'webs/images', 'k' || n, n % 16 FROM numbers",
+    "INSERT INTO tombstones (scope, object, partition, uid, version, sequence, deleted_at) "
+    "SELECT 1, 'pods/gone/' || n, 0, n, n, n, timestamp_of_noon FROM numbers",
+    "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
+    "inputs, reads, decided_inputs, cause) "
+    "SELECT 1, 'webs/pods', 'pods/default/' || n, 0, n, 'in_sync', '', 1, 0, 1, '', '', '', n FROM numbers",
+    "INSERT INTO intents (scope, key, view, parent, parent_uid, partition, round, ordinal, verb, target, api_version, "
+    "kind, target_uid, target_version, is_watched, body, options, state, attempts, owner, error, cause, decided_at, "
+    "is_relayed, is_folded, result_uid, result_version) SELECT 1, n, 'webs/pods', 'pods/default/' || n, n, 0, 1, 0, "
+    "'apply', 'pods/default/' || n, 'v1', 'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', n, timestamp_of_noon, "
+    "true, true, n, n FROM numbers",
+)
+
+
+@pytest_asyncio.fixture
+async def filled(database: Database) -> Database:
+    """Tables that have just been filled; in PostgreSQL nobody has analyzed them, but for what levelog does."""
+    if database.is_shared:
+        numbers, noon, quoted = f"generate_series(1, {ROWS}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'", "index"
+    else:
+        one_by_one = f"WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {ROWS})"
+        numbers, noon, quoted = f"({one_by_one} SELECT n FROM c)", "'2026-01-01 12:00:00.000000'", '"index"'
+    async with database.transaction() as connection:
+        for statement in FILL:
+            filling = statement.replace("FROM numbers", f"FROM {numbers}").replace("timestamp_of_noon", noon)
+            await connection.execute(text(filling.replace(" index,", f" {quoted},")))
+    await analyze_new(database)
+    return database
+
+
+async def plan_of(database: Database, read: Callable[[AsyncConnection], Awaitable[Any]]) -> str:
+    """The plans of all statements that a function runs."""
+    ran: list[tuple[str, Any]] = []
+    async with database.transaction() as connection:
+
+        def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+            ran.append((statement, parameters))
+
+        event.listen(connection.sync_connection, "before_cursor_execute", note)
+        await read(connection)
+        event.remove(connection.sync_connection, "before_cursor_execute", note)
+        explain = "EXPLAIN" if database.is_shared else "EXPLAIN QUERY PLAN"
+        plans = [await connection.exec_driver_sql(f"{explain} {statement}", given) for statement, given in ran]
+        return "\n".join(str(row[-1]) for plan in plans for row in plan)
+
+
+def found_by(plan: str, *columns: str) -> int:
+    """How many tables are searched by an index down to these columns."""
+    shared = r"Index Cond: .*" + ".*".join(rf"\b{column} (?:=|<=)" for column in columns)
+    embedded = r"\(scope=\?.*" + ".*".join(rf"\b{column}[=<]\?" for column in columns)
+    return len(re.findall(f"{shared}|{embedded}", plan))
+
+
+def reads_all(plan: str) -> bool:
+    """Tell whether some table is read whole, or all of a scope."""
+    return bool(re.search(r"Seq Scan on [^w]|\(scope=\?\)|Index Cond: \(scope = 1\)$", plan, re.MULTILINE))
+
+
+async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database) -> None:
+    async def read(connection: AsyncConnection) -> None:
+        await read_held(connection, 1, NAMES, indexed=NAMES, parents=NAMES)
+
+    plan = await plan_of(filled, read)
+    assert found_by(plan, "object") == 3, plan  # objects, tombstones, entries
+    assert found_by(plan, "parent") == 1, plan
+    assert not reads_all(plan), plan
+
+
+@pytest.mark.parametrize(
+    ("read", "columns", "tables"),
+    [
+        (read_buckets, ("index", "key"), 2),
+        (read_versions, ("index", "key"), 1),
+        (lock_keys, ("index", "key"), 1),
+        (read_dependants, ("index", "key"), 1),
+        (read_dependencies, ("view", "parent"), 1),
+        (read_open_intents, ("view", "parent"), 1),
+    ],
+)
+async def test_invariant_5_many_keys_are_looked_up_each_by_itself(
+    filled: Database, read: Any, columns: tuple[str, ...], tables: int
+) -> None:
+    """However many others there are."""
+    wanted = KEYS if columns[0] == "index" else LEVELS
+    plan = await plan_of(filled, lambda connection: read(connection, 1, wanted))
+    assert found_by(plan, *columns) >= tables, plan
+    assert not reads_all(plan), plan
+
+
+async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire(filled: Database) -> None:
+    plan = await plan_of(filled, lambda c: read_expired(c, 1, range(16), NOON))
+    assert "index_entries_expiry" in plan
+    assert found_by(plan, "expires_at") == 1, plan
+    async with filled.reading() as connection:
+        assert len(await read_expired(connection, 1, range(16), NOON)) == ROWS // 100
+
+
+async def test_statistics_are_made_once_a_table_has_rows(shared: Database) -> None:
+    assert await analyze_new(shared) == sorted(HOT)
+    async with shared.transaction() as connection:
+        await connection.execute(text("INSERT INTO key_versions SELECT 1, 'i', n, 1 FROM generate_series(1, 9) AS n"))
+    assert await analyze_new(shared) == sorted(HOT - {"key_versions"})
+    async with shared.reading() as connection:
+        found = await connection.execute(text("SELECT reltuples FROM pg_class WHERE relname = 'key_versions'"))
+        assert found.scalar_one() == 9
