@@ -136,7 +136,7 @@ def _tell(receipt: ReceiptNoted) -> None:
 def _tell_later(result: Later) -> None:
     log.log(
         logging.WARNING if result.is_counted else logging.DEBUG,
-        "tried again in %.1f s: %s",
+        "will be tried again in %.1f s: %s",
         result.delay.total_seconds(),
         result.error,
         extra={**about(result.intent), "outcome": "postponed"},
