@@ -27,7 +27,7 @@ from levelog_store.backfills import (
 from levelog_store.database import Database
 from levelog_store.folds import write_changes
 from levelog_store.handlers import blocking, by_name
-from levelog_store.held import read_held
+from levelog_store.held import read_held, read_times
 from levelog_store.leases import guard
 from levelog_store.rows import Changes, IndexKey
 from levelog_store.scopes import Scope
@@ -111,6 +111,8 @@ class Backfiller:
                 indexed=names if job.kind == "index" else (),
                 parents=names if job.kind == "view" else (),
             )
+            if self._program.expires:
+                held.times = await read_times(connection, number)
             sequence = await read_folded_to(connection, number, list(job.positions))
         held.entries = {name: [e for e in found if e.index == job.name] for name, found in held.entries.items()}
         fold = Fold(self._program, self._scope.application, held)

@@ -168,7 +168,9 @@ class Fold:
         stands for the record that changed the keys. What is held has to be the objects' entries in that index alone.
         """
         for row in rows:
-            self._replace_entries(row.object, row.partition, index_entries(index, row.body, (), row.object), sequence)
+            fresh = index_entries(index, row.body, (), row.object, row.recorded_at)
+            fresh = unexpired(fresh, self._time.of(row.partition))
+            self._replace_entries(row.object, row.partition, fresh, sequence)
         return self._changes
 
     def wake_anew(self, view: BoundView, rows: Iterable[StoredObject], sequence: int) -> Changes:

@@ -135,6 +135,16 @@ def test_an_object_that_was_left_out_by_error_blocks_no_longer_once_its_entries_
     assert tables.recent() == set()
 
 
+def test_entries_computed_anew_end_as_long_after_the_record_as_ever() -> None:
+    index = program.indices["webs/recent"]
+    seen = [at(pod("p", 1, owner="o"), 0), at(pod("q", 2, owner="o"), 30)]
+    rows = Fold(program, "webs", Held()).records(told(*seen)).objects.values()
+    held = Held(times={0: NOON + timedelta(minutes=60)})
+    changes = Fold(program, "webs", held).index_anew(index, rows, 9)
+    written = [(name, entry.expires_at) for name, entry in changes.entries_written]
+    assert written == [(Q, NOON + timedelta(minutes=90))]
+
+
 def test_time_never_goes_back() -> None:
     tables = Tables()
     tables.fold(told(tick(120), at(pod("p", 1, owner="o"), 0)))
