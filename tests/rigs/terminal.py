@@ -31,6 +31,7 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._levelog = Levelog(folder)
+        self._levelog.env["COLUMNS"] = "80"
         self._running: list[Process] = []
         self._operator: Running | None = None
         self._kubeconfig = folder / "kubeconfig"
