@@ -1,5 +1,6 @@
 """Changed code: what it changes is computed anew from the tables, and the rest goes on."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.versions import Versions, calls_of
 from rigs.waiting import until
-from rigs.webs import pod, web
+from rigs.webs import NOON, pod, web
 
 STALLED = 1e-9
 """A rate at which a processor computes the first object and no other."""
@@ -179,6 +180,35 @@ async def test_keys_that_the_older_code_gave_are_gone(case: Case, versions: Vers
         stack.start()
         await stack.folded(last)
         assert {row["key"] for row in await stack.rows(index_entries) if row["index"] == "webs/images"} == {'"w"'}
+
+
+async def test_entries_computed_anew_expire_when_those_of_the_record_would(case: Case, versions: Versions) -> None:
+    last = await case.begin(versions.load())
+    expiring = [
+        ("@op.index\ndef images", "@op.index(expires=timedelta(hours=1))\ndef images"),
+        ("from collections import Counter", "from collections import Counter\nfrom datetime import timedelta"),
+    ]
+    async with case.running(versions.load(*expiring)) as stack:
+        stack.start()
+        await stack.folded(last)
+        assert {row["expires_at"] for row in await stack.rows(index_entries) if row["index"] == "webs/images"} == {
+            NOON + timedelta(hours=1)
+        }
+
+
+async def test_an_object_that_the_new_code_cannot_index_blocks_its_readers_instead_of_keeping_older_entries(
+    case: Case, versions: Versions
+) -> None:
+    last = await case.begin(versions.load(), shops=2)
+    picky = ('    CALLS["images"] += 1\n', "    if pod.metadata.name == 'shop0-1':\n        raise ValueError('no')\n")
+    async with case.running(versions.load(picky)) as stack:
+        stack.start()
+        await stack.folded(last)
+        entries = [row for row in await stack.rows(index_entries) if row["index"] == "webs/images"]
+        assert [row["error"] for row in entries if row["object"] == "pods/default/shop0-1"] == ["ValueError: no"]
+        assert len(entries) == 4
+        assert set((await statuses(stack, "webs/pictures")).values()) == {"blocked"}
+        assert set((await statuses(stack, "webs/counted")).values()) == {"in_sync"}
 
 
 async def test_a_changed_view_evaluates_all_its_parents_and_no_index(case: Case, versions: Versions) -> None:

@@ -6,7 +6,8 @@ from types import ModuleType
 
 import pytest
 
-from levelog.fingerprints import fingerprint
+from levelog import ABSENT, PRESENT
+from levelog.fingerprints import class_fingerprint, fingerprint, type_fingerprint, value_fingerprint
 
 Load = Callable[[str], ModuleType]
 
@@ -56,3 +57,64 @@ def test_a_change_in_what_the_function_reaches_changes_the_fingerprint(load: Loa
 @pytest.mark.parametrize(("old", "new"), [("return 0", "return 1"), ("LIMIT = 3", "LIMIT = 3  # three")])
 def test_a_comment_or_another_function_does_not(load: Load, old: str, new: str) -> None:
     assert fingerprint(load(CODE).handler) == fingerprint(load(CODE.replace(old, new)).handler)
+
+
+def test_enclosed_values_and_nested_code_count_and_places_in_memory_do_not() -> None:
+    def handler_for(limit: int, *, is_other: bool = False) -> Callable[[list[int]], list[int]]:
+        def nested(values: list[int]) -> list[int]:
+            return [min(value, limit) for value in values]
+
+        def other(values: list[int]) -> list[int]:
+            return [max(value, limit) for value in values]
+
+        other.__name__ = "nested"
+        return other if is_other else nested
+
+    assert fingerprint(handler_for(3)) == fingerprint(handler_for(3))
+    assert fingerprint(handler_for(3)) != fingerprint(handler_for(4))
+    assert fingerprint(handler_for(3)) != fingerprint(handler_for(3, is_other=True))
+
+
+MODULE = """
+from levelog import Resource, Struct
+
+class Spec(Struct):
+    image: str
+
+class Pod(Resource, version="v1", plural="pods"):
+    spec: Spec
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("image: str", "image: str | None"),
+        ("image: str", "image: str\n    command: list[str] = []"),
+        ('plural="pods"', 'plural="pods", group="other"'),
+        ('version="v1"', 'version="v2"'),
+    ],
+)
+def test_fields_of_nested_classes_count_wherever_a_handler_is(load: Load, old: str, new: str) -> None:
+    assert class_fingerprint(load(MODULE).Pod) == class_fingerprint(load(MODULE).Pod)
+    assert class_fingerprint(load(MODULE).Pod) != class_fingerprint(load(MODULE.replace(old, new)).Pod)
+
+
+def test_types_count_by_how_they_are_decoded() -> None:
+    assert type_fingerprint(tuple[str, int]) == type_fingerprint(tuple[str, int])
+    assert type_fingerprint(tuple[str, int]) != type_fingerprint(tuple[str, str])
+
+
+def test_options_count_by_content_and_functions_by_code() -> None:
+    options = [
+        {"app": "web"},
+        {"app": "db"},
+        {"app": PRESENT},
+        {"app": ABSENT},
+        {"app": lambda value: value == "web"},
+        {"app": lambda value: value != "web"},
+        {},
+        None,
+    ]
+    assert len({value_fingerprint(option) for option in options}) == len(options)
+    assert value_fingerprint({"a": 1, "b": 2}) == value_fingerprint({"b": 2, "a": 1})
