@@ -114,13 +114,14 @@ def _tell(receipt: ReceiptNoted) -> None:
     level = logging.INFO if receipt.outcome not in {"failed", "conflict"} else logging.WARNING
     if not log.isEnabledFor(level):
         return
+    what = f"{receipt.verb} {receipt.target}: "
+    error = receipt.error.removeprefix(what)  # it names the step by itself, for those who see nothing else
     log.log(
         level,
-        "%s %s: %s%s",
-        receipt.verb,
-        receipt.target,
+        "%s%s%s",
+        what,
         receipt.outcome,
-        f": {receipt.error}" if receipt.error else "",
+        f": {error}" if error else "",
         extra={
             "object": str(receipt.target),
             "intent": receipt.key,

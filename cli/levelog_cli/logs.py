@@ -49,17 +49,19 @@ class _Handler(logging.Handler):
 
 
 class _TextFormatter(logging.Formatter):
-    """`12:30:01.250 info     ingest      listed webs.example.com   object=… sequence=…`."""
+    """`12:30:01.250 info     ingest      listed 3 objects   resource=… version=…`, without what the text says too."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a line, and the traceback below it if there is one."""
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        message = record.getMessage()
+        said = message.replace(":", " ").split()
         named = "  ".join(
-            f"{name}={_shown(value)}" for name, value in _extras(record).items() if value not in ("", [], None)
+            f"{name}={_shown(value)}"
+            for name, value in _extras(record).items()
+            if value not in ("", [], None) and str(value) not in said
         )
-        line = (
-            f"{at} {record.levelname.lower():<8} {_room(record.name):<10} {record.getMessage():<40}  {named}".rstrip()
-        )
+        line = f"{at} {record.levelname.lower():<8} {_room(record.name):<10} {message:<40}  {named}".rstrip()
         return f"{line}\n{_trace(record)}" if record.exc_info else line
 
 

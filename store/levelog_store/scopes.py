@@ -113,10 +113,13 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
     row = await connection.execute(select(scopes.c.fingerprint).where(scopes.c.scope == scope.number).with_for_update())
     if row.scalar_one() != scope.fingerprint:
         return  # this process learns it from its leases
-    if not is_new and not differences(await read_handlers(connection, scope.number), code):
+    known = await read_handlers(connection, scope.number)
+    if not is_new and not differences(known, code):
         return
     await _dispossess(connection, scope.number)
     found = await promote(connection, scope.number, code)
+    if not known:
+        return  # the first code; all of it is new
     for what, names in (
         ("indices are computed anew", [handler.name for handler in found.indexed]),
         ("views are evaluated anew", [handler.name for handler in found.evaluated]),

@@ -35,6 +35,13 @@ def test_text_is_one_aligned_line_with_its_fields(capsys: pytest.CaptureFixture[
     )
 
 
+def test_text_does_not_repeat_what_the_message_says(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.TEXT, LogLevel.INFO)
+    fields = {"object": "pods/default/a", "view": "webs/pods", "round": 1}
+    logging.getLogger("levelog_processors").info("webs/pods of pods/default/a: in_sync", extra=fields)
+    assert capsys.readouterr().err.endswith("webs/pods of pods/default/a: in_sync      round=1\n")
+
+
 def test_json_is_one_object_a_line_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs(LogFormat.JSON, LogLevel.INFO)
     logging.getLogger("levelog_actuator.ledger").warning("two\nlines", extra={"view": "webs/pods", "path": pytest})
