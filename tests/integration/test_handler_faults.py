@@ -280,3 +280,48 @@ async def test_a_function_that_hangs_does_not_keep_others_from_converging(
             return ("apply", "pods/default/third") in await stack.intents("pending")
 
         await until(third, what="the third Web's intent")
+
+
+async def test_what_a_slow_function_returns_is_dropped_if_its_level_was_asked_for_again(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    begun, may_return = asyncio.Event(), asyncio.Event()
+    op = Operator("webs")
+
+    class Image(Struct):
+        image: str
+
+    class Webs(Resource, group="example.com", version="v1", plural="webs"):
+        spec: Image
+
+    class Pod(Resource, version="v1", plural="pods"):
+        pass
+
+    @op.index
+    def images(pod: Pod) -> Iterator[tuple[str, str]]:
+        yield pod.metadata.name, ""
+
+    @op.view
+    def pods(web: Webs) -> Level[str]:
+        return Level(web.spec.image, "")
+
+    @op.reconcile(pods, timeout=timedelta(minutes=5))
+    async def converge(web: Webs) -> list[Intent]:
+        if web.spec.image == "old":
+            begun.set()
+            await may_return.wait()
+        return [apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": web.spec.image}})]
+
+    async with Processing(nats_server.url, database_url, [op]) as stack:
+        stack.start()
+        await stack.listed(web_record("a", 2, image="old"))
+        async with asyncio.timeout(60):
+            await begun.wait()
+        await stack.until_folded_only(await stack.tell(web_record("a", 3, image="new")))
+        may_return.set()
+
+        async def has_converged() -> bool:
+            return bool(await stack.intents("pending"))
+
+        await until(has_converged, what="an intent")
+        assert await stack.intents() == [("apply", "pods/default/new")]
