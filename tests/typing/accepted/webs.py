@@ -88,7 +88,7 @@ def phases(pod: Pod) -> dict[str, tuple[str, str]]:
     return {pod.metadata.name: (pod.status.phase, pod.metadata.annotations["note"])}
 
 
-@op.index(errors="ignore")
+@op.index(errors="ignore", expires=timedelta(hours=1))
 def zones(node: Node) -> list[tuple[str, int]] | None:
     return [(node.metadata.labels["zone"], 1)] if "zone" in node.metadata.labels else None
 
@@ -165,6 +165,17 @@ async def report(web: Web, level: Level[int]) -> Iterable[Intent]:
 def pod(web: Web, name: str, image: str) -> Manifest:
     spec: Mapping[str, object] = {"containers": [{"name": "web", "image": image}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+@op.on.startup
+async def begin(phases: LiveIndex[str, tuple[str, str]], settings: Settings, logger: Logger) -> None:
+    logger.info("begins with %s", settings.image)
+    await follow(phases)
+
+
+@op.on.cleanup
+def end(logger: Logger) -> None:
+    logger.info("ends")
 
 
 async def follow(phases: LiveIndex[str, tuple[str, str]]) -> None:
