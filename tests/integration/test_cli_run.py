@@ -212,7 +212,7 @@ async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
 
             (level,) = await until(shown, "a blocked level")
             assert level["view"] == "maps/known"
-            assert level["reason"].startswith("not evaluated yet: ")
+            assert level["reason"] == "webs.example.com was not listed yet"
         finally:
             running.kill()
 
