@@ -139,12 +139,12 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         )
     drifts = bool(case.level.drift) if case.level is not None else case.has_stored_drift
     recheck_at = case.level.recheck_at if case.level is not None else case.before.recheck_at
+    if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
+        return _concluded(case, now, status="failed", reason=case.before.reason, due_at=recheck_at)
     if case.unsettled:
         return _concluded(
             case, now, status="settling", reason=f"waits for {case.unsettled[0].target}", due_at=recheck_at
         )
-    if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
-        return _concluded(case, now, status="failed", reason=case.before.reason, due_at=recheck_at)
     if not drifts:
         return _concluded(case, now, status="in_sync", reason="", due_at=recheck_at)
     if case.failures:
@@ -190,7 +190,7 @@ def _concluded(
         reason=reason,
         desired=evaluation.desired if evaluation and level else before.desired,
         actual=evaluation.actual if evaluation and level else before.actual,
-        drift=_encoded(level.drift) if level else before.drift,
+        drift=_encoded(level.drift) if level else None if evaluation else before.drift,  # none is known of an error
         round=before.round + (has_acted and case.is_called),
         attempts=_attempts(case) if has_acted else before.attempts,
         evaluations=before.evaluations + (evaluation is not None),

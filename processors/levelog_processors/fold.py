@@ -263,7 +263,8 @@ class Fold:
             self._changes.gone.update((view.name, name) for view in views)
         indices = self._program.indices_of(resource)
         if indices:
-            held = unexpired(self._held.entries.get(name, ()), last.now)
+            is_same = before is not None and before.uid == record.uid
+            held = unexpired(self._held.entries.get(name, ()), last.now) if is_same else []
             fresh = [e for index in indices for e in index_entries(index, record.body, held, name, record.time)]
             fresh = unexpired(fresh, self._time.of(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
@@ -287,7 +288,7 @@ class Fold:
             before = old.get(place)
             if before != entry:
                 self._changes.entries_written.append((name, entry))
-            if before is None or (before.value, before.error) != (entry.value, entry.error):
+            if before is None or before.value != entry.value:  # an error alone is nothing that a view sees
                 self._change_key(entry, partition, sequence)
 
     def _change_key(self, entry: Entry, partition: int, sequence: int) -> None:

@@ -6,13 +6,14 @@ import pytest
 
 from levelog import Level, OperatorError, delete
 from levelog_cli.loading import load_operators
-from levelog_processors.deciding import LONGEST_BACKOFF, backoff
+from levelog_processors.deciding import LONGEST_BACKOFF, Case, backoff, conclude
+from levelog_processors.evaluation import Evaluation
 from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import BoundView, Program
 from levelog_processors.settling import is_settled
-from levelog_store.rows import IntentRow, OpenIntent, StoredObject, Target
+from levelog_store.rows import IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject, Target
 from rigs.processing import WEBS_FILE
-from rigs.webs import pod, web
+from rigs.webs import NOON, pod, web
 
 operators = load_operators([WEBS_FILE])
 program = Program(operators)
@@ -165,6 +166,50 @@ def intent(**changes: Any) -> OpenIntent:
 )
 def test_invariant_8_an_intent_is_settled_only_once_the_log_shows_it(changes: dict[str, Any], settled: bool) -> None:
     assert is_settled(intent(**changes)) is settled
+
+
+def case_after(before: LevelRow, *intents: OpenIntent) -> Case:
+    wake = PendingWake(view=VIEW.name, parent=before.parent, partition=0, cause=9, generation=1, due_at=None)
+    return Case(
+        wake,
+        VIEW,
+        stored(web("shop", 1)),
+        before,
+        intents,
+        inputs=before.inputs,
+        reads=before.reads,
+        dependencies=set(),
+    )
+
+
+FAILED_VIEW = LevelRow(
+    view=VIEW.name,
+    parent="webs.example.com/default/shop",
+    partition=0,
+    parent_uid="uid-shop",
+    status="failed",
+    reason="view webs/pods: ValueError: no",
+    round=1,
+    evaluations=2,
+    inputs="seen",
+    reads="read",
+)
+
+
+def test_invariant_6_a_view_that_raised_is_not_called_again_for_a_receipt() -> None:
+    shown = case_after(FAILED_VIEW)
+    assert not shown.needs_evaluation
+    shown.evaluation = Evaluation(VIEW, shown.parent.body, NOON, {})
+    shown.evaluation.error = "view webs/pods: ValueError: no"
+    drifting = msgspec.structs.replace(FAILED_VIEW, status="settling", drift=b'{"missing":["shop-0"]}')
+    before = case_after(drifting)
+    before.evaluation = shown.evaluation
+    assert conclude(before, [], NOON).level.drift is None
+
+
+def test_the_error_of_a_view_is_still_told_while_a_write_settles() -> None:
+    level = conclude(case_after(FAILED_VIEW, intent(is_folded=False)), [], NOON).level
+    assert (level.status, level.reason) == ("failed", "view webs/pods: ValueError: no")
 
 
 def test_a_level_says_how_it_drifts() -> None:

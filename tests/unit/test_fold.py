@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Level, Operator, OperatorError, Resource
+from levelog.objects import Uid
 from levelog.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.entries import index_entries
@@ -177,6 +178,25 @@ def test_an_index_that_raises_keeps_its_entries_marked_with_the_error(program: P
     entries = index_entries(program.indices["webs/images"], nothing_inside, held, "pods/default/p", None)
     assert [(e.key, e.value) for e in entries] == [('"o"', b'["p","a"]')]
     assert "missing required field `image`" in entries[0].error
+
+
+def test_invariant_6_an_error_that_takes_nothing_from_an_index_changes_no_key(program: Program) -> None:
+    tables = Tables()
+    records = logged([pod("p", 1, owner="o"), without_image("p", 2)])
+    tables.take(Fold(program, "webs", tables.held).records(records[:1]))
+    changes = Fold(program, "webs", tables.held).records(records[1:])
+    assert [entry.error[:19] for _, entry in changes.entries_written] == ["ValidationError: Ob"]
+    assert changes.keys == {}
+
+
+def test_an_error_keeps_no_entries_of_an_earlier_incarnation(program: Program) -> None:
+    tables = Tables()
+    again = msgspec.structs.replace(without_image("p", 2), uid=Uid("another"))
+    records = logged([pod("p", 1, owner="o"), again])
+    tables.take(Fold(program, "webs", tables.held).records(records[:1]))
+    changes = Fold(program, "webs", tables.held).records(records[1:])
+    assert [entry.key for _, entry in changes.entries_written] == [ERRORS]
+    assert [key for _, key, _, _ in changes.entries_removed] == ['"o"']
 
 
 def without_image(name: str, version: int) -> ObjectSeen:

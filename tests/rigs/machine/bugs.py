@@ -1,0 +1,169 @@
+"""Bugs to plant: each breaks one real function as its name says, as long as the context lasts."""
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from levelog.canonical import digest
+from levelog_processors import decide, deciding, fold, folding, outcomes, settling
+from levelog_processors.fold import Fold
+from levelog_processors.processor import Lag, Processor
+from levelog_processors.program import BoundView
+from levelog_store import decisions, folds
+from levelog_store.rows import Decided, Entry, IndexKey, OpenIntent, PendingWake, ViewParent
+from rigs.machine.world import Laboratory
+
+Bug = Callable[[Laboratory], Generator[None]]
+
+
+@contextmanager
+def planted(bug: Bug, laboratory: Laboratory) -> Generator[None]:
+    """Plant a bug for a while."""
+    with contextmanager(bug)(laboratory):
+        yield
+
+
+@contextmanager
+def _replaced(*places: tuple[object, str], by: Any) -> Generator[None]:
+    with ExitStack() as stack:
+        for owner, name in places:
+            stack.enter_context(patch.object(owner, name, by))
+        yield
+
+
+def dropped_absent_key(_: Laboratory) -> Generator[None]:
+    """A key that nothing was ever under is not remembered as read."""
+    real = getattr(decisions, "_add_dependencies")  # noqa: B009 - private to its module
+
+    async def without_absent(connection: Any, scope: int, batch: Sequence[Decided]) -> None:
+        kept = [
+            msgspec.structs.replace(
+                each,
+                dependencies_added={place for place in each.dependencies_added if each.versions.get(place, 0) >= 0},
+            )
+            for each in batch
+        ]
+        await real(connection, scope, kept)
+
+    with _replaced((decisions, "_add_dependencies"), by=without_absent):
+        yield
+
+
+def dropped_old_key(_: Laboratory) -> Generator[None]:
+    """When an object moves from one key to another, who read the old one is not woken."""
+    real = getattr(Fold, "_replace_entries")  # noqa: B009
+
+    def without_old(self: Fold, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
+        fresh = list(fresh)
+        keys = dict(self._changes.keys)  # pyright: ignore[reportPrivateUsage]
+        real(self, name, partition, fresh, sequence)
+        if fresh:
+            new = {(entry.index, entry.key) for entry in fresh}
+            changed = self._changes.keys  # pyright: ignore[reportPrivateUsage]
+            for place in [each for each in changed if each not in keys and each not in new and each[1][0] != "*"]:
+                del changed[place]
+
+    with _replaced((Fold, "_replace_entries"), by=without_old):
+        yield
+
+
+def wake_by_version(_: Laboratory) -> Generator[None]:
+    """A parent's resourceVersion counts as something that its views see."""
+    real = fold.parent_inputs
+
+    def with_version(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
+        inputs = real(view, body, looked_at)
+        return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
+
+    with _replaced((fold, "parent_inputs"), (decide, "parent_inputs"), by=with_version):
+        yield
+
+
+def key_without_round(_: Laboratory) -> Generator[None]:
+    """The same wish has the same idempotency key in every round."""
+
+    def without_round(*parts: bytes | str) -> str:
+        return digest(*parts[:4], *parts[5:])
+
+    with _replaced((outcomes, "digest"), by=without_round):
+        yield
+
+
+def settled_by_time(laboratory: Laboratory) -> Generator[None]:
+    """What was written counts as shown by the log after 30 seconds."""
+    real = settling.is_settled
+
+    def in_time(intent: OpenIntent) -> bool:
+        is_old = laboratory.age_of(intent.key) >= timedelta(seconds=30)
+        return real(intent) or (intent.state == "written" and is_old)
+
+    with _replaced((deciding, "is_settled"), by=in_time):
+        yield
+
+
+def decided_while_lagging(_: Laboratory) -> Generator[None]:
+    """Partitions of other processors are never waited for."""
+
+    async def never(self: Lag, wake: PendingWake) -> bool:
+        return False
+
+    with _replaced((Lag, "concerns"), by=never):
+        yield
+
+
+def never_superseded(_: Laboratory) -> Generator[None]:
+    """Unclaimed intents of a level stay when it goes, or decides anew."""
+
+    async def nothing(connection: Any, scope: int, of: Collection[ViewParent]) -> None: ...
+
+    with _replaced((folds, "supersede"), (decisions, "supersede"), by=nothing):
+        yield
+
+
+def committed_without_lease(_: Laboratory) -> Generator[None]:
+    """Whoever lost its partitions can still commit."""
+
+    async def admit(*_: Any) -> None: ...
+
+    with _replaced((folding, "guard"), (decide, "guard"), by=admit):
+        yield
+
+
+def reads_not_checked_again(_: Laboratory) -> Generator[None]:
+    """What a decision read counts as unchanged when it is written."""
+
+    async def as_read(connection: Any, scope: int, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
+        return {place: max(version, 0) for each in batch for place, version in each.versions.items()}
+
+    with _replaced((decisions, "_lock_keys"), by=as_read):
+        yield
+
+
+def unlisted_objects_stay(_: Laboratory) -> Generator[None]:
+    """What a complete list left out is not deleted."""
+
+    async def none(*_: Any, **__: Any) -> list[Any]:
+        return []
+
+    with _replaced((folding, "read_unlisted"), by=none):
+        yield
+
+
+def late_records_count(_: Laboratory) -> Generator[None]:
+    """A record counts as news whatever its version is."""
+    with _replaced((fold, "_follows"), by=lambda *_, **__: True):
+        yield
+
+
+def lists_not_awaited(_: Laboratory) -> Generator[None]:
+    """Views decide although what they read was never listed."""
+
+    async def every(self: Processor) -> list[str]:
+        return list(self.program.views)
+
+    with _replaced((Processor, "_ready_views"), by=every):
+        yield

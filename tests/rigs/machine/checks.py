@@ -1,0 +1,193 @@
+"""The invariants, as docs/architecture.md numbers them, checked on what a world shows."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from levelog.levels import drift_between
+from levelog.objects import ObjectKey
+from rigs.machine.cluster import Happening
+from rigs.machine.log import PARTITIONS, Log
+from rigs.machine.reference import VIEWS, Look, Outcome, Reference
+from rigs.machine.tables import Row, Tables
+
+Effects = Mapping[str, Sequence[Happening]]
+"""What each intent changed in the cluster, by its key."""
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(f"invariant {number}: {message}")
+        self.number = number
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One call of a user's function, and what the reference makes of it at that moment."""
+
+    view: str
+    parent: ObjectKey
+    is_reconcile: bool
+    look: Look
+    outcome: Outcome
+
+    @property
+    def is_owed(self) -> bool:
+        """A round may be owed to a level that differed while a write of it was unsettled."""
+        return VIEWS[self.view].is_reconciled and drifts(self.outcome)
+
+
+def drifts(outcome: Outcome) -> bool:
+    return not outcome.error and not outcome.blocked and bool(drift_between(outcome.desired, outcome.actual))
+
+
+def check_call(
+    call: Call,
+    last: Call | None,
+    tables: Tables,
+    reference: Reference,
+    log: Log,
+    effects: Effects,
+    owned: Collection[int],
+) -> None:
+    """Judge a call on what was there when the cut began.
+
+    `last` is the last one that the level was written from; `owned` are the partitions of the processor that calls,
+    which it does not wait for.
+    """
+    level = f"{call.view} of {call.parent}"
+    wake = tables.wakes[call.view, call.parent]
+    if call.is_reconcile:
+        for row in tables.intents_of(call.view, call.parent, call.look.uid):
+            if is_unsettled(row, reference, effects):
+                raise Broken(8, f"{level} is decided on while {row['verb']} {row['target']} is {row['state']}")
+        return
+    before = tables.levels.get((call.view, call.parent))  # none once the parent left the view's filters
+    has_cause = last is None or before is None or last.is_owed or wake["due_at"] is not None or last.look != call.look
+    if before is not None and not has_cause:
+        raise Broken(6, f"{level}, {before['status']}, is called, but sees what it saw before: {call.look}")
+    view = VIEWS[call.view]
+    unlisted = [resource for resource in (view.resource, *view.sources) if not reference.is_listed(resource)]
+    if unlisted:
+        raise Broken(9, f"{level} is called before {unlisted} are listed")
+    if view.sources:
+        for partition in set(range(PARTITIONS)) - set(owned):
+            if reference.folded_to[partition] < log.end(partition, up_to=wake["cause"]):
+                raise Broken(
+                    9,
+                    f"{level} is called for record {wake['cause']}, but partition {partition} is folded up to "
+                    f"{reference.folded_to[partition]} only",
+                )
+
+
+def check_tables(tables: Tables, reference: Reference, effects: Effects, now: datetime) -> None:
+    """Compare the tables with the reference."""
+    _check_fold(tables, reference)
+    _check_levels(tables, reference, effects, now)
+    _check_intents(tables, reference, effects)
+
+
+def is_unsettled(row: Row, reference: Reference, effects: Effects) -> bool:
+    """Tell whether an intent is under way, or the log has not shown yet what it did."""
+    if row["state"] in ("pending", "claimed"):
+        return True
+    if row["state"] in ("superseded", "satisfied"):
+        return False
+    target = ObjectKey.parse(row["target"])
+    wrote = [effect.revision for effect in effects.get(row["key"], ())]
+    if row["is_watched"]:
+        wrote.append(row["result_version"])  # what the API answered to a write that changed nothing, too
+    is_shown = all(reference.known[target] >= version for version in wrote)
+    return not (row["is_folded"] and is_shown)
+
+
+def _check_fold(tables: Tables, reference: Reference) -> None:
+    if tables.checkpoints != reference.folded_to:
+        raise Broken(3, f"checkpoints are {tables.checkpoints}, folded is up to {reference.folded_to}")
+    held = {key: (row["uid"], row["version"], row["body"]) for key, row in tables.objects.items()}
+    shown = {key: (each.uid, each.version, each.body) for key, each in reference.objects.items()}
+    if held != shown:
+        raise Broken(3, f"objects are {_brief(held)}, should be {_brief(shown)}")
+    entries = reference.entries()
+    if tables.entries != entries:
+        raise Broken(3, f"entries are {tables.entries - entries} too many, {entries - tables.entries} too few")
+
+
+def _check_levels(tables: Tables, reference: Reference, effects: Effects, now: datetime) -> None:
+    is_quiet = not any(tables.is_due(*level, now) for level in tables.wakes)
+    expected: set[tuple[str, ObjectKey]] = set()
+    for view in VIEWS:
+        for parent in reference.parents(view):
+            expected.add((view, parent))
+            if tables.is_due(view, parent, now):
+                continue
+            row = tables.levels.get((view, parent))
+            if flaw := _flaw(row, view, parent, tables, reference, effects, now):
+                raise Broken(4 if is_quiet else 5, f"{view} of {parent}: no wake is pending, but {flaw}")
+    if gone := tables.levels.keys() - expected:
+        raise Broken(4, f"levels without a parent: {sorted(gone)}")
+
+
+def _flaw(
+    row: Row | None,
+    view: str,
+    parent: ObjectKey,
+    tables: Tables,
+    reference: Reference,
+    effects: Effects,
+    now: datetime,
+) -> str:
+    """How a level that nothing will change differs from what it should be; empty: not at all."""
+    if row is None:
+        return "it has no level"
+    shown = reference.objects[parent]
+    if "deletionTimestamp" in shown.metadata:
+        return "" if row["status"] == "deleting" else f"it is {row['status']}, its parent is being deleted"
+    outcome = reference.outcome(view, parent, now)
+    unsettled = [each for each in tables.intents_of(view, parent, shown.uid) if is_unsettled(each, reference, effects)]
+    status, reason = row["status"], row["reason"]
+    if status == "settling" and not unsettled:
+        return "it is settling, while all its intents are settled"
+    if outcome.blocked:
+        is_told = status == "blocked" and f"machine/{outcome.blocked} " in reason
+        return "" if is_told else f"it is {status} ({reason}), not blocked by {outcome.blocked}"
+    if outcome.error:
+        is_told = status == "failed" and outcome.error in reason
+        return "" if is_told or unsettled else f"it is {status} ({reason}), not failed: {outcome.error}"
+    if unsettled and status != "settling":
+        return f"it is {status} while {unsettled[0]['target']} is not settled"
+    if not unsettled and (status == "in_sync") == drifts(outcome):
+        return f"it is {status} ({reason}): {outcome}"
+    desired, actual = (msgspec.json.decode(row[name]) if row[name] else None for name in ("desired", "actual"))
+    said = Outcome(desired=desired, actual=actual)
+    return "" if said == outcome else f"it says {said}, should say {outcome}"
+
+
+def _check_intents(tables: Tables, reference: Reference, effects: Effects) -> None:
+    for key, changes in effects.items():
+        if len(changes) > 1:
+            raise Broken(7, f"intent {key} changed {changes[0].key} {len(changes)} times")
+    rounds: dict[str, tuple[Any, ...]] = {}
+    acting: set[tuple[Any, ...]] = set()
+    for row in tables.decisions:
+        keys: list[str] = msgspec.json.decode(row["intents"])
+        place = (row["view"], row["parent"], row["parent_uid"], row["round"])
+        if keys and place in acting:
+            raise Broken(7, f"round {row['round']} of {row['parent']} is decided twice")
+        if keys:
+            acting.add(place)
+        for key in keys:
+            if rounds.setdefault(key, place) != place:
+                raise Broken(7, f"rounds {rounds[key][-1]} and {row['round']} of {row['parent']} ask with one key")
+    for row in tables.intents.values():
+        parent = reference.objects.get(ObjectKey.parse(row["parent"]))
+        if row["state"] == "pending" and (parent is None or parent.uid != row["parent_uid"]):
+            raise Broken(11, f"{row['verb']} {row['target']} is wanted by {row['parent_uid']}, which is gone")
+
+
+def _brief(objects: Mapping[ObjectKey, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    return {key.name: (uid, version) for key, (uid, version, _) in objects.items()}

@@ -1,0 +1,141 @@
+"""A log in memory, and an ingest that writes what happens in the cluster to it: watches, lists, repetitions."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.objects import Cluster as ClusterUid
+from levelog.objects import GroupResource, Partition, Sequence, Uid, Version
+from levelog.records import (
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ReceiptNoted,
+    Record,
+    SyncFinished,
+    SyncStarted,
+)
+from levelog.subjects import partition_of
+from rigs.machine.cluster import GROUP, Cluster, Happening, recorded
+
+PARTITIONS: Final = 2
+CLUSTER: Final = ClusterUid("machine")
+
+
+class Last(Struct, frozen=True):
+    """The last record of a partition."""
+
+    sequence: int
+
+
+class Log:
+    """Records in order; what processors ask of a LogStream: `cluster`, `last_record`, `last_sequence`."""
+
+    cluster = CLUSTER
+
+    def __init__(self) -> None:
+        self.records: list[LoggedRecord] = []
+
+    def append(self, record: Record, partition: int) -> None:
+        """Add one record."""
+        sequence = len(self.records) + 1
+        self.records.append(
+            LoggedRecord(
+                sequence=Sequence(sequence),
+                partition=Partition(partition),
+                record_id=f"r{sequence}",
+                record=record,
+            )
+        )
+
+    def append_receipt(self, receipt: ReceiptNoted) -> None:
+        """Add a receipt, to the partition of its parent."""
+        self.append(receipt, partition_of(receipt.parent, PARTITIONS))
+
+    def of(self, partitions: Iterable[int], *, after: int) -> list[LoggedRecord]:
+        """Records of some partitions, in order."""
+        wanted = set(partitions)
+        return [logged for logged in self.records[after:] if logged.partition in wanted]
+
+    def end(self, partition: int, *, up_to: int) -> int:
+        """Sequence of a partition's last record up to a position; 0: none."""
+        return next((r.sequence for r in reversed(self.records[:up_to]) if r.partition == partition), 0)
+
+    async def last_record(self, subjects: str) -> Last | None:
+        """The last record of the partition whose subjects are asked for."""
+        found = self.end(int(subjects.split(".")[2]), up_to=len(self.records))
+        return Last(found) if found else None
+
+    async def last_sequence(self) -> int:
+        """Sequence of the last record."""
+        return len(self.records)
+
+
+class Ingest:
+    """Writes the cluster's happenings to the log, as far as it is let."""
+
+    def __init__(self, cluster: Cluster, log: Log, now: datetime) -> None:
+        self._cluster = cluster
+        self._log = log
+        self._now = now
+        self._seen_to: dict[str, int] = {}
+        """Revision up to which each listed resource is watched."""
+        self._lists = 0
+
+    def is_watching(self, resource: str) -> bool:
+        """Tell whether the resource was listed."""
+        return resource in self._seen_to
+
+    def untold(self, resource: str) -> list[Happening]:
+        """What the watch has still to tell."""
+        since = self._seen_to[resource]
+        return [h for h in self._cluster.happenings if h.key.resource == resource and h.revision > since]
+
+    def watch(self, resource: str, most: int = 1000) -> bool:
+        """Record what the watch tells next; whether there was anything."""
+        found = self.untold(resource)[:most] if self.is_watching(resource) else []
+        for happening in found:
+            self._record(happening, "watch")
+            self._seen_to[resource] = happening.revision
+        return bool(found)
+
+    def list(self, resource: str, *, is_finished: bool = True) -> None:
+        """Record a list; unless it is finished, the watch goes on where it was, or not at all."""
+        self._lists += 1
+        kind, sync_id = GroupResource(group=GROUP, resource=resource), f"list-{self._lists}"
+        self._mark(SyncStarted(resource=kind, sync_id=sync_id, time=self._now))
+        for key, body in sorted(self._cluster.objects.items()):
+            if key.resource == resource:
+                metadata = body["metadata"]
+                happening = Happening(
+                    int(metadata["resourceVersion"]), key, is_deletion=False, uid=metadata["uid"], body=recorded(body)
+                )
+                self._record(happening, "list")
+        if is_finished:
+            version = Version(self._cluster.revision)
+            self._mark(SyncFinished(resource=kind, sync_id=sync_id, version=version, time=self._now))
+            self._seen_to[resource] = self._cluster.revision
+
+    def repeat(self, number: int) -> None:
+        """Record again what was recorded, counted from the newest."""
+        told = [r for r in self._log.records if isinstance(r.record, ObjectSeen | ObjectDeleted | ReceiptNoted)]
+        if told:
+            logged = told[-1 - number % len(told)]
+            self._log.append(logged.record, logged.partition)
+
+    def _record(self, happening: Happening, origin: str) -> None:
+        record = (ObjectDeleted if happening.is_deletion else ObjectSeen)(
+            key=happening.key,
+            uid=Uid(happening.uid),
+            version=Version(happening.revision),
+            origin="list" if origin == "list" else "watch",
+            time=self._now,
+            body=happening.body,
+        )
+        self._log.append(record, partition_of(happening.key, PARTITIONS))
+
+    def _mark(self, record: SyncStarted | SyncFinished) -> None:
+        for partition in range(PARTITIONS):
+            self._log.append(record, partition)

@@ -1,0 +1,315 @@
+"""The rules: what users, watches, processors, actuators and time may do, in any order."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from rigs.machine.cluster import CONFIGS, KINDS, PARTS, WEBS, Body, Cluster
+from rigs.machine.world import Laboratory, Meanwhile, World
+
+WEB_NAMES: Final = ("w0", "w1")
+PART_NAMES: Final = ("w0-0", "w0-1", "w1-0")
+CONFIG_NAMES: Final = ("c0", "c1")
+
+_webs = st.sampled_from(WEB_NAMES)
+_parts = st.sampled_from(PART_NAMES)
+_configs = st.sampled_from(CONFIG_NAMES)
+_resources = st.sampled_from(sorted(KINDS))
+_workers = st.sampled_from("AB")
+_few = st.sampled_from((1000, 1, 2, 3))
+_then = st.sampled_from(("process", "process", "A", "B", "watch", "fold"))
+"""What follows a change at once, so that short examples reach far: watched, folded by all, decided on by all or one."""
+
+Edit = Callable[[Body], None]
+
+
+def _spec(**fields: Any) -> Edit:
+    return lambda body: body["spec"].update(fields)
+
+
+def _label(name: str, value: str) -> Edit:
+    def edit(body: Body) -> None:
+        labels = body["metadata"].setdefault("labels", {})
+        if value:
+            labels[name] = value
+        else:
+            labels.pop(name, None)
+
+    return edit
+
+
+def _touch(body: Body) -> None:
+    body["status"] = body.get("status", 0) + 1
+
+
+def _toggle_finalizer(body: Body) -> None:
+    if body["metadata"].pop("finalizers", None) is None:
+        body["metadata"]["finalizers"] = ["x"]
+
+
+WEB_CHANGES: Final[dict[str, Edit]] = {
+    **{f"config={name}": _spec(config=name) for name in CONFIG_NAMES},
+    **{f"size={size}": _spec(size=size) for size in (0, 1, 2)},
+    **{f"team={team}": _spec(team=team) for team in ("a", "b", "*")},
+    "noise": _touch,
+    "finalizer": _toggle_finalizer,
+}
+
+PART_CHANGES: Final[dict[str, Edit]] = {
+    **{f"team={team}": _label("team", team) for team in ("a", "b", "!")},
+    **{f"app={app}": _label("app", app) for app in ("web", "")},
+    **{f"config={name}": _label("config", name) for name in CONFIG_NAMES},
+    "color=odd": _spec(color="odd"),
+    "no owner": lambda body: body["metadata"].update(ownerReferences=[]),
+    "noise": _touch,
+    "finalizer": _toggle_finalizer,
+}
+
+COLORS: Final = ("red", "blue", "@c1", "!")
+
+
+def _own(cluster: Cluster, web: str) -> Edit:
+    owner = {
+        "apiVersion": "example.com/v1",
+        "kind": "Web",
+        "name": web,
+        "uid": cluster.uid(WEBS, web),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return lambda body: body["metadata"].update(ownerReferences=[owner] if owner["uid"] else [])
+
+
+class LevelsMachine(RuleBasedStateMachine):
+    """All that may happen to one application; the invariants are checked after each step."""
+
+    def __init__(self, laboratory: Laboratory) -> None:
+        super().__init__()
+        self._laboratory = laboratory
+        self.world: World = laboratory.run(laboratory.world())
+
+    def _run(self, step: Any) -> Any:
+        return self._laboratory.run(step)
+
+    @initialize(
+        listed=st.sampled_from((tuple(KINDS), tuple(KINDS), tuple(KINDS), (WEBS, PARTS), ())),
+        is_shared=st.booleans(),
+        webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])),
+        configs=st.sampled_from((CONFIG_NAMES, CONFIG_NAMES[:1], ())),
+    )
+    def begin(self, listed: tuple[str, ...], is_shared: bool, webs: tuple[str, ...], configs: tuple[str, ...]) -> None:
+        """Some objects are there, some resources are listed, one or two processors begin."""
+        for name in webs:
+            self._create(WEBS, name)
+        for name in configs:
+            self._create(CONFIGS, name)
+        for resource in listed:
+            self.world.ingest.list(resource)
+        self._run(self._begin(is_shared))
+
+    async def _begin(self, is_shared: bool) -> None:
+        for name in "ABAB" if is_shared else "A":
+            await self.world.tend(name)
+        await self.world.process()
+
+    @rule(name=_webs, change=st.sampled_from(("delete", "delete and collect", *WEB_CHANGES)), then=_then)
+    def change_web(self, name: str, change: str, then: str) -> None:
+        """A user changes a Web; one that is not there is made."""
+        if change.startswith("delete"):
+            self._delete(WEBS, name)
+            if change.endswith("collect"):
+                self._collect()
+        else:
+            self._edit(WEBS, name, WEB_CHANGES[change])
+        self._follow(WEBS, then)
+
+    @rule(
+        name=_parts,
+        change=st.sampled_from(("delete", *(f"owner={web}" for web in WEB_NAMES), *PART_CHANGES)),
+        then=_then,
+    )
+    def change_part(self, name: str, change: str, then: str) -> None:
+        """A user changes a part; one that is not there is made, without an owner."""
+        if change == "delete":
+            self._delete(PARTS, name)
+        elif change.startswith("owner="):
+            self._edit(PARTS, name, _own(self.world.cluster, change.removeprefix("owner=")))
+        else:
+            self._edit(PARTS, name, PART_CHANGES[change])
+        self._follow(PARTS, then)
+
+    @rule(name=_configs, change=st.sampled_from(("delete", *COLORS)), then=_then)
+    def change_config(self, name: str, change: str, then: str) -> None:
+        """A user changes a config; one that is not there is made."""
+        if change == "delete":
+            self._delete(CONFIGS, name)
+        else:
+            self._edit(CONFIGS, name, _spec(color=change))
+        self._follow(CONFIGS, then)
+
+    @rule(
+        web=_webs,
+        web_change=st.sampled_from(sorted(WEB_CHANGES)),
+        part=_parts,
+        part_change=st.sampled_from(sorted(PART_CHANGES)),
+        config=_configs,
+        color=st.sampled_from(COLORS),
+        who=st.sampled_from(("all", "A", "B")),
+    )
+    def race(self, web: str, web_change: str, part: str, part_change: str, config: str, color: str, who: str) -> None:
+        """Levels are decided on while what they read changes.
+
+        `all`: what changed is folded by the other processor just before a decision is written. `A`, `B`: only one
+        processor folds and decides, while the other one has not begun.
+        """
+        if who == "all":
+            self._edit(WEBS, web, WEB_CHANGES[web_change])
+            self.world.ingest.watch(WEBS)
+            self._run(self._followed("fold"))
+        self._edit(PARTS, part, PART_CHANGES[part_change])
+        self._edit(CONFIGS, config, _spec(color=color))
+        for resource in (PARTS, CONFIGS):
+            self.world.ingest.watch(resource)
+        if who == "all":
+            for name in self.world.workers:
+                self._run(self.world.decide(name, self._other_folds(name, 1000)))
+        else:
+            self._edit(WEBS, web, WEB_CHANGES[web_change])
+            self.world.ingest.watch(WEBS)
+            self._run(self._followed(who))
+
+    @rule(resource=_resources, most=_few)
+    def watch(self, resource: str, most: int) -> None:
+        """The watch of a resource tells what happened next."""
+        self.world.ingest.watch(resource, most)
+
+    @rule(
+        resource=_resources,
+        missed=st.sampled_from(("deletion", "recreation", "nothing")),
+        end=st.sampled_from(("process", "", "unfinished")),
+    )
+    def relist(self, resource: str, missed: str, end: str) -> None:
+        """A resource is listed again: what happened in between is skipped."""
+        names = sorted(key.name for key in self.world.cluster.objects if key.resource == resource)
+        if names and missed != "nothing":
+            self._delete(resource, names[0])
+            if missed == "recreation" and not self.world.cluster.uid(resource, names[0]):
+                self._create(resource, names[0])
+        self.world.ingest.list(resource, is_finished=end != "unfinished")
+        if end == "process":
+            self._run(self.world.process())
+
+    @rule(number=st.integers(0, 5))
+    def repeat(self, number: int) -> None:
+        """A record arrives a second time."""
+        self.world.ingest.repeat(number)
+
+    @rule(worker=_workers, most=_few, is_overtaken=st.sampled_from((False, False, False, True)))
+    def fold(self, worker: str, most: int, is_overtaken: bool) -> None:
+        """A processor folds; it may lose its partitions to the other one before it commits."""
+        self._run(self.world.fold(worker, most, self._takeover(worker) if is_overtaken else None))
+
+    @rule(worker=_workers, meanwhile=st.sampled_from(("", "", "fold", "fold one", "takeover")))
+    def decide(self, worker: str, meanwhile: str) -> None:
+        """A processor decides; between what it reads and what it writes, the other one folds, or takes over."""
+        between = {"": None, "takeover": self._takeover(worker)}.get(
+            meanwhile, self._other_folds(worker, 1 if meanwhile == "fold one" else 1000)
+        )
+        self._run(self.world.decide(worker, between))
+
+    @rule(
+        disturbance=st.sampled_from(("", "", "", "", "lost", "lost", "dropped", "unreachable", "busy", "refused")),
+        end=st.sampled_from(("relay", "process", "", "crash")),
+    )
+    def send(self, disturbance: str, end: str) -> None:
+        """An actuator carries out one intent; its receipt gets into the log at once, later, or it is killed before."""
+        self._run(self._send(disturbance, end))
+
+    async def _send(self, disturbance: str, end: str) -> None:
+        await self.world.sender.send(disturbance, is_killed=end == "crash")
+        if end in ("relay", "process"):
+            await self.world.sender.relay()
+        if end == "process":
+            for resource in KINDS:
+                self.world.ingest.watch(resource)
+            await self.world.process()
+
+    @rule(step=st.sampled_from(("claim", "relay")))
+    def act(self, step: str) -> None:
+        """An actuator claims intents and holds them, or hands over receipts."""
+        self._run(self.world.sender.claim(2) if step == "claim" else self.world.sender.relay())
+
+    @rule(worker=_workers, what=st.sampled_from(("tend", "expire", "restart")))
+    def lease(self, worker: str, what: str) -> None:
+        """A processor renews its leases and takes or gives up some; or stands still too long; or is killed."""
+        self._run({"tend": self.world.tend, "expire": self.world.expire, "restart": self.world.restart}[what](worker))
+
+    @rule(minutes=st.sampled_from((1, 5, 0.02)))
+    def advance(self, minutes: float) -> None:
+        """Time passes, and what is due then is decided on."""
+        self.world.advance(minutes)
+        self._run(self.world.process())
+
+    @rule()
+    def rest(self) -> None:
+        """Everything comes to rest."""
+        self._run(self.world.rest())
+
+    @invariant()
+    def holds(self) -> None:
+        """What the tables say is what it should be."""
+        self._run(self.world.check())
+
+    def _create(self, resource: str, name: str) -> None:
+        contents: dict[str, Body] = {
+            WEBS: {"spec": {"config": "c0", "size": 1, "team": "a", "deadline": 5 if name == "w1" else 0}},
+            PARTS: {"spec": {"color": "red"}, "metadata": {"labels": {"app": "web", "team": "a"}}},
+            CONFIGS: {"spec": {"color": "red"}},
+        }
+        self.world.cluster.create(resource, name, contents[resource])
+
+    def _edit(self, resource: str, name: str, edit: Edit) -> None:
+        if not self.world.cluster.uid(resource, name):
+            self._create(resource, name)
+        self.world.cluster.change(resource, name, edit)
+
+    def _delete(self, resource: str, name: str) -> None:
+        if self.world.cluster.uid(resource, name):
+            self.world.cluster.delete(resource, name)
+
+    def _collect(self) -> None:
+        for name in self.world.cluster.orphans():
+            self._delete(PARTS, name)
+
+    def _follow(self, resource: str, then: str) -> None:
+        self.world.ingest.watch(resource)
+        if then != "watch":
+            self._run(self._followed(then))
+
+    async def _followed(self, then: str) -> None:
+        workers = {"A": "A", "B": "B"}.get(then, "AB")
+        for name in workers:
+            await self.world.fold(name)
+        if then != "fold":
+            for name in workers:
+                await self.world.decide(name)
+
+    def _other_folds(self, worker: str, most: int) -> Meanwhile:
+        async def fold() -> None:
+            await self.world.fold(_other(worker), most)
+
+        return fold
+
+    def _takeover(self, worker: str) -> Meanwhile:
+        async def take() -> None:
+            await self.world.expire(worker)
+            await self.world.tend(_other(worker))
+            await self.world.fold(_other(worker))
+
+        return take
+
+
+def _other(worker: str) -> str:
+    return "B" if worker == "A" else "A"

@@ -1,0 +1,172 @@
+"""The operator that the machines run: every way to read, and a reconcile that applies and deletes.
+
+The functions that say what a level is are kept apart from the ones that are registered, so that the reference calls
+the same ones on plain dictionaries.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+from levelog import Index, Intent, Level, Objects, Operator, Resource, Struct, apply, delete
+from levelog.resources import LabelledResource
+
+BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
+GROUP: Final = "example.com"
+
+
+class WebSpec(Struct):
+    config: str = "c0"
+    size: int = 1
+    team: str = "a"
+    deadline: int = 0
+    """Minutes after BEGIN."""
+
+
+class Web(Resource, group=GROUP, version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class PartSpec(Struct):
+    color: str = ""
+
+
+class Part(Resource, group=GROUP, version="v1", plural="parts"):
+    spec: PartSpec
+
+
+class LabelledPart(LabelledResource, group=GROUP, version="v1", plural="parts", kind="Part"):
+    spec: PartSpec
+
+
+class ConfigSpec(Struct):
+    color: str
+
+
+class Config(Resource, group=GROUP, version="v1", plural="configs"):
+    spec: ConfigSpec
+
+
+PlainIndex = Mapping[Any, Collection[Any]]
+"""What an index looks like to the functions that say what a level is."""
+
+
+class Lookup(Protocol):
+    """What looking up an object looks like to them."""
+
+    def get(self, resource: type[Config], name: str) -> Config | None: ...
+
+
+def color_of(configs: PlainIndex, name: str) -> str:
+    """Color that a config gives; `@other` refers to another one, `!` cannot be understood."""
+    color = next(iter(configs[name]), "none")
+    if color.startswith("@"):
+        color = next(iter(configs[color[1:]]), "none")
+    if color == "!":
+        raise ValueError(f"config {name} has no color")
+    return color
+
+
+def parts_level(web: Web, owned: PlainIndex, configs: PlainIndex) -> Level[dict[str, str]]:
+    color = color_of(configs, web.spec.config)
+    desired = {f"{web.metadata.name}-{n}": color for n in range(web.spec.size)}
+    return Level(desired, dict(owned[web.metadata.uid]))
+
+
+def members_level(web: Web, by_team: PlainIndex) -> Level[dict[str, int]]:
+    team = web.spec.team
+    if team == "*":
+        return Level({}, {each: len(by_team[each]) for each in by_team})
+    return Level({}, {team: len(by_team[team])} if team in by_team else {})
+
+
+def lateness_level(web: Web, now: datetime) -> Level[bool]:
+    deadline = BEGIN + timedelta(minutes=web.spec.deadline)
+    is_late = now >= deadline
+    return Level(desired=False, actual=is_late, recheck_at=None if is_late else deadline)
+
+
+def paint_level(part: LabelledPart, objects: Lookup) -> Level[str]:
+    wanted = part.metadata.labels.get("config", "")
+    config = objects.get(Config, wanted) if wanted else None
+    return Level(config.spec.color if config else part.spec.color, part.spec.color)
+
+
+def owned_entries(part: Part) -> Iterator[tuple[str, tuple[str, str]]]:
+    if owner := part.metadata.controller:
+        yield owner.uid, (part.metadata.name, part.spec.color)
+
+
+def by_team_entries(part: LabelledPart) -> Iterator[tuple[str, str]]:
+    team = part.metadata.labels.get("team")
+    if team == "!":
+        raise ValueError("no such team")
+    if team:
+        yield team, part.metadata.name
+
+
+def configs_entries(config: Config) -> Iterator[tuple[str, str]]:
+    yield config.metadata.name, config.spec.color
+
+
+def wanted_intents(web: Web, level: Level[dict[str, str]]) -> Iterator[Intent]:
+    for name in sorted(level.drift.missing | level.drift.changed):
+        yield apply(
+            {
+                "apiVersion": f"{GROUP}/v1",
+                "kind": "Part",
+                "metadata": {"name": name, "labels": {"app": "web", "team": "a"}},
+                "spec": {"color": level.desired[name]},
+            }
+        )
+    for name in sorted(level.drift.extra):
+        yield delete(Part, name)
+
+
+Heard = Callable[[str, Any], None]
+"""Told of each call of a view or reconcile function: its name and the parent."""
+
+
+def make_operator(heard: Heard) -> Operator:
+    """The operator; `heard` is called first thing by each view and reconcile function."""
+    op = Operator("machine")
+
+    @op.index(labels={"app": "web"})
+    def owned(part: Part) -> Iterable[tuple[str, tuple[str, str]]]:
+        return owned_entries(part)
+
+    @op.index
+    def by_team(part: LabelledPart) -> Iterable[tuple[str, str]]:
+        return by_team_entries(part)
+
+    @op.index
+    def configs(config: Config) -> Iterable[tuple[str, str]]:
+        return configs_entries(config)
+
+    @op.view
+    def parts(web: Web, owned: Index[str, tuple[str, str]], configs: Index[str, str]) -> Level[dict[str, str]]:
+        heard("parts", web)
+        return parts_level(web, owned, configs)
+
+    @op.reconcile(parts)
+    async def converge(web: Web, level: Level[dict[str, str]]) -> AsyncIterator[Intent]:
+        heard("converge", web)
+        for intent in wanted_intents(web, level):
+            yield intent
+
+    @op.view
+    def members(web: Web, by_team: Index[str, str]) -> Level[dict[str, int]]:
+        heard("members", web)
+        return members_level(web, by_team)
+
+    @op.view
+    def lateness(web: Web, now: datetime) -> Level[bool]:
+        heard("lateness", web)
+        return lateness_level(web, now)
+
+    @op.view(labels={"app": "web"}, reads=[Config])
+    def paint(part: LabelledPart, objects: Objects) -> Level[str]:
+        heard("paint", part)
+        return paint_level(part, objects)
+
+    return op

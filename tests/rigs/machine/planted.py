@@ -1,0 +1,38 @@
+"""Which bugs are planted, which invariant each breaks, and within how many examples that is found."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from rigs.machine import bugs
+from rigs.machine.bugs import Bug
+
+
+class Planted(Struct, frozen=True):
+    """A bug and what is expected of the machine."""
+
+    bug: Bug
+    invariants: tuple[int, ...]
+    """The one that the bug is about, and others that may be found broken first."""
+    examples: int
+    """It is found by one of so many."""
+
+
+def _planted(bug: Bug, *invariants: int, examples: int) -> Planted:
+    return Planted(bug, invariants, examples)
+
+
+PLANTED: Final = (
+    _planted(bugs.dropped_absent_key, 5, 4, examples=200),
+    _planted(bugs.dropped_old_key, 5, 4, examples=200),
+    _planted(bugs.wake_by_version, 6, examples=200),
+    _planted(bugs.key_without_round, 7, 4, 5, examples=200),
+    _planted(bugs.settled_by_time, 8, examples=200),
+    _planted(bugs.decided_while_lagging, 9, examples=200),
+    _planted(bugs.never_superseded, 11, examples=200),
+    _planted(bugs.committed_without_lease, 10, examples=200),
+    _planted(bugs.reads_not_checked_again, 5, 4, examples=200),
+    _planted(bugs.unlisted_objects_stay, 3, examples=200),
+    _planted(bugs.late_records_count, 3, examples=200),
+    _planted(bugs.lists_not_awaited, 9, examples=200),
+)

@@ -1,0 +1,302 @@
+"""What should be: the records folded one by one into plain dictionaries, and levels computed from nothing else.
+
+It shares with levelog the user's functions and msgspec; how objects are held, entries found, reads noted and levels
+compared is its own.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from levelog.levels import Level
+from levelog.objects import ObjectKey
+from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from rigs.machine import operator as user
+from rigs.machine.cluster import CONFIGS, NAMESPACE, PARTS, WEBS
+from rigs.machine.log import PARTITIONS
+
+LOOKUPS: Final = "@Config"
+"""Name of the index that levelog makes of the class that a view looks objects up by."""
+
+Entries = dict[tuple[str, Hashable, int], Any]
+"""Values of one object, by index, key and place under it."""
+
+
+class Shown(Struct, frozen=True):
+    """An object as its folded records show it."""
+
+    uid: str
+    version: int
+    body: bytes
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = msgspec.json.decode(self.body)["metadata"]
+        return found
+
+
+class Look(Struct, frozen=True):
+    """Everything that a view sees of its parent and reads; equal looks mean that it has nothing new to say."""
+
+    uid: str
+    inputs: Any
+    reads: tuple[Any, ...]
+
+
+class Outcome(Struct, frozen=True):
+    """What a view says: two values, or why it cannot say anything."""
+
+    desired: Any = None
+    actual: Any = None
+    error: str = ""
+    blocked: str = ""
+    """Name of an index that leaves an object out by error."""
+
+
+class View(Struct, frozen=True):
+    """A view as the reference knows it."""
+
+    resource: str
+    parent: type[Any]
+    sources: tuple[str, ...]
+    """Resources that the indices which it reads come from."""
+    level: Callable[..., Level[Any]]
+    indices: tuple[str, ...] = ()
+    looks_up: bool = False
+    """It looks up configs by their names."""
+    takes_now: bool = False
+    label: tuple[str, str] | None = None
+    """That the parent has to have."""
+    is_reconciled: bool = False
+
+
+VIEWS: Final = {
+    "parts": View(WEBS, user.Web, (PARTS, CONFIGS), user.parts_level, indices=("owned", "configs"), is_reconciled=True),
+    "members": View(WEBS, user.Web, (PARTS,), user.members_level, indices=("by_team",)),
+    "lateness": View(WEBS, user.Web, (), user.lateness_level, takes_now=True),
+    "paint": View(PARTS, user.LabelledPart, (CONFIGS,), user.paint_level, looks_up=True, label=("app", "web")),
+}
+
+
+class _Noting(Mapping[Any, Collection[Any]]):
+    """An index as a plain dictionary that notes what is read."""
+
+    def __init__(self, name: str, content: Mapping[Any, tuple[Any, ...]], changes: int, reads: list[Any]) -> None:
+        self._name = name
+        self._content = content
+        self._changes = changes
+        self._reads = reads
+
+    def __getitem__(self, key: Any) -> Collection[Any]:
+        values = self._content.get(key, ())
+        self._reads.append((self._name, key, values))
+        return values
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self[key])
+
+    def __iter__(self) -> Iterator[Any]:
+        self._note_whole()
+        return iter(sorted(self._content))
+
+    def __len__(self) -> int:
+        self._note_whole()
+        return len(self._content)
+
+    def _note_whole(self) -> None:
+        # A read of the whole index depends on any change of it, also one that was taken back.
+        self._reads.append((self._name, "*", self._changes))
+
+
+class _Lookups:
+    """Objects by class and name, in a plain dictionary that notes what is looked up."""
+
+    def __init__(self, content: Mapping[Any, tuple[Any, ...]], reads: list[Any]) -> None:
+        self._content = content
+        self._reads = reads
+
+    def get(self, resource: type[user.Config], name: str) -> user.Config | None:
+        found = next(iter(self._content.get((NAMESPACE, name), ())), None)
+        self._reads.append((LOOKUPS, name, found))
+        return None if found is None else msgspec.convert(found, resource)
+
+
+class Reference:
+    """Objects and levels as they should be, given which records are folded."""
+
+    def __init__(self) -> None:
+        self.objects: dict[ObjectKey, Shown] = {}
+        self.folded_to = dict.fromkeys(range(PARTITIONS), 0)
+        self.known: Counter[ObjectKey] = Counter()
+        """Version up to which each object's history was seen, its end included."""
+        self._places: dict[ObjectKey, tuple[int, int]] = {}
+        """Partition and sequence of the last record that showed the object."""
+        self._lists: dict[tuple[int, str], tuple[str, int]] = {}
+        self._listed: set[tuple[int, str]] = set()
+        self._entries: dict[ObjectKey, Entries] = {}
+        self._left_out: dict[ObjectKey, dict[str, str]] = {}
+        """Errors of objects that an index has nothing of, by index."""
+        self._index_changes: Counter[str] = Counter()
+
+    def fold(self, records: Sequence[LoggedRecord]) -> None:
+        """Take a batch that was folded."""
+        # The ends of lists are folded by themselves: an index sees what was there just before them.
+        for _, part in groupby(records, key=lambda logged: isinstance(logged.record, SyncFinished)):
+            before = dict(self.objects)
+            for logged in part:
+                self._take(logged)
+                self.folded_to[logged.partition] = logged.sequence
+            self._index(before)
+
+    def is_listed(self, resource: str) -> bool:
+        """Tell whether the end of a list of the resource was folded in all partitions."""
+        return all((partition, resource) in self._listed for partition in range(PARTITIONS))
+
+    def parents(self, view: str) -> list[ObjectKey]:
+        """Objects that have a level of the view."""
+        return [key for key in sorted(self.objects) if self._is_parent(VIEWS[view], key)]
+
+    def outcome(self, view: str, parent: ObjectKey, now: datetime) -> Outcome:
+        """What the view says of the parent."""
+        return self._evaluate(VIEWS[view], parent, now)[0]
+
+    def look(self, view: str, parent: ObjectKey, now: datetime) -> Look:
+        """What the view sees."""
+        return self._evaluate(VIEWS[view], parent, now)[1]
+
+    def entries(self) -> set[tuple[str, str, str, int, str]]:
+        """Index, key, object, place and value of every entry, as JSON texts."""
+        return {
+            (index, _text(key), str(name), place, _text(value))
+            for name, entries in self._entries.items()
+            for (index, key, place), value in entries.items()
+        } | {(index, "!", str(name), 0, "") for name, errors in self._left_out.items() for index in errors}
+
+    def _take(self, logged: LoggedRecord) -> None:
+        record = logged.record
+        match record:
+            case ObjectSeen():
+                if record.version > self.known[record.key]:
+                    self.known[record.key] = record.version
+                    self.objects[record.key] = Shown(record.uid, record.version, record.body)
+                held = self.objects.get(record.key)
+                if held is not None and (held.uid, held.version) == (record.uid, record.version):
+                    self._places[record.key] = (logged.partition, logged.sequence)
+            case ObjectDeleted():
+                held = self.objects.get(record.key)
+                is_end = held is not None and held.uid == record.uid and record.version == held.version
+                if record.version > self.known[record.key] or is_end:
+                    self.known[record.key] = record.version
+                    self.objects.pop(record.key, None)
+            case SyncStarted():
+                self._lists[logged.partition, record.resource.resource] = (record.sync_id, logged.sequence)
+            case SyncFinished():
+                self._sweep(logged.partition, record)
+            case _:
+                pass
+
+    def _sweep(self, partition: int, record: SyncFinished) -> None:
+        resource = record.resource.resource
+        sync_id, began = self._lists.get((partition, resource), ("", 0))
+        if sync_id != record.sync_id:
+            return
+        self._listed.add((partition, resource))
+        for key, shown in list(self.objects.items()):
+            is_unlisted = self._places[key] < (partition, began) and self._places[key][0] == partition
+            if key.resource == resource and is_unlisted and shown.version <= record.version:
+                del self.objects[key]
+                self.known[key] = record.version
+
+    def _index(self, before: Mapping[ObjectKey, Shown]) -> None:
+        changed = {key for key in before.keys() | self.objects.keys() if before.get(key) != self.objects.get(key)}
+        for key in changed:
+            old = self._entries.pop(key, {})
+            self._left_out.pop(key, None)
+            shown, last = self.objects.get(key), before.get(key)
+            is_same = last is not None and shown is not None and last.uid == shown.uid
+            new, errors = _entries_of(key, shown, old if is_same else {}) if shown is not None else ({}, {})
+            if new:
+                self._entries[key] = new
+            if errors:
+                self._left_out[key] = errors
+            for index, _, _ in dict(_items(old) ^ _items(new)):
+                self._index_changes[index] += 1
+
+    def _is_parent(self, view: View, key: ObjectKey) -> bool:
+        if key.resource != view.resource:
+            return False
+        labels = self.objects[key].metadata.get("labels") or {}
+        return view.label is None or labels.get(view.label[0]) == view.label[1]
+
+    def _evaluate(self, view: View, key: ObjectKey, now: datetime) -> tuple[Outcome, Look]:
+        shown = self.objects[key]
+        parent = msgspec.json.decode(shown.body, type=view.parent)
+        reads: list[Any] = []
+        left_out = [(index, str(name)) for name, errors in self._left_out.items() for index in errors]
+        if blocking := sorted(each for each in left_out if each[0] in view.indices):
+            return Outcome(blocked=blocking[0][0]), Look(shown.uid, None, tuple(blocking))
+        arguments: list[Any] = [
+            _Noting(name, self._content(name), self._index_changes[name], reads) for name in view.indices
+        ]
+        if view.looks_up:
+            arguments.append(_Lookups(self._content(LOOKUPS), reads))
+        if view.takes_now:
+            arguments.append(now)
+        try:
+            level = view.level(parent, *arguments)
+            outcome = Outcome(msgspec.to_builtins(level.desired), msgspec.to_builtins(level.actual))
+        except ValueError as error:
+            outcome = Outcome(error=str(error))
+        return outcome, Look(shown.uid, msgspec.to_builtins(parent), tuple(reads))
+
+    def _content(self, index: str) -> dict[Any, tuple[Any, ...]]:
+        found: dict[Any, list[Any]] = {}
+        for name in sorted(self._entries, key=str):
+            for (of, key, _), value in self._entries[name].items():
+                if of == index:
+                    found.setdefault(key, []).append(value)
+        return {key: tuple(values) for key, values in found.items()}
+
+
+def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, dict[str, str]]:
+    """Entries of an object, and the errors of those indices that have nothing of it."""
+    functions: dict[str, Callable[[], Iterable[tuple[Any, Any]]]] = {}
+    if key.resource == PARTS:
+        labels = shown.metadata.get("labels") or {}
+        part = msgspec.json.decode(shown.body, type=user.Part)
+        functions["owned"] = lambda: user.owned_entries(part) if labels.get("app") == "web" else ()
+        labelled = msgspec.json.decode(shown.body, type=user.LabelledPart)
+        functions["by_team"] = lambda: user.by_team_entries(labelled)
+    elif key.resource == CONFIGS:
+        config = msgspec.json.decode(shown.body, type=user.Config)
+        functions["configs"] = lambda: user.configs_entries(config)
+        functions[LOOKUPS] = lambda: [((NAMESPACE, key.name), msgspec.to_builtins(config))]
+    entries: Entries = {}
+    errors: dict[str, str] = {}
+    for index, function in functions.items():
+        try:
+            pairs = list(function())
+        except ValueError as error:
+            kept = {place: value for place, value in held.items() if place[0] == index}
+            entries |= kept
+            if not kept:
+                errors[index] = str(error)
+            continue
+        places: Counter[Hashable] = Counter()
+        for name, value in pairs:
+            entries[index, name, places[name]] = value
+            places[name] += 1
+    return entries, errors
+
+
+def _items(entries: Entries) -> set[tuple[tuple[str, Hashable, int], str]]:
+    return {(place, _text(value)) for place, value in entries.items()}
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()

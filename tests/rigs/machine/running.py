@@ -1,0 +1,63 @@
+"""Running a machine: always the same examples, and as many as the environment asks for."""
+
+import os
+from typing import cast
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+from rigs.machine.checks import Broken
+from rigs.machine.machine import LevelsMachine
+from rigs.machine.world import Laboratory
+
+EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
+"""How many times as many examples as usual, for nightly runs; what fails is made smaller then, which takes time."""
+
+STEPS = 40
+
+
+def run_machine(laboratory: Laboratory, examples: int) -> None:
+    """Run examples. Raises Broken, and prints the steps that lead there."""
+    times = int(os.environ.get(EXAMPLES_VARIABLE, "1"))
+    _run(laboratory, examples * times, [Phase.generate] if times == 1 else [Phase.generate, Phase.shrink])
+
+
+def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, int]:
+    """The invariant that is found broken, and by which example. Raises LookupError if none is."""
+    examples = 0
+
+    class Counted(LevelsMachine):
+        def __init__(self) -> None:
+            nonlocal examples
+            examples += 1
+            super().__init__(laboratory)
+
+    try:
+        _run(laboratory, most_examples, [Phase.generate], Counted)
+    except Broken as broken:
+        return broken, examples - 1  # the last one repeats the one that failed
+    raise LookupError(f"no invariant is found broken within {most_examples} examples")
+
+
+def _run(
+    laboratory: Laboratory,
+    examples: int,
+    phases: list[Phase],
+    machine: type[RuleBasedStateMachine] | None = None,
+) -> None:
+    def new_machine() -> RuleBasedStateMachine:
+        return machine() if machine is not None else LevelsMachine(laboratory)
+
+    run_state_machine_as_test(
+        cast("type[RuleBasedStateMachine]", new_machine),  # any callable that makes one will do
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=phases,
+            report_multiple_bugs=False,
+            suppress_health_check=(HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example),
+        ),
+    )

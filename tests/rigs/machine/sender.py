@@ -1,0 +1,103 @@
+"""An actuator that is stepped: the real claims, sending, receipts and their way to the log, without tasks and time."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import cast
+
+import msgspec
+
+from levelog.records import ReceiptNoted
+from levelog_actuator.results import Ended, Later, Result, stored
+from levelog_actuator.sending import Sender
+from levelog_actuator.settings import ActuatorSettings
+from levelog_kube.client import KubeClient
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.outbox import ClaimedIntent
+from levelog_store.scopes import Scope
+from rigs.machine.cluster import Api, Cluster, Happening
+from rigs.machine.log import Log
+
+CLAIM = timedelta(days=1)
+"""So that no claim ends by the database's clock; a crash ends them."""
+
+
+class SteppedSender:
+    """One actuator at a time; what it holds in memory is lost by `crash`."""
+
+    def __init__(
+        self, database: Database, scope: Scope, cluster: Cluster, log: Log, clock: Callable[[], datetime]
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._log = log
+        self._clock = clock
+        self.api = Api(cluster)
+        self._sender = Sender(cast("KubeClient", self.api), ActuatorSettings())
+        self._serial = 0
+        self._claimed: list[ClaimedIntent] = []
+        self.writing = ""
+        """Key of the intent that is being carried out."""
+        self.effects: dict[str, list[Happening]] = {}
+        """What changed in the cluster by each intent, by its key."""
+        cluster.on_change = self._note
+
+    def _note(self, happening: Happening) -> None:
+        if self.writing:
+            self.effects.setdefault(self.writing, []).append(happening)
+
+    @property
+    def _owner(self) -> str:
+        return f"actuator-{self._serial}"
+
+    async def claim(self, most: int) -> int:
+        """Claim intents; returns how many."""
+        async with self._database.transaction() as connection:
+            claimed = await outbox.claim(connection, self._scope.number, self._owner, limit=most, lease=CLAIM)
+        self._claimed += claimed
+        return len(claimed)
+
+    async def send(self, disturbance: str = "", *, is_killed: bool = False) -> bool:
+        """Carry out one claimed intent and store what came of it, unless it is killed before; whether there was one."""
+        if not self._claimed and not await self.claim(1):
+            return False
+        intent = self._claimed.pop(0)
+        self.api.disturbance, self.writing = disturbance, intent.key
+        try:
+            result = await self._sender.carry_out(intent, lambda: True)
+        finally:
+            self.api.disturbance = self.writing = ""
+        if is_killed:
+            await self.crash()
+        else:
+            await self._store(result)
+        return True
+
+    async def crash(self) -> None:
+        """Forget everything; the next actuator begins."""
+        self._claimed = []
+        self._serial += 1
+        async with self._database.transaction() as connection:
+            await outbox.end_claims(connection, self._scope.number)
+
+    async def relay(self) -> bool:
+        """Record the receipts that the log does not hold; whether there were any."""
+        async with self._database.reading() as connection:
+            rows = await outbox.unrelayed(connection, self._scope.number, 1000)
+        if not rows:
+            return False
+        for row in sorted(rows, key=lambda row: row.key):
+            receipt = msgspec.json.decode(row.receipt, type=ReceiptNoted)
+            self._log.append_receipt(receipt)
+        async with self._database.transaction() as connection:
+            await outbox.mark_relayed(connection, self._scope.number, [row.key for row in rows])
+        return True
+
+    async def _store(self, result: Result) -> None:
+        async with self._database.transaction() as connection:
+            if isinstance(result, Ended):
+                row = stored(result.receipt(self._scope.application, self._clock()))
+                await outbox.store_receipts(connection, self._scope.number, self._owner, [row])
+            else:
+                later: Later = msgspec.structs.replace(result, delay=timedelta(0))
+                await outbox.postpone(connection, self._scope.number, self._owner, [later.postponement])

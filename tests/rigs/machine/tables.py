@@ -1,0 +1,94 @@
+"""What the tables say, as the checks compare it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Table, select
+
+from levelog.objects import ObjectKey
+from levelog_store.database import Database
+from levelog_store.tables import checkpoints, decisions, index_entries, intents, leases, levels, objects, wakeups
+
+Row = Mapping[str, Any]
+
+
+class Tables(Struct, frozen=True, kw_only=True):
+    """One snapshot of a scope's tables. Levels and wakes are named by view, without the operator, and parent."""
+
+    checkpoints: dict[int, int]
+    objects: dict[ObjectKey, Row]
+    entries: set[tuple[str, str, str, int, str]]
+    levels: dict[tuple[str, ObjectKey], Row]
+    wakes: dict[tuple[str, ObjectKey], Row]
+    intents: dict[str, Row]
+    decisions: Sequence[Row]
+
+    def is_due(self, view: str, parent: ObjectKey, now: datetime) -> bool:
+        """Tell whether a wake is pending whose time has come."""
+        wake = self.wakes.get((view, parent))
+        return wake is not None and (wake["due_at"] is None or wake["due_at"] <= now)
+
+    def has_due(self, partitions: Collection[int], now: datetime) -> bool:
+        """Tell whether there is anything to decide on in these partitions."""
+        return any(
+            row["partition"] in partitions and (row["due_at"] is None or row["due_at"] <= now)
+            for row in self.wakes.values()
+        )
+
+    def intents_of(self, view: str, parent: ObjectKey, uid: str) -> Sequence[Row]:
+        """Intents of one incarnation's level."""
+        return [
+            row
+            for row in self.intents.values()
+            if row["parent"] == str(parent) and row["parent_uid"] == uid and row["view"].endswith(f"/{view}")
+        ]
+
+
+async def read_tables(database: Database, scope: int) -> Tables:
+    """Take the snapshot."""
+    async with database.reading() as connection:
+
+        async def rows(table: Table, *names: str) -> Sequence[Row]:
+            columns = [table.c[name] for name in names] if names else [table]
+            found = await connection.execute(select(*columns).where(table.c.scope == scope))
+            return [dict(row) for row in found.mappings()]
+
+        return Tables(
+            checkpoints={r["partition"]: r["sequence"] for r in await rows(checkpoints, "partition", "sequence")},
+            objects={
+                ObjectKey.parse(row["object"]): row for row in await rows(objects, "object", "uid", "version", "body")
+            },
+            entries={
+                (
+                    row["index"].partition("/")[2],
+                    row["key"],
+                    row["object"],
+                    row["ordinal"],
+                    "" if row["key"] == "!" else _plain(row["value"]),
+                )
+                for row in await rows(index_entries)
+                if "/" in row["index"]  # what is noted of resources stands there too, under names without an operator
+            },
+            levels={_named(row): row for row in await rows(levels)},
+            wakes={_named(row): row for row in await rows(wakeups)},
+            intents={row["key"]: row for row in await rows(intents)},
+            decisions=await rows(decisions, "view", "parent", "parent_uid", "round", "intents", "ordinal"),
+        )
+
+
+async def read_epochs(database: Database, scope: int) -> dict[int, int]:
+    """Epoch of each partition's lease."""
+    async with database.reading() as connection:
+        found = await connection.execute(select(leases.c.partition, leases.c.epoch).where(leases.c.scope == scope))
+        return {row.partition: row.epoch for row in found}
+
+
+def _named(row: Row) -> tuple[str, ObjectKey]:
+    return str(row["view"]).partition("/")[2], ObjectKey.parse(row["parent"])
+
+
+def _plain(value: bytes) -> str:
+    return msgspec.json.encode(msgspec.json.decode(value), order="sorted").decode()

@@ -1,0 +1,289 @@
+"""A small world: a cluster, a log, two processors, an actuator and the tables, stepped one at a time and checked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import update
+
+from levelog.errors import LeaseLost
+from levelog.objects import Application, ObjectKey
+from levelog_migrations import upgrade
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.rows import Decided
+from levelog_store.scopes import open_scope
+from levelog_store.tables import leases, processors
+from rigs.machine.checks import Broken, Call, check_call, check_tables
+from rigs.machine.cluster import KINDS, Cluster, key_of
+from rigs.machine.inline import inline_sqlite
+from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
+from rigs.machine.operator import BEGIN, make_operator
+from rigs.machine.reference import Look, Reference
+from rigs.machine.seam import SeamedDatabase
+from rigs.machine.sender import SteppedSender
+from rigs.machine.tables import Tables, read_epochs, read_tables
+from rigs.machine.worker import Worker
+
+T = TypeVar("T")
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+MOST_ROUNDS = 40
+"""A world that does not come to rest within so many rounds of everything goes in a circle."""
+
+Meanwhile = Callable[[], Awaitable[None]]
+
+
+class Laboratory:
+    """A database and an event loop that worlds are made in, one after the other, each a scope of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.heard: Callable[[str, Any], None] = lambda _name, _parent: None
+        self.program = Program([make_operator(self._tell)])
+        self._serial = count(1)
+        self._stack = ExitStack()
+        self._world: World | None = None
+        self.database: SeamedDatabase
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._loop = stack.enter_context(asyncio.Runner()).get_loop()
+            stack.enter_context(inline_sqlite())
+            self.run(self._open())
+            stack.callback(lambda: self.run(self.database.close()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _tell(self, function: str, parent: Any) -> None:
+        self.heard(function, parent)
+
+    def run(self, step: Coroutine[Any, Any, T]) -> T:
+        """Run one step to its end."""
+        return self._loop.run_until_complete(step)
+
+    async def _open(self) -> None:
+        await upgrade(self._url)
+        self.database = SeamedDatabase(await Database.open(self._url))
+
+    async def world(self) -> "World":
+        """A new world."""
+        scope = await open_scope(
+            self.database,
+            cluster=CLUSTER,
+            application=Application(f"machine-{next(self._serial)}"),
+            partitions=PARTITIONS,
+            stream_created="stream",
+            fingerprint=self.program.fingerprint,
+        )
+        self._world = World(self, scope)
+        return self._world
+
+    @property
+    def now(self) -> datetime:
+        """The time in the world that is."""
+        return BEGIN if self._world is None else self._world.now
+
+    def age_of(self, key: str) -> timedelta:
+        """How long ago an intent was decided, when the cut under way began."""
+        world = self._world
+        rows = {} if world is None or world.before is None else world.before.intents
+        return self.now - rows[key]["decided_at"] if key in rows else timedelta(0)
+
+
+class World:
+    """Everything that one example steps through."""
+
+    def __init__(self, laboratory: Laboratory, scope: Any) -> None:
+        self._laboratory = laboratory
+        self._database = laboratory.database
+        self._scope = scope
+        self._serial = count(1)
+        self.now = BEGIN
+        self.cluster = Cluster()
+        self.log = Log()
+        self.ingest = Ingest(self.cluster, self.log, BEGIN)
+        self.reference = Reference()
+        self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
+        self.workers = {name: self._worker(name) for name in "AB"}
+        self._looks: dict[tuple[str, ObjectKey], Call] = {}
+        """The last call of each view and parent whose outcome was written."""
+        self._calls: list[Call] = []
+        self._tables: Tables | None = None
+        self.before: Tables | None = None
+        """The tables when the last cut began."""
+        self._read_at = 0
+        self._deciding = self.workers["A"]
+        self._epochs: dict[int, int] = {}
+        self._broken: list[Broken] = []
+        laboratory.heard = self._hear
+
+    def _clock(self) -> datetime:
+        return self.now
+
+    def _worker(self, name: str) -> Worker:
+        # Owners sort as they came, also where the database's clock cannot tell who came first.
+        owner = f"{next(self._serial):04}-{name}"
+        return Worker(self._database, self._scope, self._laboratory.program, self.log, owner, self._clock)
+
+    async def tend(self, name: str) -> None:
+        """Let a processor renew, take and give up leases."""
+        await self.workers[name].tend()
+        self._epochs = await read_epochs(self._database, self._scope.number)
+
+    async def expire(self, name: str) -> None:
+        """Let a processor's leases end without its knowing, as if it had stood still."""
+        async with self._database.transaction() as connection:
+            for table in (leases, processors):
+                await connection.execute(
+                    update(table)
+                    .where(table.c.scope == self._scope.number, table.c.owner == self.workers[name].owner)
+                    .values(expires_at=LONG_AGO)
+                )
+
+    async def restart(self, name: str) -> None:
+        """Kill a processor; a new one begins once the leases of the old one have ended."""
+        await self.expire(name)
+        self.workers[name] = self._worker(name)
+        await self.tend(name)
+
+    async def fold(self, name: str, most: int = 1000, meanwhile: Meanwhile | None = None) -> bool:
+        """Let a processor fold its next records; whether any were folded."""
+        worker = self.workers[name]
+        try:
+            fresh = await worker.fold(most, meanwhile)
+        except LeaseLost:
+            self._check_lost(worker)
+            return False
+        self._check_held(worker, {logged.partition for logged in fresh})
+        self.reference.fold(fresh)
+        return bool(fresh)
+
+    async def decide(self, name: str, meanwhile: Meanwhile | None = None) -> bool:
+        """Let a processor decide on one batch of wakes, if it may; whether anything was decided."""
+        worker = self.workers[name]
+        self.before = await self.tables()
+        if not worker.is_caught_up or not self.before.has_due(worker.epochs, self.now):
+            return False
+        self._calls = []
+        self._deciding = worker
+        try:
+            cut = await worker.decide(meanwhile)
+        except LeaseLost:
+            self._check_lost(worker)
+            return False
+        finally:
+            self._raise()
+        decided = cut.decided if cut is not None else []
+        self._check_held(worker, {each.level.partition for each in decided})
+        self._keep_looks(decided)
+        return bool(decided)
+
+    async def rest(self) -> None:
+        """Let everything happen that can happen now, undisturbed."""
+        await self._share()
+        for _ in range(MOST_ROUNDS):
+            is_moved = False
+            for resource in KINDS:
+                if not self.ingest.is_watching(resource):
+                    self.ingest.list(resource)
+                is_moved |= self.ingest.watch(resource)
+            is_moved |= await self.process()
+            while await self.sender.send():
+                is_moved = True
+            is_moved |= await self.sender.relay()
+            if not is_moved:
+                break
+        else:
+            raise Broken(4, f"the world does not come to rest within {MOST_ROUNDS} rounds")
+        tables = await self.tables()
+        waiting = [name for name in tables.wakes if tables.is_due(*name, self.now)]
+        if waiting:
+            raise Broken(5, f"nobody decides on {waiting}")
+
+    async def _share(self) -> None:
+        """Let the processors tend their leases until somebody holds each partition."""
+        for _ in range(3):
+            believed = {place for worker in self.workers.values() for place in worker.epochs.items()}
+            if believed == self._epochs.items():
+                return
+            for name in self.workers:
+                await self.tend(name)
+
+    async def process(self) -> bool:
+        """Let all processors fold and decide; whether they did anything."""
+        is_moved = False
+        for name in self.workers:
+            is_moved |= await self.fold(name)
+        for name in self.workers:
+            is_moved |= await self.decide(name)
+        return is_moved
+
+    async def tables(self) -> Tables:
+        """The tables as they are."""
+        if self._tables is None or self._read_at != self._database.transactions:
+            self._read_at = self._database.transactions
+            self._tables = await read_tables(self._database, self._scope.number)
+        return self._tables
+
+    async def check(self) -> None:
+        """Compare the tables with what should be. Raises Broken."""
+        check_tables(await self.tables(), self.reference, self.sender.effects, self.now)
+
+    def _hear(self, function: str, parent: Any) -> None:
+        """Judge one call, when it is made: levelog would take an exception here for the user's."""
+        if self.before is None:
+            raise RuntimeError("a function is called outside a cut")
+        view = "parts" if function == "converge" else function
+        key = key_of(type(parent).resource_type.plural, parent.metadata.name)
+        look: Look = self.reference.look(view, key, self.now)
+        outcome = self.reference.outcome(view, key, self.now)
+        call = Call(view=view, parent=key, is_reconcile=function == "converge", look=look, outcome=outcome)
+        try:
+            check_call(
+                call,
+                self._looks.get((view, key)),
+                self.before,
+                self.reference,
+                self.log,
+                self.sender.effects,
+                self._deciding.epochs,
+            )
+        except Broken as broken:
+            self._broken.append(broken)
+        if not call.is_reconcile:
+            self._calls.append(call)
+
+    def _keep_looks(self, decided: list[Decided]) -> None:
+        written = {
+            (each.level.view.partition("/")[2], ObjectKey.parse(each.level.parent))
+            for each in decided
+            if each.is_evaluated
+        }
+        for level in written:
+            self._looks.pop(level, None)  # one that was blocked was not called, and is called when it is not any more
+        self._looks |= {(c.view, c.parent): c for c in self._calls if (c.view, c.parent) in written}
+
+    def _raise(self) -> None:
+        if self._broken:
+            raise self._broken[0]
+
+    def _check_held(self, worker: Worker, partitions: set[int]) -> None:
+        epochs = self._epochs
+        if any(worker.epochs.get(partition) != epochs[partition] for partition in partitions):
+            raise Broken(10, f"{worker.owner} committed for {sorted(partitions)} under {worker.epochs}, not {epochs}")
+
+    def _check_lost(self, worker: Worker) -> None:
+        if all(self._epochs[partition] == epoch for partition, epoch in worker.epochs.items()):
+            raise Broken(10, f"{worker.owner} lost no lease, but could not commit")
+        worker.forget_leases()
+
+    def advance(self, minutes: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(minutes=minutes)
