@@ -32,3 +32,16 @@ def test_what_fails_in_the_background_is_raised_with_its_cause_and_once() -> Non
     with pytest.raises(KeyError, match="no"):
         thread.call(refuse())
     thread.end()
+
+
+async def leave() -> None:
+    raise SystemExit("no more")
+
+
+def test_a_task_that_exits_ends_neither_the_thread_nor_the_process() -> None:
+    thread = LoopThread("the thread")
+    with pytest.raises(LevelogError, match=r"the thread was ended by SystemExit\('no more'\)") as ended:
+        thread.call(leave())
+    assert isinstance(ended.value.__cause__, SystemExit)
+    assert thread.call(answer()) == 42
+    thread.end()
