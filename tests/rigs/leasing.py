@@ -1,6 +1,6 @@
 """Scopes, processors and guarded work for the tests of leases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +9,7 @@ from sqlalchemy import Table, func, select, update
 from levelog.errors import LeaseLost
 from levelog.objects import Application, Cluster
 from levelog_store.database import Database
+from levelog_store.handlers import Handler
 from levelog_store.leases import Leases, guard
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import checkpoints, leases, processors
@@ -18,7 +19,12 @@ LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 async def scope_of(
-    database: Database, *, fingerprint: str = "code-1", application: str = "webs", partitions: int = PARTITIONS
+    database: Database,
+    *,
+    fingerprint: str = "code-1",
+    application: str = "webs",
+    partitions: int = PARTITIONS,
+    code: Sequence[Handler] = (),
 ) -> Scope:
     return await open_scope(
         database,
@@ -27,6 +33,7 @@ async def scope_of(
         partitions=partitions,
         stream_created="stream-1",
         fingerprint=fingerprint,
+        code=code,
     )
 
 

@@ -1,0 +1,111 @@
+"""Invariant 3 after a change of code: the tables equal those that the new code folds from the beginning."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelog.objects import Application, Cluster
+from levelog.operator import Operator
+from levelog.records import LoggedRecord
+from levelog_migrations import upgrade
+from levelog_processors.backfilling import Backfiller
+from levelog_processors.folding import Folder
+from levelog_processors.pace import Pace
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.leases import Leases
+from levelog_store.scopes import open_scope
+from levelog_store.tables import index_entries, objects
+from rigs.versions import Versions
+from rigs.webs import deleted, logged, pod
+
+VERSIONS: Final = (
+    (),
+    (("yield owner.uid, pod.spec.containers[0].image", "yield owner.name, pod.metadata.name"),),
+    (("@op.index\ndef images", '@op.index(labels={"app": "web"})\ndef images'),),
+    (("yield owner.uid, pod.metadata.name", "yield owner.uid, pod.metadata.name.upper()"),),
+)
+
+_operators: dict[int, Operator] = {}
+
+changes = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.sampled_from(["a", "b", "gone"]),
+        st.sampled_from(["", "one", "two"]),
+        st.sampled_from(["web", "db"]),
+    ),
+    max_size=20,
+)
+
+
+def operator_of(version: int) -> Operator:
+    if not _operators:
+        versions = Versions(Path(tempfile.mkdtemp()))
+        _operators.update({number: versions.load(*each) for number, each in enumerate(VERSIONS)})
+    return _operators[version]
+
+
+def records_of(given_changes: Sequence[tuple[int, str, str, str]]) -> list[LoggedRecord]:
+    records: list[Any] = []
+    for number, (name, image, owner, app) in enumerate(given_changes, start=1):
+        seen = pod(f"pod{name}", number, owner=owner, image=image, labels={"app": app})
+        records.append(deleted(seen, number) if image == "gone" else seen)
+    return logged(records)
+
+
+async def ran(folder: Path, name: str, parts: Sequence[tuple[int, Sequence[LoggedRecord], int]]) -> list[Any]:
+    """Entries and objects after each version has folded its records, and computed so many pages of what changed."""
+    url = f"sqlite:///{folder / name}.db"
+    await upgrade(url)
+    async with await Database.open(url) as database:
+        for version, records, pages in parts:
+            program = Program([operator_of(version)])
+            scope = await open_scope(
+                database,
+                cluster=Cluster("c"),
+                application=Application("webs"),
+                partitions=4,
+                stream_created="s",
+                fingerprint=program.fingerprint,
+                code=program.handlers,
+            )
+            epochs = await Leases(database, scope, owner=f"{name}{version}").tend()
+            pace = Pace(10, count(0.0, 1.0).__next__)  # a second for each look: pages of two, never waited for
+            backfiller = Backfiller(database, scope, program, epochs, pace)
+            await backfiller.look()
+            for _ in range(pages):
+                await backfiller.step(wakes=True)
+            if records:
+                await Folder(database, scope, program).fold(epochs, records)
+            is_last = parts[-1] == (version, records, pages)
+            while is_last and await backfiller.step(wakes=True):
+                pass
+        async with database.reading() as connection:
+            entries = (await connection.execute(index_entries.select())).all()
+            held = (await connection.execute(objects.select())).all()
+    return [sorted(map(tuple, entries)), sorted(map(tuple, held))]
+
+
+@settings(max_examples=15, deadline=None)
+@given(changes, changes, changes, st.lists(st.integers(0, 3), min_size=3, max_size=3), st.integers(0, 2))
+def test_invariant_3_tables_of_changed_code_equal_those_that_it_folds_from_the_beginning(
+    first: list[Any], second: list[Any], third: list[Any], codes: list[int], pages: int
+) -> None:
+    records = records_of([*first, *second, *third])
+    cuts = len(first), len(first) + len(second)
+    parts = [
+        (codes[0], records[: cuts[0]], 0),
+        (codes[1], records[cuts[0] : cuts[1]], pages),
+        (codes[2], records[cuts[1] :], pages),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        changed = asyncio.run(ran(Path(folder), "changed", parts))
+        scratch = asyncio.run(ran(Path(folder), "scratch", [(codes[2], records, 0)]))
+    assert changed == scratch
