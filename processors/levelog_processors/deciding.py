@@ -55,6 +55,7 @@ class Case:
         self.dependencies = dependencies
         self.settled = [i.key for i in intents if i.state == "written" and is_settled(i)]
         self.unsettled = [i for i in intents if not is_settled(i)]
+        self._pending = [i.key for i in intents if i.state == "pending"]
         self.failures = [i for i in intents if i.state == "failed" and i.is_folded]
         self.is_due = wake.due_at is not None
         self.is_new = self.before.evaluations == 0
@@ -108,9 +109,21 @@ class Case:
         return self.evaluation.level if self.evaluation else None
 
     @property
+    def withdrawn(self) -> list[str]:
+        """Intents that nobody has claimed, once the view has seen something else than they were decided on."""
+        is_outdated = self.level is not None and self.seen != self.before.decided_inputs
+        return self._pending if is_outdated else []
+
+    @property
+    def under_way(self) -> list[OpenIntent]:
+        """Unsettled intents that the decision leaves as they are, and has to wait for."""
+        withdrawn = self.withdrawn
+        return [intent for intent in self.unsettled if intent.key not in withdrawn]
+
+    @property
     def must_act(self) -> bool:
-        """Tell whether to call the reconcile function: drift, nothing unsettled, and something new or a tick."""
-        if self.level is None or not self.level.drift or self.unsettled or not self._has_reconcile:
+        """Tell whether to call the reconcile function: drift, nothing under way, and something new or a tick."""
+        if self.level is None or not self.level.drift or self.under_way or not self._has_reconcile:
             return False
         return self.is_due or self.seen != self.before.decided_inputs
 
@@ -134,17 +147,13 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         status = "settling" if is_sent else "drifting"
         waits = case.level.waits if isinstance(case.level, ChildrenLevel) else ""
         reason = "" if is_sent else waits or "the last round had nothing to write"
-        return _concluded(
-            case, now, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows, withdraws=True
-        )
+        return _concluded(case, now, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows)
     drifts = bool(case.level.drift) if case.level is not None else case.has_stored_drift
     recheck_at = case.level.recheck_at if case.level is not None else case.before.recheck_at
     if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
         return _concluded(case, now, status="failed", reason=case.before.reason, due_at=recheck_at)
-    if case.unsettled:
-        return _concluded(
-            case, now, status="settling", reason=f"waits for {case.unsettled[0].target}", due_at=recheck_at
-        )
+    if under_way := case.under_way:
+        return _concluded(case, now, status="settling", reason=f"waits for {under_way[0].target}", due_at=recheck_at)
     if not drifts:
         return _concluded(case, now, status="in_sync", reason="", due_at=recheck_at)
     if case.failures:
@@ -190,7 +199,7 @@ def _concluded(
         reason=reason,
         desired=evaluation.desired if evaluation and level else before.desired,
         actual=evaluation.actual if evaluation and level else before.actual,
-        drift=_encoded(level.drift) if level else None if evaluation else before.drift,  # none is known of an error
+        drift=_drift(case),
         round=before.round + (has_acted and case.is_called),
         attempts=_attempts(case) if has_acted else before.attempts,
         evaluations=before.evaluations + (evaluation is not None),
@@ -213,6 +222,7 @@ def _concluded(
         intents=rows or [],
         settled=case.settled,
         withdraws=withdraws,
+        withdrawn=case.withdrawn,
         is_evaluated=evaluation is not None,
         parent_sequence=case.parent.sequence,
     )
@@ -222,6 +232,13 @@ def _inputs(case: Case) -> str:
     if case.evaluation is not None:
         return case.evaluation.inputs or case.inputs
     return case.inputs if case.is_deleting else case.before.inputs
+
+
+def _drift(case: Case) -> bytes | None:
+    if case.level is not None:
+        return _encoded(case.level.drift)
+    has_raised = case.evaluation is not None and case.evaluation.error
+    return None if has_raised else case.before.drift
 
 
 def _decided_inputs(case: Case, *, has_acted: bool) -> str:

@@ -160,7 +160,7 @@ class Processor:
                     elif reader.seen_to < end and await reader.confirm() < end:
                         await arrivals.wait(SAFETY_SWEEP)
                         continue
-                    is_busy = agenda.is_open and await self._decide(epochs, agenda, backfiller)
+                    is_busy = agenda.is_open and await self._decide(epochs, agenda, backfiller, arrivals.seen_to)
                     if await self._backfill(backfiller, agenda, len(epochs), is_busy=is_busy) or is_busy:
                         continue
                     await self._confirm(reader, epochs, folded_to)
@@ -184,9 +184,10 @@ class Processor:
             folded_to[logged.partition] = logged.sequence
         if folded.has_finished_sync:
             self._listed = None
-        if folded.wakes or folded.has_finished_sync:
+        is_shared = len(epochs) < self._scope.partitions
+        if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
             agenda.open()
-        if len(epochs) < self._scope.partitions:  # others may own the parents, or wait for these partitions
+        if is_shared:  # others may own the parents, or wait for these partitions
             await self._hints.publish("wake")
 
     async def _confirm(self, reader: Reader, epochs: Mapping[int, int], folded_to: dict[int, int]) -> None:
@@ -214,14 +215,19 @@ class Processor:
             await self._hints.publish("wake")
         return True
 
-    async def _decide(self, epochs: Mapping[int, int], agenda: Agenda, backfiller: Backfiller) -> bool:
-        """Decide on one batch of wakeups; tells whether there may be more right now."""
+    async def _decide(
+        self, epochs: Mapping[int, int], agenda: Agenda, backfiller: Backfiller, folded_to: Sequence
+    ) -> bool:
+        """Decide on one batch of wakeups; tells whether there may be more right now.
+
+        The owned partitions hold nothing up to `folded_to` that is not folded.
+        """
         asks_for_times = agenda.is_overdue
         agenda.close()
         blocked = await backfiller.look()
         views = [name for name in await self._ready_views() if name not in blocked]
         if views:
-            lag = Lag(self._database, self._scope, self.program, self._stream, frozenset(epochs))
+            lag = Lag(self._database, self._scope, self.program, self._stream, frozenset(epochs), folded_to)
             cut = await self.decider.cut(epochs, list(epochs), views, lag.concerns)
             await self._follow_up(cut, agenda)
             if (cut.wakes == BATCH and cut.decided) or cut.retried:
@@ -266,15 +272,20 @@ class Arrivals:
         self._reader = reader
         self._hint = hint
         self._reading: asyncio.Task[list[LoggedRecord]] | None = None
+        self.seen_to = reader.seen_to
+        """Up to here every record was handed out; the reader itself may be further."""
 
     async def records(self) -> list[LoggedRecord]:
         """Return the records that are there now."""
         if self._reading is None:
-            return await self._reader.next_batch(FOLD_BATCH, timedelta(0))
-        if not self._reading.done():
+            found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
+        elif self._reading.done():
+            reading, self._reading = self._reading, None
+            found = reading.result()
+        else:
             return []
-        reading, self._reading = self._reading, None
-        return reading.result()
+        self.seen_to = self._reader.seen_to
+        return found
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
@@ -295,16 +306,26 @@ class Arrivals:
 
 
 class Lag:
-    """Tells which wakeups have to wait until partitions of other processors are folded up to their cause."""
+    """Tells which wakeups have to wait until the partitions that their views read are folded up to their cause.
+
+    The cause may lie in another processor's partition, and so beyond what this one has read of its own.
+    """
 
     def __init__(
-        self, database: Database, scope: Scope, program: Program, stream: LogStream, owned: frozenset[int]
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        stream: LogStream,
+        owned: frozenset[int],
+        folded_to: Sequence,
     ) -> None:
         self._database = database
         self._scope = scope
         self.program = program
         self._stream = stream
         self._owned = owned
+        self._own_folded_to = folded_to
         self._folded_to: dict[int, int] | None = None
         self._end_of: dict[int, int] = {}
 
@@ -316,7 +337,7 @@ class Lag:
             async with self._database.reading() as connection:
                 self._folded_to = await stored.read_checkpoints(connection, self._scope.number)
         for partition, sequence in self._folded_to.items():
-            if partition in self._owned or sequence >= wake.cause:
+            if sequence >= wake.cause or (partition in self._owned and self._own_folded_to >= wake.cause):
                 continue
             if await self._end(partition) > sequence:
                 return True

@@ -1,6 +1,6 @@
 """Reading what decisions need and writing them, in one transaction with the wakeups that they consume."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, delete, select, update
@@ -32,11 +32,15 @@ async def write_decisions(
 ) -> list[Decided]:
     """Write the decisions whose reads still hold, and return them; the wakeups of the others stay.
 
+    Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile.
+
     The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
     """
     await _add_dependencies(connection, scope, batch)
     current = await _current_versions(connection, scope, batch)
     held = [d for d in batch if all(current[place] == max(version, 0) for place, version in d.versions.items())]
+    withdrawn = await _withdraw(connection, scope, [key for d in held for key in d.withdrawn])
+    held = [d for d in held if withdrawn.issuperset(d.withdrawn)]
     await _remove_dependencies(connection, scope, held)
     await _write_levels(connection, scope, held)
     await _write_intents(connection, scope, held)
@@ -89,6 +93,20 @@ async def lock_keys(connection: AsyncConnection, scope: int, keys: Sequence[Inde
     if connection.dialect.name == "postgresql":
         statement = statement.with_for_update(read=True, of=key_versions)
     return {(index, key): version for index, key, version in await connection.execute(statement)}
+
+
+async def _withdraw(connection: AsyncConnection, scope: int, keys: Collection[str]) -> set[str]:
+    """Supersede intents that nobody has claimed; returns the keys of those."""
+    if not keys:
+        return set()
+    table = intents.c
+    found = await connection.execute(
+        update(intents)
+        .where(table.scope == scope, one_of(connection.dialect, table.key, keys), table.state == "pending")
+        .values(state="superseded")
+        .returning(table.key)
+    )
+    return set(found.scalars())
 
 
 async def _remove_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:

@@ -304,7 +304,9 @@ class Decided(Struct, kw_only=True):
     settled: list[str] = field(default_factory=list[str])
     """Keys of intents that the log has shown to be done."""
     withdraws: bool = False
-    """Unclaimed intents of earlier rounds are superseded."""
+    """All unclaimed intents of the level are superseded."""
+    withdrawn: list[str] = field(default_factory=list[str])
+    """Keys of unclaimed intents that are superseded; the decision holds only if none of them is claimed meanwhile."""
     is_evaluated: bool = False
     """The view was called, so that there is a decision to keep."""
     parent_sequence: int = 0

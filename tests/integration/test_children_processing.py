@@ -75,6 +75,7 @@ async def applied_once(stack: Processing) -> int:
     await listed(stack, web("shop", 1))
     stack.start()
     await stack.folded(await stack.tell(web("other", 1)))
+    await stack.claim()
     [row] = [row for row in await stack.rows(intents) if row["target"].endswith("/shop")]
     assert row["verb"] == "apply"
     last = await stack.tell(config_map(5), receipt(row, config_map(5)))

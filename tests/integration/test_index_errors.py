@@ -8,7 +8,7 @@ import msgspec
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, delete
 from levelog.handlers import OnError
 from levelog.records import ObjectSeen
-from levelog_store.tables import decisions, intents, levels
+from levelog_store.tables import decisions, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import deleted, pod, web
@@ -106,8 +106,9 @@ async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(
         assert {name: after[name] for name in same} == {name: before[name] for name in same}
         assert await stack.intents("pending") == [("apply", "pods/default/shop-1")]
         await stack.folded(await stack.tell(deleted(poisoned, 5)))
-        assert await shown(stack, "shop") == ("settling", b'["shop-0=a"]', 1)
-        assert len(await stack.rows(intents)) == 1
+        assert await shown(stack, "shop") == ("settling", b'["shop-0=a"]', 2)
+        assert await stack.intents("superseded") == [("apply", "pods/default/shop-1")]
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
 
 
 async def test_an_object_that_had_entries_keeps_them_and_blocks_nothing(

@@ -76,6 +76,7 @@ async def test_invariant_8_nothing_is_decided_until_the_log_shows_what_was_writt
         last = await stack.listed(web("shop", 1, replicas=1), version=1)
         stack.start()
         await stack.folded(last)
+        await stack.claim()
         [row] = await stack.rows(intents)
         last = await stack.tell(web("shop", 2, replicas=2))  # another pod is wanted meanwhile
         await stack.folded(last)
@@ -95,11 +96,32 @@ async def test_invariant_8_nothing_is_decided_until_the_log_shows_what_was_writt
         assert level["round"] == 2
 
 
+async def test_invariant_8_an_intent_that_nobody_claimed_is_withdrawn_by_the_next_decision(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        there = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
+        last = await stack.listed(web("shop", 1, replicas=1), *there, version=3)
+        stack.start()
+        await stack.folded(last)
+        assert await stack.intents("pending") == [("delete", "pods/default/shop-1")]
+        await stack.folded(await stack.tell(web("shop", 5, replicas=2)))  # both are wanted again
+        level = await stack.level("shop")
+        assert level
+        assert level["status"] == "in_sync"
+        assert await stack.intents("superseded") == [("delete", "pods/default/shop-1")]
+        await stack.folded(await stack.tell(web("shop", 6, replicas=3)))
+        await stack.folded(await stack.tell(web("shop", 7, replicas=4)))
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-2"), ("apply", "pods/default/shop-3")]
+        assert {row["round"] for row in await stack.rows(intents) if row["state"] == "pending"} == {3}
+
+
 async def test_the_order_of_receipt_and_echo_makes_no_difference(nats_server: NatsServer, database_url: str) -> None:
     async with Processing(nats_server.url, database_url) as stack:
         last = await stack.listed(web("shop", 1, replicas=1), version=1)
         stack.start()
         await stack.folded(last)
+        await stack.claim()
         [row] = await stack.rows(intents)
         await stack.folded(await stack.tell(pod("shop-0", 5, owner="uid-shop")))
         level = await stack.level("shop")
@@ -118,6 +140,7 @@ async def test_a_state_that_comes_back_after_another_one_is_acted_on_again(
         last = await stack.listed(web("shop", 1, replicas=1), version=1)
         stack.start()
         await stack.folded(last)
+        await stack.claim()
         [row] = await stack.rows(intents)
         echo = pod("shop-0", 5, owner="uid-shop")
         await stack.folded(await stack.tell(receipt(row, version=5), echo))
@@ -135,6 +158,7 @@ async def test_a_refused_write_is_shown_and_tried_again_when_the_object_changes(
         last = await stack.listed(web("shop", 1, image="bad"), version=1)
         stack.start()
         await stack.folded(last)
+        await stack.claim()
         [row] = await stack.rows(intents)
         await stack.folded(await stack.tell(receipt(row, outcome="failed", error="422: image is not allowed")))
         level = await stack.level("shop")
@@ -198,6 +222,7 @@ async def test_invariant_13_an_empty_database_is_rebuilt_from_the_log_and_writes
         last = await stack.listed(web("shop", 1, replicas=1), version=1)
         stack.start()
         await stack.folded(last)
+        await stack.claim()
         [row] = await stack.rows(intents)
         last = await stack.tell(receipt(row, version=5), pod("shop-0", 5, owner="uid-shop"))
         await stack.folded(last)

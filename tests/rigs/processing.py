@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +24,7 @@ from levelog_migrations import upgrade
 from levelog_processors.identity import verify
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
+from levelog_store import outbox
 from levelog_store.backfills import read_unfinished
 from levelog_store.database import Database
 from levelog_store.inputs import count_pending, read_checkpoints
@@ -145,6 +147,11 @@ class Processing:
         """Verb and target of the intents in the states, in order of decision."""
         rows = sorted(await self.rows(intents), key=lambda row: (row["decided_at"], row["round"], row["ordinal"]))
         return [(row["verb"], row["target"]) for row in rows if not states or row["state"] in states]
+
+    async def claim(self) -> None:
+        """Claim what is pending, as an actuator does before it writes."""
+        async with self.database.transaction() as connection:
+            await outbox.claim(connection, self.scope.number, "actuator", limit=1000, lease=timedelta(minutes=5))
 
     async def folded(self, sequence: int) -> None:
         """Wait until the log is folded up to a sequence, nothing is to be computed anew and no wakeup is due."""

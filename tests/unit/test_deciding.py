@@ -214,3 +214,25 @@ def test_the_error_of_a_view_is_still_told_while_a_write_settles() -> None:
 
 def test_a_level_says_how_it_drifts() -> None:
     assert str(Level({"a": 1}, {}).drift) == "missing a"
+
+
+SETTLING = msgspec.structs.replace(FAILED_VIEW, status="settling", reason="", decided_inputs="decided on")
+
+
+def test_invariant_8_a_decision_waits_for_what_is_claimed_and_withdraws_what_nobody_claimed() -> None:
+    case = case_after(SETTLING, intent(key="sent", state="claimed"), intent(key="waits", state="pending"))
+    assert (case.withdrawn, len(case.under_way)) == ([], 2)  # without an evaluation nothing has changed
+    case.evaluation = Evaluation(VIEW, b"", NOON, {}, subject=SETTLING.parent)
+    case.evaluation.level = Level(desired=1, actual=2)
+    assert case.withdrawn == ["waits"]
+    assert [each.key for each in case.under_way] == ["sent"]
+    decided = conclude(case, [], NOON)
+    assert (decided.level.status, decided.withdrawn) == ("settling", ["waits"])
+
+
+def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
+    case = case_after(SETTLING, intent(key="waits", state="pending"))
+    case.evaluation = Evaluation(VIEW, b"", NOON, {}, subject=SETTLING.parent)
+    case.evaluation.level = Level(desired=1, actual=2)
+    case.before = msgspec.structs.replace(SETTLING, decided_inputs=case.seen)
+    assert (case.withdrawn, case.must_act) == ([], False)

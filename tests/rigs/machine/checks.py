@@ -1,6 +1,6 @@
 """The invariants, as docs/architecture.md numbers them, checked on what a world shows."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -52,18 +52,16 @@ def check_call(
     reference: Reference,
     log: Log,
     effects: Effects,
-    owned: Collection[int],
 ) -> None:
     """Judge a call on what was there when the cut began.
 
-    `last` is the last one that the level was written from; `owned` are the partitions of the processor that calls,
-    which it does not wait for.
+    `last` is the last one that the level was written from.
     """
     level = f"{call.view} of {call.parent}"
     wake = tables.wakes[call.view, call.parent]
     if call.is_reconcile:
         for row in tables.intents_of(call.view, call.parent, call.look.uid):
-            if is_unsettled(row, reference, effects):
+            if row["state"] != "pending" and is_unsettled(row, reference, effects):  # those are withdrawn with it
                 raise Broken(8, f"{level} is decided on while {row['verb']} {row['target']} is {row['state']}")
         return
     before = tables.levels.get((call.view, call.parent))  # none once the parent left the view's filters
@@ -75,7 +73,7 @@ def check_call(
     if unlisted:
         raise Broken(9, f"{level} is called before {unlisted} are listed")
     if view.sources:
-        for partition in set(range(PARTITIONS)) - set(owned):
+        for partition in range(PARTITIONS):
             if reference.folded_to[partition] < log.end(partition, up_to=wake["cause"]):
                 raise Broken(
                     9,
@@ -183,7 +181,11 @@ def _check_intents(tables: Tables, reference: Reference, effects: Effects) -> No
         for key in keys:
             if rounds.setdefault(key, place) != place:
                 raise Broken(7, f"rounds {rounds[key][-1]} and {row['round']} of {row['parent']} ask with one key")
+    waiting: dict[tuple[Any, ...], int] = {}
     for row in tables.intents.values():
+        level = (row["view"], row["parent"], row["parent_uid"])
+        if row["state"] == "pending" and waiting.setdefault(level, row["round"]) != row["round"]:
+            raise Broken(8, f"intents of two rounds of {row['parent']} wait to be sent")
         parent = reference.objects.get(ObjectKey.parse(row["parent"]))
         if row["state"] == "pending" and (parent is None or parent.uid != row["parent_uid"]):
             raise Broken(11, f"{row['verb']} {row['target']} is wanted by {row['parent_uid']}, which is gone")

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
+from levelog.objects import Sequence as LogSequence
 from levelog.records import LoggedRecord
 from levelog_log.hints import Hints
 from levelog_log.stream import LogStream
@@ -124,7 +125,7 @@ class Worker:
         self._decider.last_cut = None
         self._database.meanwhile = meanwhile
         try:
-            await self._processor._decide(self.epochs, Agenda(), self._backfiller())
+            await self._processor._decide(self.epochs, Agenda(), self._backfiller(), LogSequence(self._position))
         finally:
             self._database.meanwhile = None
         return self._decider.last_cut

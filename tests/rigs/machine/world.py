@@ -253,7 +253,6 @@ class World:
                 self.reference,
                 self.log,
                 self.sender.effects,
-                self._deciding.epochs,
             )
         except Broken as broken:
             self._broken.append(broken)

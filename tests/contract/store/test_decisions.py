@@ -1,0 +1,31 @@
+from datetime import timedelta
+
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.decisions import write_decisions
+from levelog_store.rows import Decided, LevelRow, PendingWake
+from rigs.intents import decide, intent, intents_by_key
+
+VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
+
+
+def outcome(*withdrawn: str) -> Decided:
+    wake = PendingWake(view=VIEW, parent=PARENT, partition=0, cause=1, generation=1, due_at=None)
+    level = LevelRow(view=VIEW, parent=PARENT, partition=0, parent_uid="u", status="in_sync")
+    return Decided(wake=wake, level=level, status_before="settling", withdrawn=list(withdrawn))
+
+
+async def test_invariant_8_a_decision_is_given_up_if_an_intent_that_it_withdraws_is_claimed_meanwhile(
+    database: Database,
+) -> None:
+    first, second = intent("pods/default/a"), intent("pods/default/b")
+    keys = await decide(database, first)
+    async with database.transaction() as connection:
+        claimed = await outbox.claim(connection, 1, "actuator", limit=10, lease=timedelta(minutes=1))
+    assert [one.key for one in claimed] == keys
+    keys += await decide(database, second)
+    async with database.transaction() as connection:
+        assert await write_decisions(connection, 1, [outcome(*keys)], "code") == []
+    async with database.transaction() as connection:
+        assert len(await write_decisions(connection, 1, [outcome()], "code")) == 1
+    assert [(await intents_by_key(database))[key]["state"] for key in keys] == ["claimed", "superseded"]
