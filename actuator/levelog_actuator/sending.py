@@ -64,7 +64,7 @@ class Sender:
         order = Order.read(intent)
         guard = order.first_guard
         refusal: Reply | None = None
-        must_look = intent.is_doubtful or _was_not_seen(order)
+        must_look = intent.is_doubtful or _was_not_seen(order) or _may_be_taken(order)
         for _ in range(MOST_SENT):
             if must_look:
                 step = await self._look_and_judge(order, guard, refusal)
@@ -214,6 +214,18 @@ def _was_not_seen(order: Order) -> bool:
     intent = order.intent
     is_complete = intent.target_version > 0 if order.is_versioned else bool(intent.target_uid)
     return not order.makes_object and not is_complete
+
+
+def _may_be_taken(order: Order) -> bool:
+    """The apply makes an object for an owner: another parent of the same operator may have made one of that name.
+
+    The server would hand that object over, since the field manager is the same. Writes of one target are sent one after
+    the other, so that it is there to be seen.
+    """
+    if order.verb != "apply" or not order.makes_object:
+        return False
+    metadata = order.body.get("metadata") or {}
+    return any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
 
 
 def _guard_for(case: Case) -> Guard:

@@ -1,5 +1,6 @@
 """What a user's function did wrong: one sentence for the level, one warning for the log."""
 
+import inspect
 import logging
 import traceback
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def tell_fault(
 
 def _place(function: Callable[..., Any], error: BaseException) -> str:
     """File and line that was running: in the file of the function if it got there, else where it was raised."""
-    code = getattr(function, "__code__", None)
+    code = getattr(inspect.unwrap(function), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
     if own:

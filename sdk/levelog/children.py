@@ -92,6 +92,10 @@ class AppliedIndex(ImplicitIndex):
         super().__init__(applied_name(function), parent, lambda _: (), code=_CODE)
         self.fingerprint = digest(_CODE)  # no change of code makes it forget: objects could not fill it again
 
+    def entries(self, body: bytes) -> list[tuple[Any, Any]]:  # noqa: ARG002 - a parent is not even decoded
+        """No object has entries."""
+        return []
+
 
 def index_name(parent: type[ResourceBase], cls: type[ResourceBase]) -> str:
     """Name of the index of a child class: `children/webs.example.com/deployments.apps`."""

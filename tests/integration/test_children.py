@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -168,6 +169,44 @@ def test_an_object_of_somebody_else_is_not_taken_over(whose: str) -> None:
         simulation.delete(Service, "shop")
         simulation.run()
         assert writes(simulation) == ALL
+
+
+def test_two_parents_that_want_one_child_at_once_do_not_take_it_from_each_other() -> None:
+    both = Operator("both")
+
+    @both.children(Shop, of=ConfigMap)
+    def settings(parent: Shop) -> Manifest:
+        data = {"of": parent.metadata.name}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"}, "data": data}
+
+    with Simulation(both) as simulation:
+        versions: list[Any] = []
+
+        def note(written: Manifest) -> Manifest:
+            versions.append(written["data"])
+            return written
+
+        simulation.mutate(ConfigMap, note)
+        for name in ("one", "two"):
+            simulation.apply(shop(name=name))
+        simulation.run()
+        levels = {name: simulation.level("settings", "default", name) for name in ("one", "two")}
+        (winner,) = [name for name, level in levels.items() if level.status == "in_sync"]
+        (loser,) = levels.keys() - {winner}
+        assert versions == [{"of": winner}]
+        assert f"controlled by Shop/{winner}" in levels[loser].reason
+
+
+def test_invariant_14_a_parent_that_cannot_be_decoded_concerns_nobody_else() -> None:
+    with Simulation(op) as simulation:
+        simulation.apply(shop())
+        simulation.apply({**shop(name="poisoned"), "spec": {"replicas": "many"}})
+        simulation.run()
+        assert simulation.level("stack", "default", "poisoned").status == "failed"
+        simulation.delete(Service, "shop")
+        simulation.run()
+        assert simulation.level("stack", "default", "shop").status == "in_sync"
+        assert len(simulation.objects(Service)) == 1
 
 
 def test_a_child_that_lost_its_owner_is_taken_back() -> None:

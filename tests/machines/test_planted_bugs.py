@@ -55,8 +55,3 @@ def test_invariant_9_a_decision_on_what_is_not_read_yet_is_found(case: Planted, 
 @breaking(10)
 def test_invariant_10_a_commit_without_a_lease_is_found(case: Planted, sqlite_laboratory: Laboratory) -> None:
     check(case, sqlite_laboratory)
-
-
-@breaking(11)
-def test_invariant_11_an_intent_that_outlives_its_parent_is_found(case: Planted, sqlite_laboratory: Laboratory) -> None:
-    check(case, sqlite_laboratory)

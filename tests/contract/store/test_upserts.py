@@ -7,7 +7,8 @@ from levelog_store.tables import objects, syncs
 
 
 def sync(partition: int, **changed: Any) -> dict[str, Any]:
-    row = {"sync_id": "", "started_sequence": 0, "finished_sequence": 0, "namespace": "", "version": 0}
+    row = {"sync_id": "", "namespace": "", "version": 0}
+    row |= dict.fromkeys(("started_sequence", "finished_sequence", "gap_sequence"), 0)
     return {"scope": 1, "partition": partition, "resource": "pods", **row, **changed}
 
 

@@ -120,7 +120,13 @@ def never_superseded(_: Laboratory) -> Generator[None]:
 
     async def nothing(connection: Any, scope: int, of: Collection[ViewParent]) -> None: ...
 
-    with _replaced((folds, "supersede"), (decisions, "supersede"), by=nothing):
+    async def pretended(connection: Any, scope: int, keys: Collection[str]) -> set[str]:
+        return set(keys)
+
+    with (
+        _replaced((folds, "supersede"), (decisions, "supersede"), by=nothing),
+        _replaced((decisions, "_withdraw"), by=pretended),
+    ):
         yield
 
 
@@ -139,7 +145,7 @@ def reads_not_checked_again(_: Laboratory) -> Generator[None]:
     async def as_read(connection: Any, scope: int, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
         return {place: max(version, 0) for each in batch for place, version in each.versions.items()}
 
-    with _replaced((decisions, "_lock_keys"), by=as_read):
+    with _replaced((decisions, "_current_versions"), by=as_read):
         yield
 
 
