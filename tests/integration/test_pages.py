@@ -1,5 +1,6 @@
-"""Every code block of the documentation is run: Python in order, in one namespace for each page; commands as they stand
-there, in a folder with the files that the page names. What is not run is named here, with the reason."""
+"""The code blocks of the documentation are run: Python in order, in one namespace for each page; commands and SQL as
+they stand there, in a folder with the files that the page names. YAML without a name is only parsed. What else is not
+run is named here, with the reason."""
 
 import inspect
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ NOT_RUN: Final = {
     ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_demo.py runs the demo",
     ("README.md", "make test"): "runs this test",
     ("README.md", "pip install ."): "installs from the package index; tests/integration/test_wheel.py builds the wheel",
+    ("docs/tutorial.md", "mkdir"): "the test has a folder of its own",
     ("docs/tutorial.md", "python -m venv"): "the tests have their environment",
     ("docs/tutorial.md", ". .venv"): "the tests have their environment",
     ("docs/tutorial.md", "pip install"): "installs from the package index",
@@ -55,6 +57,8 @@ async def test_each_block_runs(page: Path, tmp_path: Path, request: pytest.Fixtu
                 write(tmp_path / block.file, block)
             elif block.language == "python" and name_of(page) not in ELSEWHERE:
                 run_python(page, block, names, request)
+            elif block.language == "sql":
+                terminal.select(block.text)
             elif block.language == "console":
                 for command in commands(block):
                     if not reason(page, command):

@@ -10,6 +10,7 @@ import shlex
 import sqlite3
 import sys
 from asyncio.subprocess import PIPE, STDOUT
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -62,6 +63,12 @@ class Terminal:
                 self._running.append(self._operator)
             case _:
                 await self._until_it_prints(words, command)
+
+    def select(self, query: str) -> None:
+        """Run a query on the operator's database; raises sqlite3.OperationalError if it cannot be run."""
+        file = f"{(self.folder / '.levelog/levelog.db').as_uri()}?mode=ro"
+        with closing(sqlite3.connect(file, uri=True)) as database:
+            database.execute(query).fetchall()
 
     def _words(self, text: str) -> list[str]:
         words = shlex.split(text)
