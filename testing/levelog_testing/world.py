@@ -19,7 +19,7 @@ from levelog.operator import Operator
 from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
 from levelog.resources import Manifest, ResourceType
 from levelog.subjects import partition_of
-from levelog_actuator.results import Ended, Later
+from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_ingest.trimming import trim
@@ -141,7 +141,9 @@ class World:
         async with self.database.reading() as connection:
             due = select(func.min(table.due_at)).where(table.scope == self.scope.number, table.due_at > now)
             first: datetime | None = (await connection.execute(due)).scalar_one()
-            waiting = select(intents.c.key).where(intents.c.scope == self.scope.number, intents.c.state == "pending")
+            waiting = select(intents.c.key).where(
+                intents.c.scope == self.scope.number, intents.c.state.in_(("pending", "claimed"))
+            )
             keys = (await connection.execute(waiting)).scalars()
             times = [at for key in keys if (at := self._postponed.get(key)) is not None and at > now]
             ends = index_entries.c.expires_at
@@ -203,7 +205,7 @@ class World:
             rows = (
                 await connection.execute(
                     select(intents)
-                    .where(intents.c.scope == self.scope.number, intents.c.state == "pending")
+                    .where(intents.c.scope == self.scope.number, intents.c.state.in_(("pending", "claimed")))
                     .order_by(intents.c.decided_at, intents.c.round, intents.c.ordinal)
                 )
             ).mappings()
@@ -218,13 +220,15 @@ class World:
     async def _send_one(self, row: Mapping[str, Any]) -> bool:
         fields = [name for name in ClaimedIntent.__struct_fields__ if name not in ("attempts", "is_doubtful")]
         attempts = int(row["attempts"]) + 1
-        intent = ClaimedIntent(**{name: row[name] for name in fields}, attempts=attempts, is_doubtful=attempts > 1)
+        intent = ClaimedIntent(
+            **{name: row[name] for name in fields}, attempts=attempts, is_doubtful=row["state"] == "claimed"
+        )
         result = await self._sender.carry_out(intent, lambda: True)
         async with self.database.transaction() as connection:
             await connection.execute(
                 update(intents)
                 .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-                .values(attempts=attempts, error=result.error)
+                .values(attempts=attempts, error=result.error, state=_state(result))
             )
         if isinstance(result, Later):
             self._postponed[intent.key] = self.clock() + result.delay
@@ -234,6 +238,11 @@ class World:
         receipt = result.receipt(self.scope.application, self.clock())
         await self._fold([(int(row["partition"]), receipt)])
         return True
+
+
+def _state(result: Result) -> str:
+    """State of an intent that was sent: claimed as long as it may have taken effect and nobody knows."""
+    return "pending" if isinstance(result, Later) and not result.is_doubtful else "claimed"
 
 
 class Clock:
