@@ -7,11 +7,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog.faults import fault_reason, tell_fault
 from levelog.handlers import ReconcileHandler
 from levelog.injection import Given
 from levelog_processors.calling import Caller
 from levelog_processors.deciding import Case
-from levelog_processors.faults import fault_reason, tell_fault
 from levelog_processors.outcomes import target_key
 from levelog_store.rows import ViewParent
 

@@ -9,18 +9,18 @@ from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import OperatorError
+from levelog.faults import fault_reason
 from levelog.objects import ObjectKey
+from levelog.threads import THREADS
 from levelog_processors.acting import MOST_BEGUN, PATIENCE, Acting
 from levelog_processors.calling import Caller
 from levelog_processors.deciding import Case, conclude
 from levelog_processors.evaluation import Evaluation, digest_of, evaluate
-from levelog_processors.faults import fault_reason
 from levelog_processors.fold import parent_inputs
 from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import Program
 from levelog_processors.sights import sight
-from levelog_processors.threads import THREADS
 from levelog_store import decisions
 from levelog_store import inputs as stored
 from levelog_store.database import Database

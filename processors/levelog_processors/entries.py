@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from levelog.canonical import canonical
+from levelog.faults import described, tell_fault
 from levelog.handlers import VIEW_TIME
-from levelog_processors.faults import described, tell_fault
 from levelog_processors.fence import Fence
 from levelog_processors.keys import canonical_key
 from levelog_processors.program import BoundIndex

@@ -14,12 +14,12 @@ from msgspec import Struct
 
 from levelog import observations
 from levelog.canonical import canonical, digest
+from levelog.faults import HandlerFault, fault_reason, tell_fault
 from levelog.indices import Index
 from levelog.injection import Given, about
 from levelog.levels import Level
 from levelog.recorded import Notes, RecordedMapping, plain
 from levelog_processors.contact import CONTACT, contact_key
-from levelog_processors.faults import HandlerFault, fault_reason, tell_fault
 from levelog_processors.fence import Fence
 from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX, canonical_key

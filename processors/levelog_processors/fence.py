@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
 
-from levelog_processors.faults import HandlerFault
+from levelog.faults import HandlerFault
 from levelog_processors.purity import Guard, guard, unguard
 from levelog_processors.watchdog import SHOTS, Allowance, Expired, watchdog
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.canonical import canonical, digest
+from levelog.faults import described
 from levelog.records import (
     BookmarkNoted,
     GapNoted,
@@ -26,7 +27,6 @@ from levelog.records import (
 from levelog_processors.contact import note_sync
 from levelog_processors.entries import index_entries
 from levelog_processors.expiry import LogTime, is_expired, unexpired
-from levelog_processors.faults import described
 from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.program import BoundIndex, BoundView, Program

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any, Final, Self, TypeAlias
 
 from levelog.errors import HookFailed
+from levelog.faults import described, tell_fault
 from levelog.hooks import Hook
 from levelog.live import LiveIndex
-from levelog_processors.faults import described, tell_fault
+from levelog.threads import LeftBehind, Threads
 from levelog_processors.program import Program
-from levelog_processors.threads import LeftBehind, Threads
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from levelog.errors import LeaseLost, Unavailable
 from levelog.objects import Partition, Sequence
 from levelog.records import LoggedRecord
 from levelog.subjects import partition_subjects
+from levelog.threads import THREADS
 from levelog_log.hints import Hint, Hints
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
@@ -20,7 +21,6 @@ from levelog_processors.decide import BATCH, Cut, Decider
 from levelog_processors.folding import Folder
 from levelog_processors.pace import Pace
 from levelog_processors.program import Program
-from levelog_processors.threads import THREADS
 from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs

@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 
 from levelog import Intent, Level, Operator, Resource, delete
+from levelog.faults import HandlerFault
+from levelog.threads import MOST_LOST
 from levelog_processors.calling import Caller
-from levelog_processors.faults import HandlerFault
-from levelog_processors.threads import MOST_LOST
 from rigs.waiting import until
 
 SHORT = timedelta(milliseconds=50)
@@ -168,7 +168,7 @@ async def test_an_async_function_is_cancelled_at_its_time_limit(caller: Caller) 
 async def test_an_async_function_that_swallows_its_cancellation_is_left_behind(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("levelog_processors.calling.CANCELLATION_TIME", SHORT)
+    monkeypatch.setattr("levelog.calling.CANCELLATION_TIME", SHORT)
     release = asyncio.Event()
 
     async def stubborn(web: Web) -> None:

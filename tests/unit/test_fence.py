@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from levelog.faults import HandlerFault
 from levelog_processors import watchdog as watchdogs
-from levelog_processors.faults import HandlerFault
 from levelog_processors.fence import Fence
 from levelog_processors.watchdog import Expired, Watchdog, watchdog
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, Final
 
-from levelog_processors.faults import HandlerFault
+from levelog.faults import HandlerFault
 
 THREADS: Final = 32
 """Calls of functions that are not async at one time."""
