@@ -1,12 +1,13 @@
 """Requests to JetStream's API: strict JSON, written as structs, with the fields that nats-py does not know."""
 
+from datetime import timedelta
 from typing import Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
-from levelog_log.connection import Connection
+from levelog_log.connection import REQUEST_TIMEOUT, Connection
 
 A = TypeVar("A")
 
@@ -36,6 +37,7 @@ class StreamConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     discard: str | UnsetType = UNSET
     num_replicas: int | UnsetType = UNSET
     max_age: int | UnsetType = UNSET
+    duplicate_window: int | UnsetType = UNSET
     max_msgs: int = -1
     max_bytes: int = -1
     max_msgs_per_subject: int = -1
@@ -148,13 +150,20 @@ class PublishAnswer(Struct, frozen=True):
     count: int = 0
 
 
-async def ask(connection: Connection, subject: str, request: Struct | None, answer: type[A]) -> A:
+async def ask(
+    connection: Connection,
+    subject: str,
+    request: Struct | None,
+    answer: type[A],
+    *,
+    timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
+) -> A:
     """Send one request below `$JS.API`; errors that JetStream answers are part of the answer.
 
     Raises Unavailable if there is no answer, LevelogError if it cannot be read.
     """
     payload = b"" if request is None else msgspec.json.encode(request)
-    message = await connection.request(f"$JS.API.{subject}", payload, step=f"JetStream {subject}")
+    message = await connection.request(f"$JS.API.{subject}", payload, step=f"JetStream {subject}", timeout=timeout)
     try:
         return msgspec.json.decode(message.data, type=answer)
     except msgspec.DecodeError as error:

@@ -52,6 +52,8 @@ class LogStream:
         max_age = answer.config.max_age
         self.max_age = timedelta(microseconds=max_age // 1000 if isinstance(max_age, int) else 0)
         """How long a record is kept; zero for ever."""
+        replicas = answer.config.num_replicas
+        self.replicas = replicas if isinstance(replicas, int) else 1
 
     async def state(self) -> State:
         """First and last sequence and sizes, as of now.

@@ -87,3 +87,18 @@ def stream_name(cluster: Cluster) -> str:
 def hint_subject(cluster: Cluster, application: Application, topic: str) -> str:
     """Core NATS subject, in no stream, on which a process tells others that there is work (`wake`, `intent`)."""
     return f"levelog-hint.{cluster}.{encode_token(application)}.{topic}"
+
+
+def lease_subject(cluster: Cluster, application: Application, task: str) -> str:
+    """Subject of the lease of what one process of an application does at a time (`ingest`)."""
+    return f"levelog-lease.{cluster}.{encode_token(application)}.{encode_token(task)}"
+
+
+def lease_subjects(cluster: Cluster) -> str:
+    """Wildcard over the leases of a cluster."""
+    return f"levelog-lease.{cluster}.>"
+
+
+def lease_stream(cluster: Cluster) -> str:
+    """Name of the stream, in memory, that holds them; not one that a log could have."""
+    return f"levelog_leases-{cluster}"

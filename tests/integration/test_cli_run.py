@@ -146,19 +146,27 @@ async def test_each_part_as_a_process_of_its_own(
     # In the order in which nothing is there yet that they need.
     actuator = levelog.start("actuate", WEBS_FILE)
     processors = [levelog.start("process", WEBS_FILE, env={"KUBECONFIG": ""}) for _ in range(2)]
-    ingest = None
+    ingest = standby = None
     try:
         for waiting in (actuator, *processors):
             await waiting.says("waits for the log")
         ingest = levelog.start("ingest", WEBS_FILE, env={"LEVELOG_DATABASE_URL": ""})
+        await ingest.says("leads: does ingest")
+        standby = levelog.start("ingest", WEBS_FILE)
+        await standby.says("stands by: ", f"-{ingest.pid}-", " does ingest")
         await levelog.in_sync()
         assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
         for processor in processors:
             await processor.says("owns 8 of 16 partitions")
+        assert f"-{ingest.pid}-" in (await levelog.ends("doctor", WEBS_FILE)).stdout
+        assert await ingest.stops() == 0
+        await standby.says("leads: does ingest")
+        sandbox.user.delete("pods", "shop-1")
+        await levelog.in_sync(2)
         assert not levelog.data.exists()
-        assert [await process.stops() for process in (ingest, *processors, actuator)] == [0, 0, 0, 0]
+        assert [await process.stops() for process in (standby, *processors, actuator)] == [0, 0, 0, 0]
     finally:
-        for process in (ingest, *processors, actuator):
+        for process in (ingest, standby, *processors, actuator):
             if process is not None:
                 process.kill()
 

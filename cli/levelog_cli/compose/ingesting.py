@@ -1,5 +1,7 @@
 """Ingest as one task of a process."""
 
+from typing import Final
+
 from levelog.redaction import Redactor
 from levelog_cli.progress import FirstLists
 from levelog_cli.settings import LogFormat, Settings
@@ -8,6 +10,9 @@ from levelog_ingest.watched import WatchedResource
 from levelog_kube.client import KubeClient
 from levelog_log.stream import LogStream
 from levelog_processors.program import Program
+
+INGEST: Final = "ingest"
+"""What one process of an application does at a time."""
 
 
 async def ingest(

@@ -23,6 +23,7 @@ from levelog_cli.settings import Settings
 from levelog_log.connection import Connection
 from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
+from levelog_log.leadership import Leadership
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 
@@ -126,12 +127,21 @@ class _Process(Struct, kw_only=True):
         log.info("%s: application %s", shown(self.roles), self.application.name, extra={"cluster": stream.cluster})
         async with asyncio.TaskGroup() as tasks:
             if self.client is not None and Role.INGEST in self.roles:
-                from levelog_cli.compose.ingesting import ingest
-
-                watching = ingest(self.settings, self.application.program, self.client, stream, self.redactor)
-                tasks.create_task(watching, name="ingest")
+                tasks.create_task(self._ingest(self.client, stream), name="ingest")
             if self.database is not None:
                 tasks.create_task(self._work(stream, self.database), name="work")
+
+    async def _ingest(self, client: "KubeClient", stream: LogStream) -> None:
+        """Watch, or stand by for another process of the application that does; nobody shares an embedded NATS."""
+        from levelog_cli.compose.ingesting import INGEST, ingest
+
+        async def watch() -> None:
+            await ingest(self.settings, self.application.program, client, stream, self.redactor)
+
+        if self.backing.nats is not None:
+            await watch()
+        else:
+            await Leadership(stream, self.application.name, INGEST, holder=process_name()).lead(watch)
 
     async def _log(self) -> LogStream:
         if self.cluster is not None and Role.INGEST in self.roles:

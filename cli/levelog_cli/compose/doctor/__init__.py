@@ -37,7 +37,7 @@ async def _findings(settings: Settings, files: Sequence[Path]) -> AsyncIterator[
     async for finding in examine_cluster(settings, application, has_files=bool(files)):
         yield finding
         cluster = cluster or finding.cluster
-    async for finding in examine_nats(settings, cluster):
+    async for finding in examine_nats(settings, cluster, application.name if application else None):
         yield finding
     async for finding in examine_database(settings):
         yield finding

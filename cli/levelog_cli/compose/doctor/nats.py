@@ -4,19 +4,23 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from levelog.errors import LevelogError
-from levelog.objects import Cluster
+from levelog.objects import Application, Cluster
 from levelog_cli.compose.doctor.findings import Finding
+from levelog_cli.compose.ingesting import INGEST
 from levelog_cli.data_dir import DataDir
 from levelog_cli.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.settings import Settings
 from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection, connect
+from levelog_log.leases import holder_of
 from levelog_log.stream import clusters, open_stream
 
 _NATS, _LOG = "nats", "log"
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
 
 
-async def examine_nats(settings: Settings, cluster: Cluster | None) -> AsyncIterator[Finding]:
+async def examine_nats(
+    settings: Settings, cluster: Cluster | None, application: Application | None
+) -> AsyncIterator[Finding]:
     """Look at the server that is given, else at the embedded one, which runs only while an application does."""
     url = settings.nats_url
     data = DataDir(settings.data_dir)
@@ -39,7 +43,8 @@ async def examine_nats(settings: Settings, cluster: Cluster | None) -> AsyncIter
         for finding in _server(connection, is_embedded=not settings.nats_url):
             yield finding
         try:
-            yield await _stream(connection, cluster)
+            async for finding in _stream(connection, cluster, application):
+                yield finding
         except LevelogError as error:
             yield Finding.wrong(_LOG, error)
 
@@ -70,15 +75,20 @@ def _server(connection: Connection, *, is_embedded: bool) -> list[Finding]:
     ]
 
 
-async def _stream(connection: Connection, cluster: Cluster | None) -> Finding:
+async def _stream(
+    connection: Connection, cluster: Cluster | None, application: Application | None
+) -> AsyncIterator[Finding]:
     known = await clusters(connection)
     if cluster is None or cluster not in known:
         others = f"; there are logs of other clusters: {', '.join(known)}" if known else ""
-        return Finding.ok(_LOG, f"there is no log of the cluster yet, ingest makes it{others}")
+        yield Finding.ok(_LOG, f"there is no log of the cluster yet, ingest makes it{others}")
+        return
     stream = await open_stream(connection, cluster)
     state = await stream.state()
-    return Finding.ok(
+    yield Finding.ok(
         _LOG,
         f"{stream.name} holds {state.messages} records, {state.bytes} bytes, in {stream.partitions} partitions, "
         f"each for {stream.max_age.days} days",
     )
+    if application is not None and (held := await holder_of(stream, application, INGEST)) is not None:
+        yield Finding.ok(_LOG, f"{held.holder} watches for {application} since {held.since:%Y-%m-%d %H:%M:%S} UTC")

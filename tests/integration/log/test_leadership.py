@@ -1,0 +1,160 @@
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+import pytest
+
+from levelog.errors import Unavailable
+from levelog.objects import Application
+from levelog_log.connection import connect
+from levelog_log.leadership import Leadership
+from levelog_log.leases import LEASE, Lease, holder_of
+from levelog_log.stream import LogStream, open_stream
+from rigs.logs import new_log
+from rigs.nats import NatsServer
+from rigs.tcpproxy import TcpProxy
+from rigs.waiting import until
+
+APPLICATION = Application("shop")
+SHORT = timedelta(seconds=1.5)
+
+
+class Candidate:
+    """A process that wants to lead, as a task."""
+
+    def __init__(self, stream: LogStream, name: str, *, task: str = "ingest", lasts: timedelta = LEASE) -> None:
+        self.begun = 0
+        self.works = False
+        self.leadership = Leadership(stream, APPLICATION, task, holder=name, lasts=lasts)
+        self.running = asyncio.create_task(self.leadership.lead(self._work))
+
+    async def _work(self) -> None:
+        self.begun += 1
+        self.works = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.works = False
+
+    async def until_working(self, *, times: int = 1) -> None:
+        async def is_working() -> bool:
+            return self.works and self.begun >= times
+
+        await until(is_working, f"{self.leadership} to lead")
+
+    async def until_idle(self) -> None:
+        async def is_idle() -> bool:
+            return not self.works
+
+        await until(is_idle, "the lead to be lost")
+
+    async def stop(self) -> None:
+        self.running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.running
+
+
+@asynccontextmanager
+async def candidates(*of: tuple[LogStream, str], lasts: timedelta = LEASE) -> AsyncGenerator[list[Candidate]]:
+    """Processes that want to lead, each of which had the time to do so before the next came."""
+    made: list[Candidate] = []
+    try:
+        for stream, name in of:
+            made.append(Candidate(stream, name, lasts=lasts))
+            if len(made) == 1:
+                await made[0].until_working()
+        yield made
+    finally:
+        for candidate in made:
+            await candidate.stop()
+
+
+async def test_one_leads_and_hands_over_at_once_when_it_ends(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "levelog_log"):
+        async with new_log(nats_server) as stream, candidates((stream, "a"), (stream, "b")) as (first, second):
+
+            async def stands_by() -> bool:
+                return "stands by: a does ingest" in caplog.messages
+
+            await until(stands_by, "b to stand by")
+            held = await holder_of(stream, APPLICATION, "ingest")
+            assert held is not None
+            assert held.holder == "a"
+            assert not second.works
+            await first.stop()
+            await second.until_working()
+            held = await holder_of(stream, APPLICATION, "ingest")
+            assert held is not None
+            assert held.holder == "b"
+    assert caplog.messages.count("stands by: a does ingest") == 1
+
+
+async def test_other_tasks_and_what_ends_by_itself_are_nobodys_business(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, candidates((stream, "a")) as (first,):
+        other = Candidate(stream, "b", task="source of prices")
+        await other.until_working()
+        assert first.works
+        await other.stop()
+
+        async def fails() -> None:
+            raise ArithmeticError
+
+        with pytest.raises(ArithmeticError):
+            await Leadership(stream, APPLICATION, "third", holder="c").lead(fails)
+        assert await holder_of(stream, APPLICATION, "third") is None
+
+
+async def test_one_that_is_cut_off_stops_and_is_followed_and_comes_back_as_the_second(nats_server: NatsServer) -> None:
+    async with (
+        new_log(nats_server) as stream,
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        behind = await open_stream(connection, stream.cluster)
+        async with candidates((behind, "a"), (stream, "b"), lasts=SHORT) as (first, second):
+            proxy.pause()
+            await first.until_idle()
+            await second.until_working()
+            proxy.resume()
+            await second.stop()
+            await first.until_working(times=2)
+
+
+async def test_one_leads_again_when_nats_began_anew(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, candidates((stream, "a"), (stream, "b"), lasts=SHORT) as both:
+        nats_server.kill()
+        await nats_server.start()
+        await stream.connection.wait_connected()
+
+        async def is_held() -> bool:
+            held = await holder_of(stream, APPLICATION, "ingest")
+            return held is not None
+
+        await until(is_held, "somebody to lead")
+
+        async def one_works() -> bool:
+            return [each.works for each in both].count(True) == 1
+
+        await until(one_works, "one of the two to work")
+
+
+async def test_a_renewal_whose_answer_was_lost_is_found_to_be_ones_own(nats_server: NatsServer) -> None:
+    async with (
+        new_log(nats_server) as stream,
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        lease = Lease(await open_stream(connection, stream.cluster), APPLICATION, "ingest", holder="a")
+        assert await lease.take() is None
+        proxy.on(b"PUB levelog-lease", "client", lambda lost: lost.lose_answer())
+        with pytest.raises(Unavailable):
+            await lease.renew()
+        await connection.wait_connected()
+        assert await lease.renew()
+        held = await Lease(stream, APPLICATION, "ingest", holder="b").take()
+        assert held is not None
+        assert held.holder == "a"
