@@ -1,89 +1,286 @@
-"""What must never reach the log: values of Secrets, replaced by keyed hashes that still show when they change."""
+"""What must never reach the log: secret values, replaced by keyed hashes that still show when they change."""
 
 import hmac
+import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from levelog.canonical import canonical, digest
 from levelog.errors import ConfigurationError
-from levelog.objects import GroupResource
+from levelog.objects import GroupResource, ObjectKey
+from levelog.redactionrules import Named, Path, Rules, places
 from levelog.resources import Manifest
+from levelog.scrubbing import scrub
+from levelog.sealing import seal, unseal
 
 SECRETS: Final = GroupResource(group="", resource="secrets")
 MIN_KEY_BYTES: Final = 16
+MOST_REMEMBERED: Final = 10_000
+LONG_ENOUGH: Final = 8
+"""Characters from which a value is looked for in texts that are about some other object."""
+NO_KEY: Final = (
+    "secret values are recorded only as keyed hashes: set LEVELOG_REDACTION_KEY_FILE to a file of at least "
+    f"{MIN_KEY_BYTES} random bytes"
+)
 _PREFIX: Final = "hmac-sha256:"
+_HASHED: Final = re.compile(rb"hmac-sha256:[0-9a-f]{64}")
+
+
+class Redacted(NamedTuple):
+    """The content of a write as it may be seen, and the values that were taken out of it."""
+
+    content: Any
+    secrets: frozenset[str]
 
 
 class Redactor:
-    """Replaces each value of a Secret by an HMAC-SHA256 of its namespace, name, key and decoded value.
+    """Replaces secret values by HMAC-SHA256 under a key: of Secrets, and those that the rules name.
 
-    Equal values in two Secrets look different; a value in `data` and the same one in `stringData` look alike. Limit:
-    who has the key can test guesses. Without a key Secrets cannot be redacted and are refused.
+    A value of a Secret, or under a path, is hashed with its object and place, so that equal values in two objects look
+    different. Environment variables and annotations are hashed with their names alone: that a pod has the value of its
+    template can be seen. Limit: who has the key can test guesses. Without a key, what has to be replaced is refused.
     """
 
-    def __init__(self, key: bytes | None = None) -> None:
+    def __init__(self, key: bytes | None = None, rules: Rules | None = None, *, is_off: bool = False) -> None:
         if key is not None and len(key) < MIN_KEY_BYTES:
             raise ConfigurationError(f"the redaction key has {len(key)} bytes; it needs at least {MIN_KEY_BYTES}")
         self._key = key
+        self.rules = rules or Rules()
+        self.is_off = is_off
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def digest(self) -> str:
+        """Identity of key and rules: what two redactors with the same one make of an object is the same."""
+        if self.is_off:
+            return "off"
+        key = hmac.digest(self._key or b"", b"levelog redaction key", "sha256")
+        return digest(key, self.rules.digest)
 
     def is_needed(self, resource: GroupResource) -> bool:
-        """Whether objects of the resource hold what has to be replaced."""
-        return resource == SECRETS
+        """Whether objects of the resource always hold what has to be replaced; others may."""
+        return not self.is_off and (resource == SECRETS or str(resource) in self.rules.fields)
 
     def require(self, resource: GroupResource) -> None:
         """Raises ConfigurationError if the resource may not be recorded for want of a key."""
-        if self.is_needed(resource) and self._key is None:
-            raise ConfigurationError(
-                "Secrets are recorded only with a key to redact them: set LEVELOG_REDACTION_KEY_FILE to at least "
-                f"{MIN_KEY_BYTES} random bytes"
-            )
+        if self.is_needed(resource):
+            self._require_key()
 
     def redact_body(self, resource: GroupResource, body: bytes) -> bytes:
         """The object's JSON as it may be recorded; the same bytes where nothing is to be replaced."""
-        if not self.is_needed(resource):
+        name = str(resource)
+        if self.is_off or not (resource == SECRETS or self.rules.may_concern(name, body)):
             return body
-        return msgspec.json.encode(self.redact_manifest(resource, msgspec.json.decode(body)))
+        self.require(resource)
+        content: Any = msgspec.json.decode(body)
+        metadata = content.get("metadata") or {}
+        place = (name, str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+        return msgspec.json.encode(content) if _Pass(self, place).replace(content) else body
 
-    def redact_manifest(self, resource: GroupResource, manifest: Manifest) -> Manifest:
+    def redact_manifest(self, resource: GroupResource, manifest: Manifest, *, namespace: str = "") -> Manifest:
         """The object as it may be recorded; given as it is written, so that wanted and recorded objects compare.
 
-        Raises ConfigurationError for a Secret if there is no key.
+        `namespace` is that of a manifest that names none. Raises ConfigurationError if something has to be replaced and
+        there is no key.
         """
-        if not self.is_needed(resource):
-            return manifest
-        self.require(resource)
         metadata: Mapping[str, Any] = manifest.get("metadata") or {}
-        state = hmac.new(self._key or b"", digestmod=sha256)
-        _add(state, str(metadata.get("namespace", "")))
-        _add(state, str(metadata.get("name", "")))
-        redacted = dict(manifest)
+        place = str(metadata.get("namespace") or namespace), str(metadata.get("name", ""))
+        key = ObjectKey(group=resource.group, resource=resource.resource, namespace=place[0], name=place[1])
+        found: Manifest = self.redact_content(key, manifest).content
+        return found
+
+    def redact_content(self, key: ObjectKey, content: Any) -> Redacted:
+        """What is written to an object, as it may be seen: a manifest, a merge patch, or a JSON patch.
+
+        The content itself where nothing is to be replaced. Raises as `redact_manifest`.
+        """
+        if self.is_off or not content:
+            return Redacted(content, frozenset())
+        body = canonical(content)
+        resource = str(key.group_resource)
+        if not (key.group_resource == SECRETS or isinstance(content, list) or self.rules.may_concern(resource, body)):
+            return Redacted(content, frozenset())
+        work = _Pass(self, (resource, key.namespace, key.name))
+        copy: Any = msgspec.json.decode(body)
+        if not (work.replace_in_patch(copy) if isinstance(copy, list) else work.replace(copy)):
+            return Redacted(content, frozenset())
+        secrets = frozenset(work.found) - {key.name, key.namespace}
+        self._remember(secrets)
+        return Redacted(copy, secrets)
+
+    def redact_text(self, text: str, secrets: Iterable[str] = ()) -> str:
+        """A text of somebody else's without these values, and without long ones that were redacted lately."""
+        return text if self.is_off else scrub(text, {*secrets, *self._known})
+
+    def refuse_hashes(self, what: str, content: bytes) -> None:
+        """Raises ConfigurationError for JSON that is to be written and holds what was redacted when it was read."""
+        if _HASHED.search(content):
+            raise ConfigurationError(
+                f"{what}: it holds a hash that stands for a redacted value, which levelog never saw and cannot write: "
+                "refer to the value (valueFrom, secretKeyRef), or except it from redaction"
+            )
+
+    def seal(self, content: bytes, about: str) -> bytes:
+        """Encrypt what has to be kept and holds redacted values. Raises ConfigurationError without a key."""
+        return seal(self._require_key(), content, about)
+
+    def unseal(self, sealed: bytes, about: str) -> bytes:
+        """What was sealed. Raises ConfigurationError without the key that it was sealed with."""
+        return unseal(self._require_key(), sealed, about)
+
+    def hash(self, parts: Iterable[str], value: bytes) -> str:
+        """What stands for a value in a place."""
+        state = hmac.new(self._require_key(), digestmod=sha256)
+        for part in parts:
+            data = part.encode(errors="surrogatepass")
+            state.update(len(data).to_bytes(4, "big") + data)
+        state.update(value)
+        return _PREFIX + state.hexdigest()
+
+    def _require_key(self) -> bytes:
+        if self._key is None:
+            raise ConfigurationError(NO_KEY)
+        return self._key
+
+    def _remember(self, secrets: Iterable[str]) -> None:
+        for value in secrets:
+            if len(value) >= LONG_ENOUGH:
+                self._known[value] = None
+                self._known.move_to_end(value)
+        while len(self._known) > MOST_REMEMBERED:
+            self._known.popitem(last=False)
+
+
+class _Pass:
+    """One object whose values are replaced, in place."""
+
+    def __init__(self, redactor: Redactor, place: tuple[str, str, str]) -> None:
+        self._redactor = redactor
+        self._resource, self._namespace, self._name = place
+        self.found: set[str] = set()
+
+    def replace(self, content: Any) -> bool:
+        """Replace what the rules name; tells whether there was anything."""
+        if not isinstance(content, dict):
+            return False
+        rules = self._redactor.rules
+        has_replaced = self._resource == str(SECRETS) and self._replace_data(content)
+        has_replaced |= self._walk(content, rules.environment, rules.annotations)
+        for path in rules.fields.get(self._resource, ()):
+            has_replaced |= self._replace_path(content, path)
+        return has_replaced
+
+    def replace_in_patch(self, operations: list[Any]) -> bool:
+        """Replace values of a JSON patch, each as if it stood where its pointer says."""
+        has_replaced = False
+        for operation in operations:
+            if not isinstance(operation, dict) or "value" not in operation:
+                continue
+            steps = [s.replace("~1", "/").replace("~0", "~") for s in str(operation.get("path", "")).split("/")[1:]]
+            for in_lists in (True, False):  # whether a number is an index or a name, the pointer does not say
+                tree, holder, last = _around(steps, operation["value"], in_lists=in_lists)
+                if self.replace(tree):
+                    operation["value"] = holder[last]
+                    has_replaced = True
+                    break
+        return has_replaced
+
+    def _replace_data(self, content: dict[str, Any]) -> bool:
+        has_replaced = False
+        place = (self._namespace, self._name)
         for field in ("data", "stringData"):
-            values = manifest.get(field)
-            if isinstance(values, Mapping):
-                redacted[field] = {
-                    name: _replace(state.copy(), name, value, is_encoded=field == "data")
-                    for name, value in values.items()
-                }
-        return redacted
+            values = content.get(field)
+            if not isinstance(values, dict):
+                continue
+            for name, value in values.items():
+                text = str(value)
+                plain = text.encode(errors="surrogatepass")
+                if field == "data" and text.startswith(_PREFIX):
+                    continue  # redacted before: the colon stands in no base64
+                if field == "data":
+                    with suppress(Base64Error, ValueError):  # what is none, the API refuses: it is hashed as it stands
+                        plain = b64decode(plain, validate=True)
+                    self.found.add(text)
+                with suppress(UnicodeDecodeError):
+                    self.found.add(plain.decode())
+                values[name] = self._redactor.hash((*place, name), plain)
+                has_replaced = True
+        return has_replaced
+
+    def _walk(self, value: Any, environment: Named, annotations: Named) -> bool:
+        has_replaced = False
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, dict | list):
+                    has_replaced |= self._walk(item, environment, annotations)
+            return has_replaced
+        for name, below in value.items():
+            if name == "env" and isinstance(below, list):
+                has_replaced |= self._replace_environment(below, environment)
+            elif name == "annotations" and isinstance(below, dict):
+                has_replaced |= self._replace_annotations(below, annotations)
+            elif isinstance(below, dict | list):
+                has_replaced |= self._walk(below, environment, annotations)
+        return has_replaced
+
+    def _replace_environment(self, variables: list[Any], named: Named) -> bool:
+        has_replaced = False
+        for variable in variables:
+            if isinstance(variable, dict) and isinstance(text := variable.get("value"), str) and text:
+                name = str(variable.get("name", ""))
+                if name in named:
+                    variable["value"] = self._hashed("env", name, text)
+                    has_replaced = True
+        return has_replaced
+
+    def _replace_annotations(self, values: dict[str, Any], named: Named) -> bool:
+        has_replaced = False
+        for name, text in values.items():
+            if isinstance(text, str) and text and name in named:
+                values[name] = self._hashed("annotation", name, text)
+                has_replaced = True
+        return has_replaced
+
+    def _replace_path(self, content: dict[str, Any], path: Path) -> bool:
+        has_replaced = False
+        for holder, key in list(places(content, path)):
+            has_replaced |= self._replace_leaves(holder, key, ".".join(path))
+        return has_replaced
+
+    def _replace_leaves(self, holder: Any, key: Any, path: str) -> bool:
+        """Replace a text or number, or all of them below; true, false and null say too little to be hidden."""
+        value = holder[key]
+        if isinstance(value, dict | list):
+            has_replaced = False
+            for each in value if isinstance(value, dict) else range(len(value)):
+                has_replaced |= self._replace_leaves(value, each, path)
+            return has_replaced
+        if value is None or isinstance(value, bool) or value == "":
+            return False
+        holder[key] = self._hashed("path", self._resource, self._namespace, self._name, path, str(value))
+        return True
+
+    def _hashed(self, *parts: str) -> str:
+        *place, text = parts
+        self.found.add(text)
+        return self._redactor.hash(place, text.encode(errors="surrogatepass"))
 
 
-def _replace(state: hmac.HMAC, name: str, value: Any, *, is_encoded: bool) -> Any:
-    plain = str(value).encode()
-    if is_encoded and plain.startswith(_PREFIX.encode()):
-        return value  # redacted before: the colon stands in no base64
-    if is_encoded:
-        with suppress(Base64Error):  # what is none, the API refuses: it is hashed as it stands
-            plain = b64decode(plain, validate=True)
-    _add(state, name)
-    state.update(plain)
-    return _PREFIX + state.hexdigest()
-
-
-def _add(state: hmac.HMAC, text: str) -> None:
-    data = text.encode()
-    state.update(len(data).to_bytes(4, "big") + data)
+def _around(steps: list[str], value: Any, *, in_lists: bool) -> tuple[Any, Any, Any]:
+    """A tree that has the value at the end of the steps: the tree, what holds the value, and under which key."""
+    root: list[Any] = [value]
+    holder: Any = root
+    key: Any = 0
+    for step in steps:
+        is_index = in_lists and (step.isdigit() or step == "-")
+        inner: Any = [value] if is_index else {step: value}
+        holder[key] = inner
+        holder, key = inner, 0 if is_index else step
+    return root[0], holder, key
