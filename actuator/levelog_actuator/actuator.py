@@ -13,6 +13,7 @@ from msgspec import Struct
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.records import ReceiptNoted
 from levelog_actuator.ledger import Ledger
+from levelog_actuator.limits import Limits
 from levelog_actuator.outages import Outage
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Later, Result, about
@@ -34,6 +35,10 @@ HINT = "intent"
 
 RECHECK_SECONDS = 1.0
 """A claim that waited longer for its turn is looked up again before anything is sent."""
+
+
+BESIDE = timedelta(seconds=0.5)
+"""While groups are full or rest: how often the others are looked after; such a look passes by all that waits."""
 
 
 class WriteCounts(Struct, frozen=True, kw_only=True):
@@ -84,10 +89,8 @@ class Actuator:
             is_busy=lambda: bool(self._sending),
             on_stored=self._note_stored,
         )
-        self._slots = asyncio.Semaphore(self._settings.concurrency)
+        self._limits = Limits(self._settings)
         self._sending: set[asyncio.Task[None]] = set()
-        self._has_room = asyncio.Event()
-        self._has_room.set()
         self._due_at: float | None = None
         self._is_stopping = False
         self._outage = Outage(self._settings)
@@ -147,8 +150,7 @@ class Actuator:
         claiming.cancel()
         await asyncio.wait((claiming,))
         self._is_stopping = True
-        for _ in self._sending:
-            self._slots.release()  # who waits for a turn gets it, and gives the intent back
+        self._limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
         if self._sending:
             _, stuck = await asyncio.wait(self._sending, timeout=self._settings.request.total_seconds())
             for task in stuck:
@@ -170,14 +172,13 @@ class Actuator:
     async def _claim_forever(self) -> None:
         failures = 0
         while True:
-            await self._has_room.wait()
+            await self._limits.until_open(BESIDE)
             if self._outage.is_on:
                 if self._sending:
                     await asyncio.wait(self._sending)
                 await self._outage.wait()
             try:
-                is_drained = await self._claim()
-                if is_drained:
+                if await self._claim():
                     await self._rest()
                 failures = 0
             except Unavailable as error:
@@ -187,20 +188,28 @@ class Actuator:
                 await asyncio.sleep(delay)
 
     async def _claim(self) -> bool:
-        """Claim and start as many intents as there is room for; tells whether no more are due."""
-        limit = 1 if self._outage.is_on else self._settings.claimed - len(self._sending)
+        """Claim and start as many intents as there is room for; tells whether no more are due, of any group."""
+        room = self._limits.room
+        limit = min(room.limit, 1) if self._outage.is_on else room.limit
+        if not limit:
+            return False
         began = asyncio.get_running_loop().time()
         async with self._database.transaction() as connection:
             claimed = await outbox.claim(
-                connection, self._scope.number, self.owner, limit=limit, lease=self._settings.lease
+                connection,
+                self._scope.number,
+                self.owner,
+                limit=limit,
+                lease=self._settings.lease,
+                without=room.without,
             )
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
+            self._limits.begin(intent)
             task = asyncio.create_task(self._carry_out(intent, began))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-        self._note_room()
-        return len(claimed) < limit
+        return len(claimed) < limit and not room.without
 
     async def _rest(self) -> None:
         """Wait for a hint, for the next intent that is due, or for the next sweep."""
@@ -215,13 +224,18 @@ class Actuator:
 
     async def _carry_out(self, intent: ClaimedIntent, claimed_at: float) -> None:
         try:
-            async with self._slots:
+            async with self._limits.turn(intent):
                 result = await self._attempt(intent, claimed_at)
             if result is not None:
-                self._outage.note(result)
+                self._note(result)
                 self._ledger.record(result)
         finally:
-            self._note_room()
+            self._limits.end(intent)
+
+    def _note(self, result: Result) -> None:
+        self._outage.note(result)
+        if isinstance(result, Later) and result.is_throttled:
+            self._limits.rest(result.intent, result.delay)
 
     async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
         """Carry the intent out; None if the claim has gone to another actuator."""
@@ -229,6 +243,8 @@ class Actuator:
         last_start = claimed_at + (self._settings.lease - self._settings.request).total_seconds()
         if self._is_stopping or self._outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")
+        if rest := self._limits.resting(intent):
+            return Later.unsent(intent, "the API has too much to do for its group", rest)
         try:
             if clock() - claimed_at > RECHECK_SECONDS and not await self._is_still_claimed(intent):
                 log.warning("the claim ended while the intent waited", extra=about(intent))
@@ -241,13 +257,6 @@ class Actuator:
     async def _is_still_claimed(self, intent: ClaimedIntent) -> bool:
         async with self._database.reading() as connection:
             return bool(await outbox.still_claimed(connection, self._scope.number, self.owner, [intent.key]))
-
-    def _note_room(self) -> None:
-        # A task is among those that send until it is done, so that the last one counts itself.
-        if len(self._sending) <= self._settings.few:
-            self._has_room.set()
-        else:
-            self._has_room.clear()
 
     def _note_stored(self, receipts: Sequence[ReceiptNoted], later: Sequence[Later]) -> None:
         self._relay.submit(receipts)

@@ -2,7 +2,7 @@
 
 Two tables, read from the top, the first rule that fits holds: `ANSWER_RULES` for what the API answered to a write,
 `SIGHT_RULES` for what was found when the target was read, before a write or after one of unclear effect.
-The README shows both.
+docs/writes.md shows both.
 """
 
 from collections.abc import Callable
@@ -66,11 +66,13 @@ class Case(Struct, frozen=True, kw_only=True):
     """The answer that led to reading it; None: nothing was sent yet this time."""
     required: int = 0
     """Version that was required when it was refused; 0: any."""
+    required_uid: str = ""
+    """Incarnation that was required when it was refused; empty: any."""
 
     @property
     def is_other(self) -> bool:
-        """It is another incarnation than the decision saw."""
-        uid = self.order.intent.target_uid
+        """It is another incarnation than the decision saw, or than was found before the request."""
+        uid = self.order.intent.target_uid or self.required_uid
         return bool(uid) and self.seen is not None and self.seen.uid != uid
 
     @property
@@ -142,6 +144,12 @@ ANSWER_RULES: Final = (
     ),
     AnswerRule("2xx", lambda _, reply: 200 <= reply.status < 300, Verdict.WRITTEN, "done"),
     AnswerRule(
+        "404 that names the target, to a patch of a status",
+        lambda order, reply: reply.status == 404 and order.verb == "patch_status" and _names_target(order, reply),
+        Verdict.LOOK,
+        "so the API answers too if the resource has no subresource for its status",
+    ),
+    AnswerRule(
         "404 that names the target",
         lambda order, reply: reply.status == 404 and not order.makes_object and _names_target(order, reply),
         Verdict.GONE,
@@ -169,7 +177,7 @@ ANSWER_RULES: Final = (
         "422",
         lambda order, reply: reply.status == 422 and order.verb != "create",
         Verdict.LOOK,
-        "invalid, or a patch of another incarnation, whose uid cannot be changed",
+        "invalid, denied by an admission policy, or a patch of another incarnation, whose uid cannot be changed",
     ),
     AnswerRule("401", lambda _, reply: reply.status == 401, Verdict.RETRY, "credentials are being renewed"),
     AnswerRule(
@@ -200,10 +208,22 @@ ANSWER_RULES: Final = (
         "the write may have taken effect",
     ),
     AnswerRule(
-        "any other (400, 403, 405, 410, 413, 415, …)",
+        "403",
+        lambda _, reply: reply.status == 403,
+        Verdict.FAILED,
+        "forbidden: by a role, a quota or a webhook, or the namespace is being deleted; asking again does not help",
+    ),
+    AnswerRule(
+        "410",
+        lambda _, reply: reply.status == 410,
+        Verdict.FAILED,
+        "the API does not serve this any more",
+    ),
+    AnswerRule(
+        "any other (400, 405, 413, 415, …)",
         lambda _order, _reply: True,
         Verdict.FAILED,
-        "refused: malformed, forbidden, denied by admission",
+        "refused: malformed, too large, denied by a webhook",
     ),
 )
 
@@ -237,6 +257,12 @@ SIGHT_RULES: Final = (
         lambda case: case.is_other,
         Verdict.GONE,
         "another incarnation is left alone",
+    ),
+    SightRule(
+        "after 404, patch of a status: the incarnation that was meant",
+        lambda case: case.status == 404,
+        Verdict.FAILED,
+        "no status subresource: declare `subresources: {status: {}}` in the CRD",
     ),
     SightRule(
         "an object that the intent makes, controlled by another owner",

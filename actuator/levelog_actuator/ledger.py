@@ -86,7 +86,7 @@ class Ledger:
     async def _store(self, batch: Sequence[Result]) -> None:
         ended = [result for result in batch if isinstance(result, Ended)]
         later = [result for result in batch if isinstance(result, Later)]
-        receipts = [result.receipt(self._scope.application, self._clock()) for result in ended]
+        receipts = [result.receipt(self._scope.application, self._clock(), self._owner) for result in ended]
         async with self._database.transaction(durable=False) as connection:
             kept: set[str] = set()
             if receipts:

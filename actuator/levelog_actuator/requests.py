@@ -42,7 +42,7 @@ class Order(Struct, frozen=True, kw_only=True):
     @property
     def field_manager(self) -> str:
         """The one field manager of the operator that decided."""
-        return f"levelog-{self.intent.view.partition('/')[0]}"
+        return field_manager(self.intent.view)
 
     @property
     def makes_object(self) -> bool:
@@ -87,6 +87,11 @@ class Request(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes | None = None
     content_type: str = "application/json"
+
+
+def field_manager(view: str) -> str:
+    """The field manager of the operator whose view it is."""
+    return f"levelog-{view.partition('/')[0]}"
 
 
 def write_request(order: Order, guard: Guard, deadline: timedelta) -> Request:

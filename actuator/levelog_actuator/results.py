@@ -9,6 +9,7 @@ from msgspec import Struct
 from levelog.objects import Application, ObjectKey, Uid
 from levelog.projection import Applied
 from levelog.records import ReceiptNoted
+from levelog_actuator.requests import field_manager
 from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
 
 Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed"]
@@ -18,7 +19,7 @@ _ROW_STATE: Final = {
     "written": "written",
     "unchanged": "written",
     "gone": "written",
-    "conflict": "failed",
+    "conflict": "written",  # until the log shows what the actuator saw
     "failed": "failed",
 }
 
@@ -31,10 +32,12 @@ class Ended(Struct, frozen=True, kw_only=True):
     uid: str = ""
     version: int = 0
     error: str = ""
+    answer: int = 0
+    """HTTP status of the last answer to the write under this claim; 0: none came, or nothing was sent."""
     applied: Applied | None = None
     """What the server made of the manifest, where the intent asks for it."""
 
-    def receipt(self, application: Application, time: datetime) -> ReceiptNoted:
+    def receipt(self, application: Application, time: datetime, process: str) -> ReceiptNoted:
         """The record of it for the log."""
         intent = self.intent
         return ReceiptNoted(
@@ -50,7 +53,10 @@ class Ended(Struct, frozen=True, kw_only=True):
             target_uid=self.uid,
             target_version=self.version,
             error=self.error[:MOST_ERROR_CHARACTERS],
+            answer=self.answer,
             attempts=intent.attempts,
+            manager=field_manager(intent.view),
+            process=process,
             applied=self.applied,
             time=time,
         )
@@ -68,13 +74,15 @@ class Later(Struct, frozen=True, kw_only=True):
     """It used up an attempt."""
     is_unreachable: bool = False
     """No connection to the server could be made."""
+    is_throttled: bool = False
+    """The API has too much to do, so that nothing of the group is to be sent before the delay is over."""
 
     @classmethod
-    def unsent(cls, intent: ClaimedIntent, why: str) -> "Later":
+    def unsent(cls, intent: ClaimedIntent, why: str, delay: timedelta = timedelta(0)) -> "Later":
         """Give an intent back that nothing was sent for under this claim."""
         return cls(
             intent=intent,
-            delay=timedelta(0),
+            delay=delay,
             error=f"not sent: {why}",
             is_doubtful=intent.is_doubtful,
             is_counted=False,

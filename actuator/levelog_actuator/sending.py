@@ -5,6 +5,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.projection import Applied, applied
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
@@ -69,21 +70,21 @@ class Sender:
             if must_look:
                 step = await self._look_and_judge(order, guard, refusal)
                 if not isinstance(step, Guard):
-                    return step
+                    return _answered(step, refusal)
                 guard = step
             if not may_send():
                 return Later.unsent(intent, "the claim was about to end")
             reply = await self._send(order, guard)
             rule = rule_for_answer(order, reply)
             if rule.verdict is not Verdict.LOOK:
-                return self._conclude(order, rule.verdict, reply)
+                return _answered(self._conclude(order, rule.verdict, reply), reply)
             refusal, must_look = reply, True
         step = await self._look_and_judge(order, guard, refusal)
         if isinstance(step, Guard):
             return self.later(
                 order.intent, "changed by others each time that it was written", is_doubtful=intent.is_doubtful
             )
-        return step
+        return _answered(step, refusal)
 
     async def _look_and_judge(self, order: Order, guard: Guard, refusal: Reply | None) -> Result | Guard:
         """The guard to send the intent with, or what became of it."""
@@ -97,6 +98,7 @@ class Sender:
             is_doubtful=order.intent.is_doubtful,
             refusal=refusal,
             required=guard.version if refusal is not None else 0,
+            required_uid=guard.uid if refusal is not None else "",
         )
         rule = rule_for_sighting(case)
         match rule.verdict:
@@ -112,7 +114,9 @@ class Sender:
             case Verdict.GONE:
                 return _ended(order, "gone")
             case Verdict.CONFLICT:
-                return _ended(order, "conflict", f"{_explain(case, rule.found)}: {rule.why}")
+                error = f"{_explain(case, rule.found)}: {rule.why}"
+                uid, version = (seen.uid, seen.version) if seen is not None else ("", 0)
+                return Ended(intent=order.intent, outcome="conflict", uid=uid, version=version, error=error)
             case _:
                 return _ended(order, "failed", _explain(case, rule.why))
 
@@ -165,6 +169,7 @@ class Sender:
             is_doubtful=is_doubtful,
             is_counted=not is_unreachable,
             is_unreachable=is_unreachable,
+            is_throttled=reply is not None and reply.status == 429,
         )
 
     async def _look(self, order: Order, refusal: Reply | None) -> Sighting | None:
@@ -203,6 +208,10 @@ class Sender:
         except (Unreachable, NoAnswer) as error:
             return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
         return Reply(status=answer.status, body=answer.body)
+
+
+def _answered(result: Result, reply: Reply | None) -> Result:
+    return replace(result, answer=reply.status) if isinstance(result, Ended) and reply is not None else result
 
 
 def _remembered(order: Order, answer: Mapping[str, Any]) -> Applied | None:
@@ -257,6 +266,8 @@ def _explain(case: Case, why: str) -> str:
     step = _step(case.order)
     if case.order.makes_object and case.is_foreign and case.seen is not None:
         return f"{step}: it exists already and is controlled by {case.seen.controller_name or 'nobody'}"
+    if case.status == 404:
+        return f"{step}: {why}"
     if case.refusal is not None:
         return _refusal_text(case.order, case.refusal)
     return f"{step}: {why}"

@@ -12,13 +12,15 @@ from levelog.errors import ConfigurationError
 class ActuatorSettings(Struct, frozen=True, kw_only=True):
     """Settings of one actuator; all actuators of an application have the same.
 
-    Raises ConfigurationError if a request may take longer than the claim under which it is sent.
+    Raises ConfigurationError if a request may take longer than the claim under which it is sent, and without requests.
     """
 
-    concurrency: int = 32
+    requests: int = 32
     """Requests at once."""
+    group_requests: int = 24
+    """Requests at once to one API group, so that a slow one (a webhook that hangs) leaves room for the others."""
     claimed: int = 256
-    """Intents claimed at once, waiting ones included."""
+    """Intents of one API group claimed at once, waiting ones included; of all groups together twice as many."""
     lease: timedelta = timedelta(seconds=30)
     """How long a claim lasts; so long an intent waits when its actuator was killed."""
     request: timedelta = timedelta(seconds=10)
@@ -31,6 +33,8 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     """How often the database is asked although nobody hinted at work."""
 
     def __post_init__(self) -> None:
+        if min(self.requests, self.group_requests) < 1:
+            raise ConfigurationError("an actuator needs a request at a time at least, in total and for each group")
         if self.request * 2 > self.lease:
             raise ConfigurationError(
                 f"a claim of {self.lease.total_seconds():g} s is too short for requests that may take "
@@ -40,7 +44,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     @property
     def few(self) -> int:
         """So few intents waiting or under way that more are claimed: enough to go on with during the claim."""
-        return min(2 * self.concurrency, self.claimed - 1)
+        return min(2 * self.requests, self.claimed - 1)
 
     def delay(
         self, attempt: int, *, retry_after: timedelta | None = None, jitter: Callable[[], float] = random.random

@@ -61,6 +61,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     threads: Annotated[
         int, _option("Reconcile functions that are not async run in so many threads; default: 32", metavar="NUMBER")
     ] = 32
+    requests: Annotated[
+        int, _option("Writes at once to the Kubernetes API; default: 32", metavar="NUMBER", least=1)
+    ] = 32
+    group_requests: Annotated[
+        int, _option("Writes at once to one API group; default: 24", metavar="NUMBER", least=1)
+    ] = 24
     namespace: Annotated[str, _option("Watch this namespace only; default: all.", metavar="NAME")] = ""
     backfill_rate: Annotated[
         float, _option("Objects a second that changed code computes anew; default: 500", metavar="NUMBER", least=0.001)

@@ -56,7 +56,7 @@ class Case:
         self.settled = [i.key for i in intents if i.state == "written" and is_settled(i)]
         self.unsettled = [i for i in intents if not is_settled(i)]
         self._pending = [i.key for i in intents if i.state == "pending"]
-        self.failures = [i for i in intents if i.state == "failed" and i.is_folded]
+        self.failures = [i for i in intents if i.outcome in ("failed", "conflict") and i.is_folded]
         self.is_due = wake.due_at is not None
         self.is_new = self.before.evaluations == 0
         self.is_changed = self.is_new or inputs != self.before.inputs or reads != self.before.reads

@@ -52,7 +52,7 @@ _OUTCOME_STATE = {
     "unchanged": "written",
     "gone": "written",
     "failed": "failed",
-    "conflict": "failed",
+    "conflict": "written",
 }
 
 

@@ -1,6 +1,11 @@
 """When a written intent counts as settled: the log has to show it, time alone never does."""
 
+from typing import Final
+
 from levelog_store.rows import OpenIntent
+
+_SEEN: Final = ("unchanged", "conflict")
+"""Outcomes that tell which version of the target the actuator saw."""
 
 
 def is_settled(intent: OpenIntent) -> bool:
@@ -8,21 +13,24 @@ def is_settled(intent: OpenIntent) -> bool:
 
     A receipt that came back through the log is enough for a write that failed, for one that changed nothing where the
     API told no version, and for a target that is not watched. Otherwise the target's row has to show that incarnation
-    at or past the version that the API answered, or its end.
+    at or past the version that the API answered, or its end; after a conflict too, so that the next round sees what
+    the write ran into, or may have been part of.
     """
     match intent.state:
         case "pending" | "claimed":
             return False
         case "settled" | "satisfied":
             return True
+        case "failed":
+            return intent.is_folded
         case _:
             if not intent.is_folded:
                 return False
-    is_shown_by_log = intent.outcome == "written" or (intent.outcome == "unchanged" and intent.result_version > 0)
+    is_shown_by_log = intent.outcome == "written" or (intent.outcome in _SEEN and intent.result_version > 0)
     if not is_shown_by_log or not intent.is_watched:
         return True
     is_buried = intent.buried_version is not None and intent.held_uid is None
-    if intent.verb == "delete":
+    if intent.verb == "delete" and intent.outcome != "conflict":
         return is_buried or intent.held_uid != intent.result_uid or bool(intent.held_is_deleting)
     if intent.held_uid is None or intent.held_version is None:
         return is_buried and (intent.buried_version or 0) >= intent.result_version

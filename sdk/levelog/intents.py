@@ -58,6 +58,7 @@ def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptio
     ]
     if missing:
         raise ValueError(f"{verb}: the manifest has no {', '.join(missing)}; names are given, never generated")
+    _refuse_identity(verb, manifest["kind"], metadata)
     return Intent(
         verb=verb,
         api_version=manifest["apiVersion"],
@@ -67,6 +68,17 @@ def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptio
         body=dict(manifest),
         options=options,
     )
+
+
+def _refuse_identity(verb: Verb, kind: str, metadata: Any) -> None:
+    """The incarnation and version that a write is meant for are the decision's to say."""
+    found = [name for name in ("uid", "resourceVersion") if isinstance(metadata, Mapping) and name in metadata]
+    if found:
+        name = f" {metadata['name']}" if metadata.get("name") else ""
+        raise ValueError(
+            f"{verb} of {kind}{name}: leave out metadata.{' and metadata.'.join(found)}: a write goes to the "
+            "incarnation that the decision saw, and with if_unchanged=True to the version too"
+        )
 
 
 def apply(manifest: Manifest, *, force: bool = False, owned: bool = True, if_unchanged: bool = False) -> Intent:
@@ -93,6 +105,8 @@ def patch(
 ) -> Intent:
     """Merge patch (a mapping) or JSON patch (a sequence of operations) of an object that exists."""
     kind: PatchType = "merge" if isinstance(body, Mapping) else "json"
+    if isinstance(body, Mapping):
+        _refuse_identity("patch", f"{resource.resource_type.kind} {name}", body.get("metadata"))
     content = dict(body) if isinstance(body, Mapping) else [dict(operation) for operation in body]
     options = IntentOptions(patch_type=kind, if_unchanged=if_unchanged)
     return Intent(verb="patch", resource=resource, name=name, namespace=namespace, body=content, options=options)

@@ -100,7 +100,13 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     target_version: int = 0
     """resourceVersion that the API answered; 0 where it answered none."""
     error: str = ""
+    answer: int = 0
+    """HTTP status of the last answer to the write; 0: none came, and the target was looked at."""
     attempts: int = 1
+    manager: str = ""
+    """Field manager that wrote."""
+    process: str = ""
+    """Actuator that carried it out: host, process id, and a name of its own."""
     applied: Applied | None = None
     """What the server made of an applied manifest, where the intent asks for it."""
     time: datetime

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, case, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.canonical import canonical
@@ -146,7 +146,7 @@ async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequenc
         await connection.execute(
             update(intents)
             .where(intents.c.scope == scope, one_of(connection.dialect, intents.c.key, settled))
-            .values(state="settled")
+            .values(state=case((intents.c.error != "", "failed"), else_="settled"))  # a conflict has an error
         )
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
     if rows:

@@ -74,14 +74,23 @@ _RESULTS: Final = StoredReceipt.__struct_fields__[1:]
 
 
 async def claim(
-    connection: AsyncConnection, scope: int, owner: str, *, limit: int, lease: timedelta
+    connection: AsyncConnection,
+    scope: int,
+    owner: str,
+    *,
+    limit: int,
+    lease: timedelta,
+    without: Collection[str] = (),
 ) -> list[ClaimedIntent]:
     """Claim intents that are due, at most one for each target, the earliest of it; no two callers get the same one.
+
+    Intents of the API versions `without` are left where they are.
 
     The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
     """
     dialect = connection.dialect
-    rows = (await connection.execute(sql.claimable(dialect), {"scope": scope, "limit": limit})).all()
+    values = {"scope": scope, "limit": limit} | ({"without": sql.texts(dialect, without)} if without else {})
+    rows = (await connection.execute(sql.claimable(dialect, is_partial=bool(without)), values)).all()
     if rows:
         keys = sql.texts(dialect, [row.key for row in rows])
         await connection.execute(sql.take(dialect, lease), {"of_scope": scope, "of_keys": keys, "by": owner})

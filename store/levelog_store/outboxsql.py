@@ -60,15 +60,19 @@ CLAIMED_COLUMNS: Final = (
 
 
 def texts(dialect: Dialect, values: Collection[str]) -> Any:
-    """The value of a parameter `of_keys`."""
+    """The value of a parameter `of_keys` or `without`."""
     return list(values) if dialect.name == "postgresql" else canonical(list(values)).decode()
 
 
 def _is_one_of(dialect: Dialect) -> ColumnElement[bool]:
+    return _is_among(dialect, intents.c.key, "of_keys")
+
+
+def _is_among(dialect: Dialect, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     if dialect.name == "postgresql":
-        return intents.c.key == any_(cast(bindparam("of_keys", type_=ARRAY(Text)), ARRAY(Text)))
-    each = func.json_each(bindparam("of_keys", type_=Text)).table_valued("value")
-    return intents.c.key.in_(select(each.c.value))
+        return column == any_(cast(bindparam(name, type_=ARRAY(Text)), ARRAY(Text)))
+    each = func.json_each(bindparam(name, type_=Text)).table_valued("value")
+    return column.in_(select(each.c.value))
 
 
 _is_in_scope: Final = intents.c.scope == bindparam("of_scope")
@@ -76,17 +80,26 @@ _is_held: Final = and_(intents.c.state == _CLAIMED, intents.c.owner == bindparam
 
 
 @lru_cache(maxsize=4)
-def claimable(dialect: Dialect) -> Select[Any]:
+def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
     """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
 
-    Retries and ended claims first, then what is new; of each target the earliest only.
+    Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
+    versions `without`; the other has no such condition, for which planners expect few rows and sort them.
     """
-    due = _first_of_targets(lambda table: table.c.due_at <= now(dialect)).cte("due")
-    fresh = _first_of_targets(lambda table: table.c.due_at.is_(None)).cte("fresh")
+
+    def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
+        return _first_of_targets(
+            lambda table: (
+                is_due(table) & ~_is_among(dialect, table.c.api_version, "without") if is_partial else is_due(table)
+            )
+        )
+
+    due = first(lambda table: table.c.due_at <= now(dialect)).cte("due")
+    fresh = first(lambda table: table.c.due_at.is_(None)).cte("fresh")
     return select(select(due).union_all(select(fresh)).subquery("found")).limit(bindparam("limit", type_=Integer))
 
 
-def _first_of_targets(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
+def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
     mine, other = intents.alias("mine"), intents.alias("other")
     place = [(table.c.decided_at, table.c.round, table.c.ordinal, table.c.key) for table in (other, mine)]
     # What was claimed once may be on its way and goes first; then the order of the decisions.
@@ -108,7 +121,7 @@ def _first_of_targets(is_due: Callable[[NamedFromClause[Any]], ColumnElement[boo
     )
     return (
         select(*(mine.c[name] for name in CLAIMED_COLUMNS))
-        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_(_OPEN), is_due(mine), ~is_blocked)
+        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_(_OPEN), is_wanted(mine), ~is_blocked)
         .order_by(mine.c.due_at)
         .limit(bindparam("limit", type_=Integer))
         .with_for_update(skip_locked=True, of=mine)

@@ -235,7 +235,7 @@ class World:
             return False
         assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
         self._written.add(result.version)
-        receipt = result.receipt(self.scope.application, self.clock())
+        receipt = result.receipt(self.scope.application, self.clock(), "simulation")
         await self._fold([(int(row["partition"]), receipt)])
         return True
 

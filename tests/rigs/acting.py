@@ -55,8 +55,10 @@ class Acting:
     the actuator through `door` before.
     """
 
-    def __init__(self, server: Api, nats_url: str, database_url: str, folder: Path) -> None:
+    def __init__(self, server: Api, nats_url: str, database_url: str, folder: Path, *, token: str = "") -> None:
+        """`token`: of the actuator, if it is not to be the test's."""
         self._server = server
+        self._token = token or server.token or "none"
         self._nats_url = nats_url
         self.database_url = database_url
         self.kubeconfig = folder / "kubeconfig"
@@ -80,7 +82,7 @@ class Acting:
             self.namespace = await self.api.create_namespace()
             self.door = await stack.enter_async_context(TcpProxy(urlsplit(self.proxy.url).port or 0))
             url = self.door.url(self.proxy.url)
-            write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._server.token or "none")
+            write_kubeconfig(self.kubeconfig, url=url, user="actuator", token=self._token)
             self.client = await stack.enter_async_context(await connect_kube(self.kubeconfig))
             cluster = await cluster_uid(self.client)
             self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))

@@ -52,14 +52,16 @@ class Api:
         await self.create("/api/v1/namespaces", {"metadata": {"name": name}})
         return name
 
-    async def create_crd(self, *, group: str, plural: str, kind: str, scope: str = "Namespaced") -> None:
+    async def create_crd(
+        self, *, group: str, plural: str, kind: str, scope: str = "Namespaced", has_status: bool = True
+    ) -> None:
         """A CRD of version v1 with any spec and a status subresource; returns once its collection can be listed."""
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version = {
             "name": "v1",
             "served": True,
             "storage": True,
-            "subresources": {"status": {}},
+            "subresources": {"status": {}} if has_status else {},
             "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema, "status": schema}}},
         }
         spec = {"group": group, "scope": scope, "names": {"plural": plural, "kind": kind}, "versions": [version]}

@@ -14,10 +14,11 @@ Files = Annotated[
     typer.Argument(metavar="FILE", help="Python files, or folders of them, that define operators.", show_default=False),
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
+_WRITES: Final = ("requests", "group_requests")
 _SHARED: Final = ("nats_url", "database_url", "application", "cluster")
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file", "threads", "backfill_rate")
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file", "threads", "backfill_rate", *_WRITES)
 def run(settings: Settings, files: Files) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
     execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
@@ -38,7 +39,7 @@ def process(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("process",)))
 
 
-@taking(*_SHARED, *_CLUSTER)
+@taking(*_SHARED, *_CLUSTER, *_WRITES)
 def actuate(settings: Settings, files: Files) -> None:
     """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
     execute(settings, lambda: _stack(settings, files, ("actuate",)))

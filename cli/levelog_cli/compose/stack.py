@@ -190,8 +190,10 @@ class _Process(Struct, kw_only=True):
         """Run the actuator, if that is a role of this process."""
         if self.client is not None and Role.ACTUATE in self.roles:
             from levelog_actuator.actuator import Actuator
+            from levelog_actuator.settings import ActuatorSettings
 
-            await Actuator(database, scope, self.client, BatchPublisher(stream), hints).run()
+            limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
+            await Actuator(database, scope, self.client, BatchPublisher(stream), hints, settings=limits).run()
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.compose.scoping import INTENT_HINT

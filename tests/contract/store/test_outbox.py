@@ -378,3 +378,19 @@ def _literal(value: Any) -> str:
             return f"'{value}'"
         case _:
             return str(value)
+
+
+async def test_a_claim_passes_by_the_api_versions_that_it_is_told_to_leave(database: Database) -> None:
+    rows = [intent(f"{resource}/default/a") for resource in ("pods", "webs.example.com", "jobs.batch")]
+    await decide(database, *rows)
+    found = [await taken(database, without=left) for left in (("v1", "batch/v1"), ("batch/v1",), ())]
+    assert [[each.target.partition("/")[0] for each in some] for some in found] == [
+        ["webs.example.com"],
+        ["pods"],
+        ["jobs.batch"],
+    ]
+
+
+async def taken(database: Database, *, without: tuple[str, ...]) -> list[ClaimedIntent]:
+    async with database.transaction() as connection:
+        return await outbox.claim(connection, 1, "a", limit=10, lease=timedelta(seconds=30), without=without)

@@ -267,3 +267,42 @@ async def test_while_the_server_is_away_nothing_is_sent_and_no_attempt_used_up(o
         receipts = await on_sandbox.receipts_of(keys)
     assert {(each.outcome, each.attempts) for each in receipts} == {("written", 1)}
     assert len(on_sandbox.effective()) == 21
+
+
+async def test_a_group_that_has_too_much_to_do_rests_and_stops_no_other(on_sandbox: Acting) -> None:
+    """What is decided anew meanwhile waits for the time that the server named, too."""
+    web, config = await on_sandbox.make(WEBS, "a", spec={}), await on_sandbox.make("configmaps", "a")
+    busy = on_sandbox.proxy.add(Refuse(code=429, retry_after=2), writes)
+    loop = asyncio.get_running_loop()
+    async with on_sandbox.running():
+        began = loop.time()
+        (first,) = await on_sandbox.decide(on_sandbox.intent("patch", web, body={"spec": {"k": "1"}}))
+        await busy.until_applied()
+        (other,) = await on_sandbox.carried_out(on_sandbox.intent("patch", config, body={"data": {"k": "1"}}))
+        assert (other.outcome, loop.time() - began < 2) == ("written", True)
+        later = on_sandbox.intent("patch", await on_sandbox.make(WEBS, "b", spec={}), body={"spec": {"k": "1"}})
+        second = await on_sandbox.carried_out(later)
+        assert loop.time() - began >= 2
+        receipts = [*await on_sandbox.receipts_of([first]), *second]
+    assert [(each.outcome, each.attempts) for each in receipts] == [("written", 2), ("written", 1)]
+    assert len(on_sandbox.sent(name="b")) == 1
+
+
+async def test_a_group_that_hangs_takes_its_own_turns_and_no_others(on_sandbox: Acting) -> None:
+    settings = msgspec.structs.replace(
+        QUICK, requests=2, group_requests=1, claimed=6, request=timedelta(seconds=20), lease=timedelta(seconds=60)
+    )
+    held = on_sandbox.proxy.add(Hold(stage="request"), asks("patch", WEBS), times=None)
+    webs = [await on_sandbox.make(WEBS, f"a-{number}", spec={}) for number in range(12)]
+    configs = [await on_sandbox.make("configmaps", f"a-{number}") for number in range(3)]
+    async with on_sandbox.running(settings):
+        keys = await on_sandbox.decide(
+            *(on_sandbox.intent("patch", each, body={"spec": {"k": "1"}}) for each in webs),
+            *(on_sandbox.intent("patch", each, body={"data": {"k": "1"}}) for each in configs),
+        )
+        receipts = await on_sandbox.receipts_of(keys[-3:])
+        assert len([each for each in on_sandbox.sent() if each.resource == WEBS]) == 1
+        held.release()
+        receipts += await on_sandbox.receipts_of(keys[:-3])
+    assert {each.outcome for each in receipts} == {"written"}
+    assert len(on_sandbox.effective()) == 15

@@ -96,7 +96,7 @@ class SteppedSender:
     async def _store(self, result: Result) -> None:
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
-                row = stored(result.receipt(self._scope.application, self._clock()))
+                row = stored(result.receipt(self._scope.application, self._clock(), self._owner))
                 await outbox.store_receipts(connection, self._scope.number, self._owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))

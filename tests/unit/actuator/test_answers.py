@@ -40,9 +40,20 @@ def test_an_apply_that_found_an_object_which_nobody_saw_is_looked_into() -> None
     assert rule_for_answer(unseen("apply"), reply(201)).verdict is Verdict.WRITTEN
 
 
-@pytest.mark.parametrize("verb", ["patch", "patch_status", "delete"])
+@pytest.mark.parametrize("verb", ["patch", "delete"])
 def test_a_target_that_is_not_found_is_gone(verb: str) -> None:
     assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=SAME_NAME)).verdict is Verdict.GONE
+
+
+def test_a_status_that_is_not_found_is_looked_into_since_the_resource_may_have_no_such_subresource() -> None:
+    not_found = reply(404, reason="NotFound", message=SAME_NAME)
+    assert rule_for_answer(order("patch_status"), not_found).verdict is Verdict.LOOK
+    assert judge(order("patch_status"), None, refusal=not_found) is Verdict.GONE
+    assert judge(order("patch_status"), sighting(uid=OTHER_UID), refusal=not_found) is Verdict.GONE
+    assert judge(unseen("patch_status"), sighting(uid=OTHER_UID), refusal=not_found, required_uid=UID) is Verdict.GONE
+    for is_doubtful in (True, False):
+        moved = sighting(version=VERSION + 1, status={"ready": 1})
+        assert judge(order("patch_status"), moved, refusal=not_found, is_doubtful=is_doubtful) is Verdict.FAILED
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -233,11 +244,11 @@ def test_invariant_7_in_doubt_nothing_is_sent_where_the_first_request_may_have_b
     assert case.seen is None or is_harmless or case.seen.version == case.order.intent.target_version
 
 
-README = Path(__file__).parents[3] / "actuator/README.md"
+PAGE = Path(__file__).parents[3] / "docs/writes.md"
 
 
-def test_the_readme_shows_both_tables() -> None:
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", README.read_text(), re.MULTILINE)
+def test_the_page_on_writes_shows_both_tables() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
     shown = [row for row in rows if row[1] in set(Verdict)]
     rules = [(rule.answer, rule.verdict, rule.why) for rule in ANSWER_RULES]
     rules += [(rule.found, rule.verdict, rule.why) for rule in SIGHT_RULES]

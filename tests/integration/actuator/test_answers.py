@@ -1,0 +1,167 @@
+"""Answers that a kube-apiserver gives for reasons of its own, and what each leads to."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog_sandbox import Sandbox
+from rigs.acting import ACTUATOR, WEBS, Acting
+from rigs.api import Api
+from rigs.apirequests import ApiRequest
+from rigs.faults import Refuse
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+PLAINS = "plains.example.com"
+"""A resource without subresources."""
+
+
+def writes(request: ApiRequest) -> bool:
+    return request.is_write and request.user_agent.startswith(ACTUATOR)
+
+
+def config_map(name: str, **fields: Any) -> Any:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, **fields}
+
+
+async def test_a_status_without_a_subresource_fails_and_says_what_to_declare(acting: Acting) -> None:
+    if not await acting.api.is_ok("/apis/example.com/v1/plains"):
+        await acting.api.create_crd(group="example.com", plural="plains", kind="Plain", has_status=False)
+    made = await acting.api.create(
+        acting.path(PLAINS), {"apiVersion": "example.com/v1", "kind": "Plain", "metadata": {"name": "a"}, "spec": {}}
+    )
+    seen = {"target_uid": made["metadata"]["uid"], "target_version": int(made["metadata"]["resourceVersion"])}
+    wanted = acting.intent(
+        "patch_status",
+        body={"status": {"ready": 1}},
+        target=f"{PLAINS}/{acting.namespace}/a",
+        api_version="example.com/v1",
+        **seen,
+    )
+    async with acting.running():
+        (receipt,) = await acting.carried_out(wanted)
+    assert (receipt.outcome, receipt.answer) == ("failed", 404)
+    assert receipt.error.endswith("no status subresource: declare `subresources: {status: {}}` in the CRD")
+    assert receipt.error.startswith(f"patch_status {PLAINS}/{acting.namespace}/a: ")
+
+
+async def test_a_receipt_says_who_wrote_what_and_how_it_was_answered(acting: Acting) -> None:
+    seen = await acting.make("configmaps", "a")
+    async with acting.running() as actuator:
+        (receipt,) = await acting.carried_out(acting.intent("patch", seen, body={"data": {"k": "1"}}, round=3))
+    now = await acting.get("configmaps", "a")
+    assert (receipt.manager, receipt.process, receipt.answer) == ("levelog-webs", actuator.owner, 200)
+    assert (receipt.view, receipt.round, receipt.verb) == ("webs/pods", 3, "patch")
+    assert receipt.target_version == int(now["metadata"]["resourceVersion"])
+
+
+@pytest.mark.parametrize("code", [400, 403, 405, 410, 413, 415])
+async def test_what_is_refused_for_good_is_sent_once_and_fails(on_sandbox: Acting, code: int) -> None:
+    wanted = on_sandbox.intent("patch", await on_sandbox.make("configmaps", "a"), body={"data": {"k": "1"}})
+    on_sandbox.proxy.add(Refuse(code=code, reason="Never", message="never"), writes)
+    async with on_sandbox.running():
+        (receipt,) = await on_sandbox.carried_out(wanted)
+    assert (receipt.outcome, receipt.answer, receipt.attempts) == ("failed", code, 1)
+    assert receipt.error.endswith(": never")
+    assert len(on_sandbox.sent()) == 1
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+@pytest.mark.usefixtures("control_plane_binaries")
+async def test_what_an_admission_policy_denies_fails_with_the_policys_words(
+    control_plane: Any, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    database = f"sqlite:///{tmp_path}/levelog.db"
+    async with Acting(control_plane.admin, nats_server.url, database, tmp_path) as acting, denied(acting):
+        wanted = acting.intent(
+            "create", body=config_map("bad", data={"k": "1"}), target=f"configmaps/{acting.namespace}/bad"
+        )
+        seen = await acting.make("configmaps", "good")
+        labels = {"metadata": {"labels": {"is": "bad"}}}
+        applied = config_map("good", metadata={"name": "good", **labels["metadata"]})
+        async with acting.running():
+            receipts = await acting.carried_out(
+                wanted,
+                acting.intent("patch", seen, body=labels),
+                acting.intent("apply", seen, body=applied),
+            )
+    assert [(each.outcome, each.answer) for each in receipts] == [("failed", 422)] * 3
+    assert all("nothing bad here" in each.error for each in receipts)
+
+
+@asynccontextmanager
+async def denied(acting: Acting) -> AsyncGenerator[None]:
+    """A policy of the test's namespace that denies what is named or labelled bad, in force."""
+    name = f"deny-{acting.namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
+    place = {"matchLabels": {"kubernetes.io/metadata.name": acting.namespace}}
+    good = "object.metadata.name != 'bad' && (!has(object.metadata.labels) || !('is' in object.metadata.labels))"
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule], "namespaceSelector": place},
+        "validations": [{"expression": good, "message": "nothing bad here"}],
+    }
+    await acting.api.create(POLICIES, {"metadata": {"name": name}, "spec": spec})
+    binding = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+    await acting.api.create(BINDINGS, binding)
+
+    async def is_in_force() -> bool:
+        path = f"{acting.path('configmaps')}?dryRun=All"
+        return (await acting.api.request("POST", path, config_map("bad")))[0] == 422
+
+    await until(is_in_force, "the admission policy", seconds=60)
+    try:
+        yield
+    finally:
+        await acting.api.request("DELETE", f"{BINDINGS}/{name}")
+        await acting.api.request("DELETE", f"{POLICIES}/{name}")
+
+
+@pytest.mark.usefixtures("control_plane_binaries")
+async def test_what_a_role_does_not_allow_fails_and_names_the_right_that_is_missing(
+    control_plane: Any, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    admin: Api = control_plane.admin
+    rules = [{"apiGroups": [""], "resources": ["configmaps", "namespaces"], "verbs": ["get", "create"]}]
+    _, token = await admin.create_account(rules)
+    async with Acting(admin, nats_server.url, f"sqlite:///{tmp_path}/levelog.db", tmp_path, token=token) as acting:
+        seen = await acting.make("configmaps", "a")
+        async with acting.running():
+            refused, made = await acting.carried_out(
+                acting.intent("patch", seen, body={"data": {"k": "1"}}),
+                acting.intent("create", body=config_map("b"), target=f"configmaps/{acting.namespace}/b"),
+            )
+    assert (refused.outcome, refused.answer, made.outcome) == ("failed", 403, "written")
+    assert 'cannot patch resource "configmaps"' in refused.error
+
+
+async def test_a_resource_that_is_served_later_is_waited_for(on_sandbox: Acting, sandbox: Sandbox) -> None:
+    target = f"laters.example.com/{on_sandbox.namespace}/a"
+    body = {"apiVersion": "example.com/v1", "kind": "Later", "metadata": {"name": "a"}, "spec": {}}
+    async with on_sandbox.running() as actuator:
+        (key,) = await on_sandbox.decide(on_sandbox.intent("apply", body=body, target=target))
+
+        async def is_put_off() -> bool:
+            return actuator.counts.postponed > 0
+
+        await until(is_put_off, "an attempt in vain")
+        await Api(sandbox.url).create_crd(group="example.com", plural="laters", kind="Later")
+        (receipt,) = await on_sandbox.receipts_of([key])
+    assert receipt.outcome == "written"
+
+
+async def test_a_conflict_tells_the_version_that_was_seen_so_that_the_level_can_wait_for_it(acting: Acting) -> None:
+    seen = await acting.make(WEBS, "a", spec={})
+    now = await acting.change(WEBS, "a", {"spec": {"k": "1"}})
+    wanted = acting.intent("patch", seen, body={"spec": {"k": "2"}}, options={"if_unchanged": True})
+    async with acting.running():
+        (receipt,) = await acting.carried_out(wanted)
+        row = await acting.relayed(wanted["key"])
+    assert (receipt.outcome, receipt.target_version) == ("conflict", int(now["metadata"]["resourceVersion"]))
+    assert (row["state"], row["error"]) == ("written", receipt.error)

@@ -1,0 +1,61 @@
+"""Room for claims, and the groups that rest; turns are tested with a server."""
+
+from datetime import timedelta
+
+from levelog_actuator.limits import Limits, Room
+from levelog_actuator.settings import ActuatorSettings
+from levelog_store.outbox import ClaimedIntent
+from rigs.orders import order
+
+SETTINGS = ActuatorSettings(requests=4, group_requests=3, claimed=20)
+FEW = 8
+"""Twice the requests."""
+
+
+def limits(now: float = 0.0) -> tuple[Limits, list[float]]:
+    clock = [now]
+    return Limits(SETTINGS, lambda: clock[0]), clock
+
+
+def intent(api_version: str) -> ClaimedIntent:
+    return order(api_version=api_version).intent
+
+
+WEB, OLD_WEB, POD, JOB = map(intent, ("example.com/v1", "example.com/v1beta1", "v1", "batch/v1"))
+
+
+def test_one_group_alone_claims_many_at_once_and_then_none_until_few_are_left() -> None:
+    limit, _ = limits()
+    assert limit.room == Room(limit=20, without=())
+    for _ in range(20):
+        limit.begin(WEB)
+    assert limit.room.without == ("example.com/v1",)
+    for _ in range(20 - FEW):
+        limit.end(WEB)
+    assert limit.room == Room(limit=20 - FEW, without=())
+
+
+def test_a_group_that_has_enough_leaves_room_for_the_others_in_all_its_versions() -> None:
+    limit, _ = limits()
+    for _ in range(FEW):
+        limit.begin(WEB)
+    limit.begin(OLD_WEB)
+    assert limit.room == Room(limit=20, without=("example.com/v1", "example.com/v1beta1"))
+    for _ in range(20):
+        limit.begin(POD)
+    assert limit.room.limit == 40 - 29
+    for _ in range(11):
+        limit.begin(JOB)
+    assert limit.room.limit == 0
+
+
+def test_a_group_rests_for_the_longest_time_that_was_asked_for() -> None:
+    limit, clock = limits()
+    limit.begin(POD)
+    limit.rest(POD, timedelta(seconds=30))
+    limit.rest(POD, timedelta(seconds=1))
+    assert (limit.resting(POD), limit.resting(WEB)) == (timedelta(seconds=30), timedelta(0))
+    assert limit.room.without == ("v1",)
+    clock[0] = 30.0
+    assert limit.resting(POD) == timedelta(0)
+    assert not limit.room.without
