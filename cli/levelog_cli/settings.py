@@ -47,6 +47,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Settings of one command; what the command does not take has its default, which for a text is the empty one."""
 
     nats_url: Annotated[str, _option("NATS with JetStream; several with commas between.", metavar="URL")] = ""
+    nats_credentials: Annotated[
+        Path | None, _option("Whom to be at NATS: a credentials file as nsc writes it.", metavar="FILE")
+    ] = None
+    nats_nkey_file: Annotated[Path | None, _option("Whom to be at NATS: the seed of an nkey.", metavar="FILE")] = None
+    nats_ca_file: Annotated[Path | None, _option("Certificates that sign that of NATS.", metavar="FILE")] = None
+    nats_cert_file: Annotated[Path | None, _option("Certificate to show to NATS.", metavar="FILE")] = None
+    nats_key_file: Annotated[Path | None, _option("Key of that certificate.", metavar="FILE")] = None
     database_url: Annotated[str, _option("postgresql://USER:PASSWORD@HOST/DATABASE", metavar="URL")] = ""
     application: Annotated[str, _option("Name of what is run; default: of the first operator.", metavar="NAME")] = ""
     cluster: Annotated[str, _option("uid of kube-system; needed if NATS holds the logs of several.", metavar="UID")] = (
@@ -91,6 +98,17 @@ class Settings(Struct, frozen=True, kw_only=True):
         if not value:
             raise ConfigurationError(f"{why}: give {flag(name)} or set {variable(name)}")
         return str(value)
+
+
+NATS: Final = (
+    "nats_url",
+    "nats_credentials",
+    "nats_nkey_file",
+    "nats_ca_file",
+    "nats_cert_file",
+    "nats_key_file",
+)
+"""Settings of everything that connects to NATS."""
 
 
 def flag(name: str) -> str:

@@ -29,7 +29,7 @@ class Hints:
 
     async def __aenter__(self) -> Self:
         everything = hint_subject(self._cluster, self._application, "*")
-        self._subscription = await self._connection.client.subscribe(everything, cb=self._receive)
+        self._subscription = await self._connection.subscribe(everything, self._receive)
         await self._connection.client.flush()
         self._stop_following = self._connection.on_change(self._wake_all)
         return self

@@ -124,12 +124,12 @@ class Leadership:
             if b'"is_released":true' in message.data:
                 has_changed.set()
 
-        client = self._lease.connection.client
-        subscription = await client.subscribe(self._lease.subject, cb=note)
+        connection = self._lease.connection
+        subscription = await connection.subscribe(self._lease.subject, note)
         try:
             yield has_changed
         finally:
-            if not client.is_closed:
+            if not connection.client.is_closed:
                 await subscription.unsubscribe()
 
     async def _release(self) -> None:

@@ -194,9 +194,7 @@ class Reader:
         connection = self.stream.connection
         self._inbox = connection.client.new_inbox()
         self._received = 0
-        self._subscription = await connection.client.subscribe(
-            f"{self._inbox}.*", cb=self._receive, pending_msgs_limit=0, pending_bytes_limit=0
-        )
+        self._subscription = await connection.subscribe(f"{self._inbox}.*", self._receive)
         request = ConsumerRequest(
             stream_name=self.stream.name,
             config=ConsumerConfig(
@@ -229,7 +227,7 @@ class Reader:
         await subscription.unsubscribe()
         if consumer and client.is_connected:
             # Without an answer, as it goes by itself when idle.
-            await client.publish(f"$JS.API.CONSUMER.DELETE.{self.stream.name}.{consumer}")
+            await self.stream.connection.publish(f"$JS.API.CONSUMER.DELETE.{self.stream.name}.{consumer}")
 
     def _wants_more(self) -> bool:
         # Two requests overlap, so that the server never waits for the next one.
@@ -250,7 +248,7 @@ class Reader:
             idle_heartbeat=_nanoseconds(HEARTBEAT),
         )
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self.stream.name}.{self._consumer}"
-        await self.stream.connection.client.publish(
+        await self.stream.connection.publish(
             subject, msgspec.json.encode(request), reply=f"{self._inbox}.{self._last_request}"
         )
 

@@ -7,11 +7,11 @@ import msgspec
 import typer
 
 from levelog_cli.running import FAILED, execute
-from levelog_cli.settings import LogLevel, Settings, taking
+from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
 
 @taking(
-    *("nats_url", "database_url", "application", "cluster", "kubeconfig", "context", "namespace", "data_dir"),
+    *(*NATS, "database_url", "application", "cluster", "kubeconfig", "context", "namespace", "data_dir"),
     "redaction_key_file",
 )
 def doctor(

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from levelog_cli.running import execute
-from levelog_cli.settings import Settings, taking
+from levelog_cli.settings import NATS, Settings, taking
 
 Files = Annotated[
     list[Path],
@@ -15,7 +15,7 @@ Files = Annotated[
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests")
-_SHARED: Final = ("nats_url", "database_url", "application", "cluster")
+_SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file", "threads", "backfill_rate", *_WRITES)
@@ -24,7 +24,7 @@ def run(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
 
 
-@taking("nats_url", "application", "cluster", *_CLUSTER, "namespace", "redaction_key_file")
+@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", "redaction_key_file")
 def ingest(settings: Settings, files: Files) -> None:
     """Watch what the operators read, and record it in the log."""
     execute(settings, lambda: _stack(settings, files, ("ingest",)))

@@ -29,7 +29,7 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
     async def note(_: Msg) -> None:
         has_changed.set()
 
-    subscription = await connection.client.subscribe(_STREAM_MADE, cb=note)
+    subscription = await connection.subscribe(_STREAM_MADE, note)
     is_told = False
     try:
         while True:

@@ -16,12 +16,12 @@ from levelog.redaction import Redactor
 from levelog_cli.compose.application import LoadedApplication
 from levelog_cli.compose.backing import Backing, embedded_backing
 from levelog_cli.compose.log import await_log
+from levelog_cli.compose.nats import connect_nats
 from levelog_cli.compose.redaction import load_redactor
 from levelog_cli.compose.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
 from levelog_cli.identity import process_name
 from levelog_cli.settings import Settings
 from levelog_log.connection import Connection
-from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
 from levelog_log.leadership import Leadership
 from levelog_log.publisher import BatchPublisher
@@ -52,7 +52,7 @@ async def run_stack(
     async with AsyncExitStack() as stack:
         client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
         backing = await stack.enter_async_context(_backing(settings, roles))
-        connection = await stack.enter_async_context(await connect_nats(backing.nats_url, name=shown(roles)))
+        connection = await stack.enter_async_context(await connect_nats(settings, backing.nats_url, shown(roles)))
         process = _Process(
             settings=settings,
             application=application,
@@ -120,6 +120,7 @@ class _Process(Struct, kw_only=True):
         async with asyncio.TaskGroup() as tasks:
             if self.backing.nats is not None:
                 tasks.create_task(self.backing.nats.watch(), name="nats-server")
+            tasks.create_task(self.connection.until_refused(), name="refusals of NATS")
             tasks.create_task(self._run_roles(), name="roles")
 
     async def _run_roles(self) -> None:

@@ -7,10 +7,11 @@ from levelog.errors import LevelogError
 from levelog.objects import Application, Cluster
 from levelog_cli.compose.doctor.findings import Finding
 from levelog_cli.compose.ingesting import INGEST
+from levelog_cli.compose.nats import connect_nats
 from levelog_cli.data_dir import DataDir
 from levelog_cli.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.settings import Settings
-from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection, connect
+from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection
 from levelog_log.leases import holder_of
 from levelog_log.stream import clusters, open_stream
 
@@ -35,7 +36,7 @@ async def examine_nats(
             yield Finding.ok(_NATS, f"embedded: {program} is started by `levelog run`, with its data in {data.shown}")
             return
     try:
-        connection = await connect(url)
+        connection = await connect_nats(settings, url, "levelog doctor")
     except LevelogError as error:
         yield Finding.wrong(_NATS, error)
         return
