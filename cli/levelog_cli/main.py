@@ -10,6 +10,7 @@ from levelog_cli.commands.demo import demo
 from levelog_cli.commands.doctor import doctor
 from levelog_cli.commands.levels import levels
 from levelog_cli.commands.migrate import migrate
+from levelog_cli.commands.rbac import rbac
 from levelog_cli.commands.run import actuate, ingest, process, run
 
 app = typer.Typer(
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, ingest, process, actuate, migrate, levels, doctor):
+for command in (demo, run, ingest, process, actuate, migrate, levels, doctor, rbac):
     app.command()(command)
 
 

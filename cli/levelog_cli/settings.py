@@ -89,6 +89,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     )
     debug: Annotated[bool, _option("Show the traceback of what ends the command.", flag="--debug")] = False
 
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those that are watched; none: all."""
+        return tuple(name.strip() for name in self.namespace.split(",") if name.strip())
+
     def required(self, name: str, why: str) -> str:
         """The value of a setting that the command cannot do without.
 

@@ -77,7 +77,7 @@ def quotas(namespace: Namespace, limits: Index[str, dict[str, str]]) -> Level[di
     return Level(desired=wanted, actual=next(iter(limits[namespace.metadata.uid]), None))
 
 
-@op.reconcile(quotas)
+@op.reconcile(quotas, writes={Quota: ["apply", "delete"]})
 def limit(namespace: Namespace, level: Level[dict[str, str] | None]) -> Iterator[Intent]:
     """Apply the quota that the label asks for, or delete ours where no label asks any more."""
     if level.desired is None:

@@ -48,7 +48,7 @@ def lives(preview: Preview, now: datetime) -> Level[Life]:
     )
 
 
-@op.reconcile(lives)
+@op.reconcile(lives, writes={Preview: ["delete", "patch_status"]})
 def keep(preview: Preview, level: Level[Life]) -> Iterator[Intent]:
     """Delete what is past its end; what it owns goes with it. Else show the end in the status."""
     if not level.desired.is_there:

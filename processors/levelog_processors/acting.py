@@ -12,7 +12,7 @@ from levelog.handlers import ReconcileHandler
 from levelog.injection import Given
 from levelog_processors.calling import Caller
 from levelog_processors.deciding import Case
-from levelog_processors.outcomes import target_key
+from levelog_processors.outcomes import require_target
 from levelog_store.rows import ViewParent
 
 PATIENCE: Final = timedelta(milliseconds=20)
@@ -92,7 +92,7 @@ class Acting:
             arguments |= handler.given.arguments({Given.LEVEL: case.level, Given.NOW: self._clock()})
             wanted = await self._caller.call(level, handler, arguments)
             for intent in wanted:
-                target_key(case.view, case.parent, intent)
+                require_target(case.view, case.parent, intent)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             case.error = fault_reason("reconcile function", handler.name, error)
             tell_fault("reconcile function", handler.name, handler.function, error, subject=case.wake.parent)

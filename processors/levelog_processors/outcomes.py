@@ -25,9 +25,17 @@ def target_type(view: BoundView, intent: Intent) -> ResourceType:
     if found is None:
         raise OperatorError(
             f"{intent.verb} of {intent.kind} {intent.name}: no Resource class says where {intent.api_version} "
-            f"{intent.kind} is served; define one and name it: @op.reconcile({view.handler.name}, writes=[…])"
+            f"{intent.kind} is served; define one and name it: "
+            f'@op.reconcile({view.handler.name}, writes={{{intent.kind}: ["{intent.verb}"]}})'
         )
     return found
+
+
+def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> None:
+    """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields."""
+    target_key(view, parent, intent)
+    if view.reconcile is not None:
+        view.reconcile.refuse_undeclared(intent, target_type(view, intent))
 
 
 def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:

@@ -29,6 +29,7 @@ from levelog.levels import Level
 from levelog.projection import Applied, fields_of
 from levelog.redaction import SECRETS
 from levelog.resources import Metadata, ResourceBase, ResourceType
+from levelog.writes import Writes
 
 _CODE: Final = "children 1"
 """Stands for this module in fingerprints: raised when the same manifests lead to other levels or other intents."""
@@ -271,7 +272,8 @@ def reconciler_of(view: ChildrenView, lender: Lender) -> ReconcileHandler:
 
     reconcile.__name__ = f"{view.name}.reconcile"
     reconcile.__annotations__["parent"] = view.parent
-    handler = ReconcileHandler.inspect(reconcile, view, tuple(kind.cls for kind in view.kinds), lender)
+    writes: Writes = {kind.cls: ("apply", "delete") for kind in view.kinds}
+    handler = ReconcileHandler.inspect(reconcile, view, writes, lender)
     handler.fingerprint = digest(_CODE, view.name)
     return handler
 

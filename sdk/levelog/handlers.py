@@ -13,11 +13,13 @@ from levelog.errors import OperatorError
 from levelog.fingerprints import fingerprint, type_fingerprint
 from levelog.indices import Index
 from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, type_hints
+from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.lookups import Objects
 from levelog.objectreaders import ObjectReader, is_mapping, object_reader
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
+from levelog.writes import Write, Writes, inspect_writes, refuse_undeclared
 
 OnError: TypeAlias = Literal["block", "ignore"]
 """What becomes of the views that read an index while it leaves out an object because its function raised."""
@@ -229,7 +231,7 @@ class ReconcileHandler:
         view: ViewHandler,
         reader: ObjectReader,
         given: Injections,
-        writes: tuple[ResourceType, ...],
+        writes: tuple[Write, ...] | None,
         timeout: timedelta = RECONCILE_TIME,
     ) -> None:
         self.name = function.__name__
@@ -239,17 +241,19 @@ class ReconcileHandler:
         self.parent_parameter = next(iter(inspect.signature(function).parameters))
         self.given = given
         self.writes = writes
+        """What it may yield intents for; None: it does not say."""
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
-        self.fingerprint = digest(fingerprint(function), reader.fingerprint, given.fingerprint, canonical(writes))
+        declared = canonical([[write.resource, write.verbs] for write in writes or ()])
+        self.fingerprint = digest(fingerprint(function), reader.fingerprint, given.fingerprint, declared)
 
     @classmethod
     def inspect(
         cls,
         function: Callable[..., Any],
         view: ViewHandler,
-        writes: tuple[type[ResourceBase], ...],
+        writes: Writes | None,
         lender: Lender,
         *,
         timeout: timedelta = RECONCILE_TIME,
@@ -266,7 +270,13 @@ class ReconcileHandler:
         for name, kind in given.given.items():
             if kind is Given.LEVEL:
                 require_level(function.__name__, name, hints[name], view.name, view.returns)
-        return cls(function, view, reader, given, tuple(cls_.resource_type for cls_ in writes), timeout)
+        declared = None if writes is None else inspect_writes(function.__name__, writes)
+        return cls(function, view, reader, given, declared, timeout)
+
+    def refuse_undeclared(self, intent: Intent, resource: ResourceType) -> None:
+        """Raises OperatorError for an intent that is not among those which the function says it yields."""
+        if self.writes is not None:
+            refuse_undeclared(self.name, self.view.name, self.writes, intent.verb, resource, intent.name)
 
 
 def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:

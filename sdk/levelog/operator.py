@@ -14,6 +14,7 @@ from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
 from levelog.signatures import ChildrenF, IndexF, ReconcileF, ViewF
+from levelog.writes import Writes
 
 
 class Operator:
@@ -147,15 +148,16 @@ class Operator:
         self,
         view: Callable[..., Level[Any]],
         *,
-        writes: Iterable[type[ResourceBase]] = (),
+        writes: Writes | None = None,
         timeout: timedelta = RECONCILE_TIME,
     ) -> Callable[[ReconcileF], ReconcileF]:
         """Register the function that yields intents for a view; called once per round while the level drifts.
 
         An async function, or async generator, runs in the event loop and is cancelled after `timeout`; a plain one runs
         in a thread beside others, which cannot be ended: after `timeout` the level fails, and the function is not
-        called for that object again before the thread has returned. `writes` names Resource classes of manifests whose
-        kind no other handler of the operator reads.
+        called for that object again before the thread has returned. `writes={Pod: ["apply", "delete"]}` says which
+        intents it yields, by the class of what they write; any other is refused then, and fails the level. `levelog
+        rbac` makes roles of it, and kinds that no handler of the operator reads become known by it.
         """
         name = self._views_by_function.get(view)
         if name is None:
@@ -168,7 +170,7 @@ class Operator:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
-            handler = ReconcileHandler.inspect(function, self.views[name], tuple(writes), self._lender, timeout=timeout)
+            handler = ReconcileHandler.inspect(function, self.views[name], writes, self._lender, timeout=timeout)
             self._claim(handler.name, function)
             self.reconcilers[name] = handler
             return function
@@ -239,7 +241,8 @@ class Operator:
         """
         found: dict[tuple[str, str], ResourceType] = {}
         versions: dict[str, ResourceType] = {}
-        for resource in (*self.reads(), *(r for handler in self.reconcilers.values() for r in handler.writes)):
+        written = (write.resource for handler in self.reconcilers.values() for write in handler.writes or ())
+        for resource in (*self.reads(), *written):
             found[resource.api_version, resource.kind] = resource
             other = versions.setdefault(str(resource.group_resource), resource)
             if other.version != resource.version:

@@ -45,8 +45,7 @@ async def test_what_is_well_is_said_to_be(sandbox: Sandbox, levelog: Levelog) ->
     assert lines(found, "operators") == ["ok     operators    application webs, which reads pods, webs.example.com"]
     assert sandbox.url in lines(found, "cluster")[0]
     assert "ok     resource     webs.example.com is served in version v1" in found
-    assert "ok     permissions  may list and watch pods" in found
-    assert "ok     permissions  may get, create, patch, delete pods" in found
+    assert "ok     permissions  may get, list, watch, create, patch, delete pods" in found
     assert "ok     nats         embedded: " in found
     assert "ok     database     embedded: SQLite, made by `levelog run` in .levelog" in found
     assert not levelog.data.exists()
@@ -57,8 +56,8 @@ async def test_everything_that_is_wrong_is_told_in_one_go(sandbox: Sandbox, leve
     nats, postgres = f"nats://127.0.0.1:{free_port()}", f"postgresql://me:secret@127.0.0.1:{free_port()}/x"
     found = await examine(levelog, WEBS_FILE, "--nats-url", nats, "--database-url", postgres, is_well=False)
     assert "wrong  resource     the cluster does not serve webs.example.com in version v1 → install its Custom" in found
-    assert "wrong  permissions  may not watch pods in all namespaces → grant the verbs" in found
-    assert "note   permissions  may not delete pods in all namespaces → grant it if" in found
+    missing = "may not watch pods in all namespaces, nor delete pods in all namespaces"
+    assert f"wrong  permissions  {missing} → grant it with the roles" in found
     assert lines(found, "nats")[0].startswith(f"wrong  nats         NATS at {nats} cannot be reached: ")
     assert lines(found, "database")[0].startswith("wrong  database     ")
     assert "secret" not in found
@@ -158,9 +157,18 @@ async def test_at_a_real_api_server_the_user_and_each_missing_verb_are_named(
     levelog = Levelog(tmp_path, await control_plane.kubeconfig_for([identity, pods]))
     found = await examine(levelog, WEBS_FILE, is_well=False)
     assert "as system:serviceaccount:default:user-" in lines(found, "cluster")[0]
-    assert "ok     permissions  may list and watch pods" in found
     assert (
         "wrong  permissions  may not list webs.example.com in all namespaces, nor watch webs.example.com in all"
         in found
     )
-    assert "note   permissions  may not patch pods in all namespaces, nor delete pods in all namespaces" in found
+    assert "wrong  permissions  may not patch pods in all namespaces, nor delete pods in all namespaces" in found
+    ingest = await examine(levelog, WEBS_FILE, "--role", "ingest", is_well=False)
+    assert lines(ingest, "permissions") == [
+        "ok     permissions  may list, watch pods",
+        lines(found, "permissions")[-1],
+    ]
+    actuator = await examine(levelog, WEBS_FILE, "--role", "actuate", is_well=False)
+    assert len(lines(actuator, "permissions")) == 1
+    assert "--role nobody: there are ingest, process, actuate" in await levelog.refused(
+        "doctor", WEBS_FILE, "--role", "nobody", status=2
+    )

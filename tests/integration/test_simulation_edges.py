@@ -59,7 +59,7 @@ def written(lease: Lease) -> Level[str]:
     return Level(desired="there", actual="absent")
 
 
-@writer.reconcile(written, writes=[ConfigMap])
+@writer.reconcile(written, writes={ConfigMap: ["apply", "delete"]})
 def write(lease: Lease) -> Iterator[Intent]:
     yield apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": lease.metadata.name}, "data": {"a": "b"}}

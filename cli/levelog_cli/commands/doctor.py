@@ -20,13 +20,18 @@ def doctor(
         list[Path] | None,
         typer.Argument(metavar="FILE", help="Operators whose permissions are checked.", show_default=False),
     ] = None,
+    *,
+    role: Annotated[
+        str, typer.Option(help="ingest, process or actuate: what it needs; default: all.", metavar="ROLE")
+    ] = "",
 ) -> None:
     """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
 
     async def work() -> None:
         from levelog_cli.compose.doctor import examine
+        from levelog_cli.compose.roles import named_role
 
-        if not await examine(settings, files or []):
+        if not await examine(settings, files or [], named_role(role)):
             raise SystemExit(FAILED)
 
     # The findings say what the log would warn of.

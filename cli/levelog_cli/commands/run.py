@@ -39,7 +39,7 @@ def process(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("process",)))
 
 
-@taking(*_SHARED, *_CLUSTER, *_WRITES)
+@taking(*_SHARED, *_CLUSTER, "namespace", *_WRITES)
 def actuate(settings: Settings, files: Files) -> None:
     """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
     execute(settings, lambda: _stack(settings, files, ("actuate",)))

@@ -1,23 +1,26 @@
-"""What the identity in use may do at the Kubernetes API, asked of the API before anything is begun."""
+"""What an application needs at the Kubernetes API: the one source for checks, for the doctor and for `levelog rbac`."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from levelog.children import ChildrenView
 from levelog.errors import ConfigurationError
+from levelog.handlers import ReconcileHandler
 from levelog.resources import ResourceType
+from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
 from levelog_kube.errors import ApiError
+from levelog_processors.program import Program
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _WHO_AM_I: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-_READS: Final = ("list", "watch")
-WRITES: Final = ("get", "create", "patch", "delete")
-"""What the actuator may send for an intent; it gets a target to find out what a lost answer did."""
+_ORDER: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+_READS: Final = (Right("list"), Right("watch"))
 
 
 class Permission(Struct, frozen=True, kw_only=True):
@@ -30,45 +33,114 @@ class Permission(Struct, frozen=True, kw_only=True):
     name: str = ""
     subresource: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def place(self) -> str:
+        """The resource as it is named everywhere: `webs.example.com`, `webs/status.example.com`."""
         what = self.resource + (f"/{self.subresource}" if self.subresource else "")
+        return f"{what}.{self.group}" if self.group else what
+
+    def __str__(self) -> str:
         named = f" {self.name}" if self.name else ""
         where = "" if self.name else (f" in namespace {self.namespace}" if self.namespace else " in all namespaces")
-        return f"{self.verb} {what}{'.' + self.group if self.group else ''}{named}{where}"
+        return f"{self.verb} {self.place}{named}{where}"
+
+
+class Need(Struct, frozen=True):
+    """A permission, and what it is for where that is not plain."""
+
+    permission: Permission
+    of: str = ""
+    """The function whose intents need it."""
+    intent: str = ""
+    """The verb of these intents."""
 
 
 IDENTITY: Final = Permission(verb="get", group="", resource="namespaces", name=IDENTITY_NAMESPACE)
 """Needed to tell one cluster from another."""
 
 
-def to_read(resources: Iterable[ResourceType], namespace: str) -> list[Permission]:
-    """What ingest needs to watch the resources."""
-    return [permission for resource in resources for permission in on(resource, _READS, namespace)]
+def ordered(permissions: Iterable[Permission]) -> list[Permission]:
+    """Permissions in the order in which people list verbs."""
+    return sorted(permissions, key=lambda one: (_ORDER.index(one.verb), one.namespace))
 
 
-def on(resource: ResourceType, verbs: Sequence[str], namespace: str, subresource: str = "") -> list[Permission]:
-    """The verbs on one resource."""
-    where = namespace if resource.scope == "Namespaced" else ""
+def to_identify() -> list[Need]:
+    """What ingest and actuator need to know the cluster by."""
+    return [Need(IDENTITY)]
+
+
+def to_read(resources: Iterable[ResourceType], namespaces: Sequence[str]) -> list[Need]:
+    """What ingest needs to watch the resources, in the namespaces or, if none is named, in all."""
+    return [need for resource in resources for need in _on(resource, _READS, namespaces)]
+
+
+def to_write(program: Program, namespaces: Sequence[str]) -> list[Need]:
+    """What the actuator needs for the intents that reconcile functions say they yield."""
     return [
-        Permission(verb=verb, group=resource.group, resource=resource.plural, namespace=where, subresource=subresource)
-        for verb in verbs
+        need
+        for name, handler in _reconcilers(program)
+        for write in handler.writes or ()
+        for verb in write.verbs
+        for need in _on(write.resource, RIGHTS[verb], namespaces, of=name, intent=verb)
     ]
 
 
-async def refused(client: KubeClient, wanted: Iterable[Permission]) -> list[Permission]:
-    """Those of the permissions that the identity does not have. Raises ApiError, Unavailable."""
-    asked = list(wanted)
+def to_own(program: Program, namespaces: Sequence[str]) -> list[Need]:
+    """What the actuator needs besides where owners that block their deletion need a permission of their own."""
+    return [
+        need
+        for name, handler in _reconcilers(program)
+        if any({"apply", "create"} & set(write.verbs) for write in handler.writes or ())
+        for need in _on(handler.view.resource, (TO_BLOCK_OWNERS,), namespaces, of=name)
+    ]
+
+
+def undeclared(program: Program) -> list[ReconcileHandler]:
+    """Reconcile functions that do not say what they write."""
+    return [handler for _, handler in _reconcilers(program) if handler.writes is None]
+
+
+def _reconcilers(program: Program) -> Iterator[tuple[str, ReconcileHandler]]:
+    for operator in program.operators:
+        for handler in operator.reconcilers.values():
+            name = handler.view.name if isinstance(handler.view, ChildrenView) else handler.name
+            yield f"{operator.name}/{name}", handler
+
+
+def _on(
+    resource: ResourceType, rights: Iterable[Right], namespaces: Sequence[str], *, of: str = "", intent: str = ""
+) -> Iterator[Need]:
+    for namespace in namespaces if namespaces and resource.scope == "Namespaced" else ("",):
+        for right in rights:
+            permission = Permission(
+                verb=right.verb,
+                group=resource.group,
+                resource=resource.plural,
+                namespace=namespace,
+                subresource=right.subresource,
+            )
+            yield Need(permission, of, intent)
+
+
+async def refused(client: KubeClient, wanted: Iterable[Need]) -> list[Permission]:
+    """Those of the permissions that the identity does not have, each once. Raises ApiError, Unavailable."""
+    asked = list(dict.fromkeys(need.permission for need in wanted))
     answers = await asyncio.gather(*(_is_granted(client, permission) for permission in asked))
     return [permission for permission, is_granted in zip(asked, answers, strict=True) if not is_granted]
 
 
-async def require(client: KubeClient, wanted: Iterable[Permission]) -> None:
+async def require(client: KubeClient, wanted: Iterable[Need]) -> None:
     """Raise ConfigurationError, naming user, verbs and resources, unless all permissions are granted."""
     if missing := await refused(client, wanted):
-        raise ConfigurationError(
-            f"{await who_am_i(client)} may not {', nor '.join(map(str, missing))} at {client.server}: "
-            "grant it with a ClusterRole or a Role, or see `levelog doctor FILE` for all that is needed"
-        )
+        raise ConfigurationError(await refusal(client, missing))
+
+
+async def refusal(client: KubeClient, missing: Sequence[Permission]) -> str:
+    """A sentence that says who may not do what, and how to mend it."""
+    return (
+        f"{await who_am_i(client)} may not {', nor '.join(map(str, missing))} at {client.server}: "
+        "`levelog rbac FILE` prints the roles that grant it, `levelog doctor FILE` shows what else is needed"
+    )
 
 
 async def who_am_i(client: KubeClient) -> str:

@@ -77,7 +77,7 @@ async def _cluster(
         return
     from levelog_cli.compose.clusters import known_cluster
 
-    async with known_cluster(settings, application.program, is_watched=Role.INGEST in roles) as known:
+    async with known_cluster(settings, application.program, roles) as known:
         yield known
 
 

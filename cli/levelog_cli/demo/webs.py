@@ -45,7 +45,7 @@ def pods(web: Web, images: Index[str, tuple[str, str]]) -> Level[dict[str, str]]
     return Level(desired=wanted, actual=dict(images[web.metadata.uid]))
 
 
-@op.reconcile(pods)
+@op.reconcile(pods, writes={Pod: ["apply", "delete"]})
 def converge(web: Web, level: Level[dict[str, str]]) -> Iterator[Intent]:
     """Create what is missing; delete what is too many or has another image, since a pod's image is replaced whole."""
     for name in sorted(level.drift.missing):

@@ -138,7 +138,7 @@ def status(web: Web, zones: Index[str, int]) -> Level[int]:
     return Level(desired=len(zones), actual=sum(map(len, zones.values())))
 
 
-@op.reconcile(pods, writes=[Pod], timeout=timedelta(seconds=10))
+@op.reconcile(pods, writes={Pod: ["apply", "delete", "patch"]}, timeout=timedelta(seconds=10))
 def converge(web: Web, level: Level[dict[str, str]], settings: Settings) -> Iterator[Intent]:
     drift = level.drift
     assert_type(drift, Drift)
@@ -157,7 +157,7 @@ async def limit(web: Web, level: Level[bool], now: datetime, logger: Logger) -> 
         yield create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "compute"}}, owned=False)
 
 
-@op.reconcile(status)
+@op.reconcile(status, writes={Web: {"patch_status", "delete"}})
 async def report(web: Web, level: Level[int]) -> Iterable[Intent]:
     return [patch_status(web, {"zones": level.desired}), delete(web)]
 

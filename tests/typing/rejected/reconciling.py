@@ -50,8 +50,18 @@ def count(web: Web) -> Iterator[int]:
     yield 1
 
 
-@op.reconcile(sizes, writes=Web)  # error: a list of classes
+@op.reconcile(sizes, writes=[Web])  # error: a mapping
 def write(web: Web) -> None:
+    return None
+
+
+@op.reconcile(sizes, writes={Web: ["replace"]})  # error: no such verb
+def rewrite(web: Web) -> None:
+    return None
+
+
+@op.reconcile(sizes, writes={Web: "apply"})  # error: a list of verbs
+def overwrite(web: Web) -> None:
     return None
 
 

@@ -9,21 +9,22 @@ from levelog_cli.compose.doctor.cluster import examine_cluster
 from levelog_cli.compose.doctor.database import examine_database
 from levelog_cli.compose.doctor.findings import Finding, Found, print_finding
 from levelog_cli.compose.doctor.nats import examine_nats
+from levelog_cli.compose.roles import Role
 from levelog_cli.settings import Settings
 
 __all__ = ["examine"]
 
 
-async def examine(settings: Settings, files: Sequence[Path]) -> bool:
+async def examine(settings: Settings, files: Sequence[Path], role: Role | None = None) -> bool:
     """Print what is found, each as soon as it is known; tells whether nothing is wrong."""
     is_well = True
-    async for finding in _findings(settings, files):
+    async for finding in _findings(settings, files, role):
         print_finding(finding)
         is_well = is_well and finding.found is not Found.WRONG
     return is_well
 
 
-async def _findings(settings: Settings, files: Sequence[Path]) -> AsyncIterator[Finding]:
+async def _findings(settings: Settings, files: Sequence[Path], role: Role | None) -> AsyncIterator[Finding]:
     application: LoadedApplication | None = None
     if files:
         try:
@@ -34,7 +35,7 @@ async def _findings(settings: Settings, files: Sequence[Path]) -> AsyncIterator[
             resources = ", ".join(application.program.resources)
             yield Finding.ok("operators", f"application {application.name}, which reads {resources}")
     cluster = None
-    async for finding in examine_cluster(settings, application, has_files=bool(files)):
+    async for finding in examine_cluster(settings, application, role, has_files=bool(files)):
         yield finding
         cluster = cluster or finding.cluster
     async for finding in examine_nats(settings, cluster, application.name if application else None):

@@ -8,16 +8,18 @@ from levelog.resources import ResourceType
 from levelog_cli.compose.application import LoadedApplication
 from levelog_cli.compose.clusters import connect_cluster, identify
 from levelog_cli.compose.doctor.findings import Finding
-from levelog_cli.compose.permissions import WRITES, Permission, on, refused, to_read, who_am_i
+from levelog_cli.compose.permissions import Need, ordered, refused, to_read, to_write, undeclared, who_am_i
+from levelog_cli.compose.roles import Role
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import resolve, served_in, versions_of
+from levelog_processors.program import Program
 
 _API, _RESOURCE, _RIGHTS = "cluster", "resource", "permissions"
 
 
 async def examine_cluster(
-    settings: Settings, application: LoadedApplication | None, *, has_files: bool
+    settings: Settings, application: LoadedApplication | None, role: Role | None, *, has_files: bool
 ) -> AsyncIterator[Finding]:
     """Look at the API server and, if there are operators, at all that they read and write there."""
     try:
@@ -40,16 +42,15 @@ async def examine_cluster(
             yield Finding.note(_RIGHTS, f"not checked without {why}", mend)
             return
         try:
-            async for finding in _examine_resources(client, application, settings.namespace):
+            async for finding in _examine_resources(client, application.program):
+                yield finding
+            async for finding in _examine_rights(client, application.program, settings.namespaces, role):
                 yield finding
         except LevelogError as error:
             yield Finding.wrong(_RIGHTS, error)
 
 
-async def _examine_resources(
-    client: KubeClient, application: LoadedApplication, namespace: str
-) -> AsyncIterator[Finding]:
-    program = application.program
+async def _examine_resources(client: KubeClient, program: Program) -> AsyncIterator[Finding]:
     for name, resource in program.resources.items():
         served = await resolve(client, resource.group, resource.version, resource.plural)
         if served is None:
@@ -69,11 +70,29 @@ async def _examine_resources(
             )
         else:
             yield Finding.ok(_RESOURCE, f"{name} is served in version {resource.version}")
-        yield _reads(name, await refused(client, to_read([resource], namespace)))
-    declared = {r for o in program.operators for handler in o.reconcilers.values() for r in handler.writes}
-    touched = {r for o in program.operators if o.reconcilers for r in o.resources().values()}
-    for resource in sorted(touched, key=lambda r: (r.group, r.plural)):
-        yield _writes(resource, await _unwritable(client, resource, namespace), is_certain=resource in declared)
+
+
+async def _examine_rights(
+    client: KubeClient, program: Program, namespaces: Sequence[str], role: Role | None
+) -> AsyncIterator[Finding]:
+    """What the processes need at the API, or the one whose role is given."""
+    needs: list[Need] = []
+    if role in (None, Role.INGEST):
+        needs += to_read(program.resources.values(), namespaces)
+    if role in (None, Role.ACTUATE):
+        needs += to_write(program, namespaces)
+    missing = set(await refused(client, needs))
+    for place in sorted({need.permission.place for need in needs}):
+        wanted = ordered({need.permission for need in needs if need.permission.place == place})
+        if lacking := [permission for permission in wanted if permission in missing]:
+            text = f"may not {', nor '.join(map(str, lacking))}"
+            yield Finding.wrong(_RIGHTS, text, "grant it with the roles that `levelog rbac` prints")
+        else:
+            yield Finding.ok(_RIGHTS, f"may {', '.join(dict.fromkeys(p.verb for p in wanted))} {place}")
+    if role in (None, Role.ACTUATE):
+        for handler in undeclared(program):
+            text = f"what {handler.name} writes is not known, so that rights for it are not checked"
+            yield Finding.note(_RIGHTS, text, f'@op.reconcile({handler.view.name}, writes={{CLASS: ["apply", …]}})')
 
 
 async def _unserved(client: KubeClient, resource: ResourceType) -> Finding:
@@ -92,27 +111,3 @@ async def _unserved(client: KubeClient, resource: ResourceType) -> Finding:
     return Finding.wrong(
         _RESOURCE, text, "install its CustomResourceDefinition, or mend its class; until then levelog waits for it"
     )
-
-
-async def _unwritable(client: KubeClient, resource: ResourceType, namespace: str) -> list[Permission]:
-    return await refused(client, on(resource, WRITES, namespace))
-
-
-def _reads(name: str, missing: Sequence[Permission]) -> Finding:
-    if missing:
-        return Finding.wrong(_RIGHTS, f"may not {_listed(missing)}", "grant the verbs with a ClusterRole or a Role")
-    return Finding.ok(_RIGHTS, f"may list and watch {name}")
-
-
-def _writes(resource: ResourceType, missing: Sequence[Permission], *, is_certain: bool) -> Finding:
-    name = str(resource.group_resource)
-    if not missing:
-        return Finding.ok(_RIGHTS, f"may {', '.join(WRITES)} {name}")
-    text = f"may not {_listed(missing)}"
-    if is_certain:
-        return Finding.wrong(_RIGHTS, text, "grant the verbs with a ClusterRole or a Role")
-    return Finding.note(_RIGHTS, text, "grant it if a reconcile function writes such objects")
-
-
-def _listed(permissions: Sequence[Permission]) -> str:
-    return ", nor ".join(map(str, permissions))

@@ -1,0 +1,102 @@
+"""What a reconcile function says that it writes is all that it may write."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from levelog import Intent, Level, Operator, OperatorError, Resource, apply, delete, patch_status
+from levelog.testing import Simulation
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+class Fragment:
+    """No resource."""
+
+
+def web(name: str) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name, "namespace": "default"}}
+
+
+def operator(*, writes: Any) -> Operator:
+    """Parents named `a` ask for what was declared, the others for something else."""
+    op = Operator("webs")
+
+    @op.view
+    def states(web: Web) -> Level[int]:
+        return Level(desired=1, actual=0)
+
+    @op.reconcile(states, writes=writes)
+    def write(web: Web) -> Iterator[Intent]:
+        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
+        if web.metadata.name != "a":
+            yield delete(ConfigMap, "b")
+        if web.metadata.name == "c":
+            yield patch_status(web, {"ready": True})
+
+    return op
+
+
+def test_an_intent_that_was_not_declared_fails_its_level_and_nothing_of_its_round_is_written() -> None:
+    with Simulation(operator(writes={ConfigMap: ["apply"]})) as simulation:
+        simulation.apply(web("a"))
+        simulation.apply(web("b"))
+        simulation.run()
+        assert [intent.target for intent in simulation.intents] == ["configmaps/default/a"]
+        refused = simulation.level("states", "default", "b")
+        assert refused.status == "failed"
+        assert (
+            "delete of ConfigMap b: writes= of write does not name it, so that the actuator may lack the right: "
+            'declare it, @op.reconcile(states, writes={ConfigMap: ["apply", "delete"]}), '
+            "and grant what `levelog rbac` prints"
+        ) in refused.reason
+
+
+def test_the_declaration_that_is_missing_names_other_classes_too() -> None:
+    with Simulation(operator(writes={ConfigMap: ["apply", "delete"]})) as simulation:
+        simulation.apply(web("c"))
+        simulation.run()
+        reason = simulation.level("states", "default", "c").reason
+    assert 'writes={ConfigMap: ["apply", "delete"], Web: ["patch_status"]}' in reason
+
+
+def test_a_function_that_declares_nothing_may_write_what_its_operator_knows() -> None:
+    with Simulation(operator(writes=None), operator_that_reads_config_maps()) as simulation:
+        simulation.apply(web("b"))
+        simulation.run()
+        assert "no Resource class says where v1 ConfigMap" in simulation.level("states", "default", "b").reason
+
+
+def operator_that_reads_config_maps() -> Operator:
+    other = Operator("other")
+
+    @other.index
+    def names(config: ConfigMap) -> Iterator[tuple[str, str]]:
+        yield config.metadata.name, ""
+
+    return other
+
+
+@pytest.mark.parametrize(
+    ("writes", "said"),
+    [
+        ([ConfigMap], 'it says of each class which intents are yielded: {Pod: ["apply"]}'),
+        ({Fragment: ["apply"]}, "which is not a class derived from Resource"),
+        ({Resource: ["apply"]}, "which is not a class derived from Resource with a plural"),
+        ({ConfigMap: "apply"}, "gives ConfigMap 'apply', which is not a list of verbs"),
+        ({ConfigMap: []}, "gives ConfigMap [], which is not a list of verbs"),
+        ({ConfigMap: ["update"]}, "gives ConfigMap the verb 'update'; there are: apply, create, patch"),
+    ],
+)
+def test_a_declaration_that_is_none_is_refused_at_load(writes: Any, said: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        operator(writes=writes)
+    assert str(raised.value).startswith("reconcile function write: writes= ")
+    assert said in str(raised.value)
