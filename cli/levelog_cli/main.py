@@ -8,6 +8,7 @@ import typer
 
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.doctor import doctor
+from levelog_cli.commands.history import history
 from levelog_cli.commands.levels import levels
 from levelog_cli.commands.migrate import migrate
 from levelog_cli.commands.rbac import rbac
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, ingest, process, actuate, migrate, levels, doctor, rbac):
+for command in (demo, run, ingest, process, actuate, migrate, levels, history, doctor, rbac):
     app.command()(command)
 
 

@@ -41,7 +41,7 @@ _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 
 
 class Reader:
-    """Yields the records of some partitions, or of all, in the order of the log; used as `async with Reader(...)`.
+    """Yields the records of some partitions or subjects, or all, in the order of the log; `async with Reader(...)`.
 
     No record is left out and none comes twice: the consumer's own sequence has no holes, and after a hole, a lost
     connection, a lost consumer or silence reading begins again after the last record. Records are fetched ahead, about
@@ -49,12 +49,18 @@ class Reader:
     """
 
     def __init__(
-        self, stream: LogStream, *, start: Sequence = FIRST, partitions: Collection[Partition] | None = None
+        self,
+        stream: LogStream,
+        *,
+        start: Sequence = FIRST,
+        partitions: Collection[Partition] | None = None,
+        subjects: Collection[str] = (),
     ) -> None:
+        """`subjects` are those of which no two overlap; without them, all of the partitions."""
         self.stream = stream
         if partitions is not None and not partitions:
             raise ValueError("a reader needs at least one partition")
-        self._subjects = (
+        self._subjects = tuple(subjects) or (
             (stream_subjects(stream.cluster),)
             if partitions is None
             else tuple(partition_subjects(stream.cluster, partition) for partition in sorted(partitions))

@@ -24,6 +24,7 @@ from levelog.records import (
     SyncStarted,
     Unreadable,
 )
+from levelog.succession import follows
 from levelog_processors.contact import note_sync
 from levelog_processors.entries import index_entries
 from levelog_processors.expiry import LogTime, is_expired, unexpired
@@ -197,11 +198,11 @@ class Fold:
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted, earlier: _Latest | None) -> bool:
         """Tell whether the record is newer than what is known, so that no state ever goes back."""
         if earlier is not None:
-            return _follows(record, earlier.record.uid, earlier.record.version, is_gone=_is_deletion(earlier.record))
+            return follows(record, earlier.record.uid, earlier.record.version, is_gone=_is_deletion(earlier.record))
         if held := self._held.objects.get(name):
-            return _follows(record, held.uid, held.version, is_gone=False)
+            return follows(record, held.uid, held.version, is_gone=False)
         if tombstone := self._held.tombstones.get(name):
-            return _follows(record, tombstone.uid, tombstone.version, is_gone=True)
+            return follows(record, tombstone.uid, tombstone.version, is_gone=True)
         return True
 
     def _see_again(self, name: str, record: ObjectSeen, logged: LoggedRecord, earlier: _Latest | None) -> None:
@@ -341,16 +342,6 @@ class Fold:
 
 def _is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:
     return isinstance(record, ObjectDeleted)
-
-
-def _follows(record: ObjectSeen | ObjectDeleted, uid: str, version: int, *, is_gone: bool) -> bool:
-    """Tell whether a record comes after the state (uid, version); versions of a resource grow over incarnations too.
-
-    The deletion of what is held may bear the very version that is held.
-    """
-    if not is_gone and _is_deletion(record) and record.uid == uid:
-        return record.version >= version
-    return record.version > version
 
 
 def _is_readable(logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> bool:

@@ -49,9 +49,10 @@ def object_subject(cluster: Cluster, key: ObjectKey, partition: Partition) -> st
     return f"levelog.{cluster}.{partition}.{_resource_tokens(key.group_resource)}.{namespace}.{encode_token(key.name)}"
 
 
-def resource_subjects(cluster: Cluster, resource: GroupResource) -> str:
-    """Wildcard over the records of all objects of a resource, in all partitions."""
-    return f"levelog.{cluster}.*.{_resource_tokens(resource)}.*.*"
+def resource_subjects(cluster: Cluster, resource: GroupResource, *, namespace: str = "", name: str = "") -> str:
+    """Wildcard over the records of a resource's objects, in all partitions; in a namespace (`_`: none), of a name."""
+    place = encode_token(namespace) if namespace != CLUSTER_SCOPE else CLUSTER_SCOPE
+    return f"levelog.{cluster}.*.{_resource_tokens(resource)}.{place or '*'}.{encode_token(name) or '*'}"
 
 
 def control_subject(cluster: Cluster, partition: Partition, control: Control, resource: GroupResource) -> str:
@@ -67,6 +68,11 @@ def control_subjects(cluster: Cluster, control: Control, resource: GroupResource
 def receipt_subject(cluster: Cluster, partition: Partition, application: Application) -> str:
     """Subject of the receipts of an application's intents, in the partition of the intents' parent."""
     return f"levelog.{cluster}.{partition}.{Control.RECEIPT}.{encode_token(application)}"
+
+
+def receipt_subjects(cluster: Cluster) -> str:
+    """Wildcard over the receipts of all applications, in all partitions."""
+    return f"levelog.{cluster}.*.{Control.RECEIPT}.*"
 
 
 def partition_subjects(cluster: Cluster, partition: Partition) -> str:

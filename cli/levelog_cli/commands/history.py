@@ -1,0 +1,56 @@
+"""`levelog history`: what happened to an object, whoever changed it."""
+
+from typing import Annotated
+
+import typer
+
+from levelog_cli.running import execute
+from levelog_cli.settings import NATS, Settings, taking
+
+
+@taking(*NATS, "data_dir", "cluster")
+def history(
+    settings: Settings,
+    objects: Annotated[
+        list[str],
+        typer.Argument(
+            help="RESOURCE[.GROUP]/NAMESPACE/NAME, as in webs.example.com/default/shop; without a name, or without "
+            "both, all objects there. _ stands for no namespace.",
+            metavar="OBJECT...",
+        ),
+    ],
+    *,
+    selector: Annotated[
+        str, typer.Option("--selector", "-l", help="Only objects with these labels: app=web,tier!=db", metavar="LABELS")
+    ] = "",
+    since: Annotated[
+        str, typer.Option(help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+    ] = "",
+    at: Annotated[
+        str, typer.Option(help="Print the object as it was: at a sequence, a time, or so long ago.", metavar="MOMENT")
+    ] = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    receipts: Annotated[
+        bool, typer.Option("--receipts", help="Show the receipts of levelog's own writes too.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Show each recorded revision of an object: when, who wrote it, which fields changed."""
+
+    async def work() -> None:
+        from levelog_cli.compose.history import show_history, show_object
+
+        if at:
+            await show_object(settings, objects, at=at, as_json=as_json)
+        else:
+            await show_history(
+                settings,
+                objects,
+                selector=selector,
+                since=since,
+                is_followed=follow,
+                has_receipts=receipts,
+                as_json=as_json,
+            )
+
+    execute(settings, work)

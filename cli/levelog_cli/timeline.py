@@ -1,0 +1,79 @@
+"""A timeline as it is printed: a line for what happened, the details below it, 80 columns on a terminal."""
+
+import textwrap
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Final
+
+from levelog.records import ReceiptNoted
+from levelog_cli.tables import line_width
+from levelog_history.revisions import Missing, Revision
+
+_TEXT: Final = {
+    "created": "created",
+    "found": "found by a list",
+    "changed": "changed",
+    "rewritten": "written, no field changed",
+    "recreated": "deleted and made again",
+    "deleted": "deleted",
+    "swept": "deleted: missing from a list, nobody saw it go",
+    "unreadable": "a record that is no JSON of an object",
+}
+_INDENT: Final = " " * 20
+
+
+class Timeline:
+    """Turns entries into lines, and says the day where another one begins; times are UTC."""
+
+    def __init__(self, *, is_named: bool) -> None:
+        """`is_named`: entries bear the name of their object, as there are several."""
+        self._is_named = is_named
+        self._day: date | None = None
+
+    def lines(self, entry: Revision | Missing | ReceiptNoted, sequence: int) -> Iterator[str]:
+        """The lines of the entry of a record."""
+        at = entry.time.astimezone(UTC)
+        if at.date() != self._day:
+            self._day = at.date()
+            yield f"{'SEQUENCE':>8}  {self._day} UTC"
+        begin = f"{sequence:>8}  {at:%H:%M:%S}  "
+        match entry:
+            case Revision():
+                name = f"{entry.object} " if self._is_named else ""
+                yield from _folded(f"{name}{_TEXT[entry.happened]}{_writer(entry)}", begin)
+                if entry.happened in ("created", "found", "recreated"):
+                    yield from _folded(f"uid {entry.uid}")
+                for difference in entry.differences:
+                    yield from _folded(str(difference))
+            case Missing():
+                yield from _folded(f"history of {entry.resource} is missing: {entry.reason}", begin)
+            case ReceiptNoted():
+                yield from _folded(_receipt(entry), begin)
+                yield from _folded(f"for {entry.parent}, round {entry.round}")
+
+
+def _writer(revision: Revision) -> str:
+    manager, at = revision.written.manager, revision.written.at
+    if revision.is_gone or not manager:
+        return ""
+    if not revision.is_listed:
+        return f" by {manager}"
+    return f", last written by {manager}{_moment(at, revision.time) if at else ''}"
+
+
+def _moment(text: str, recorded: datetime) -> str:
+    """A moment, without the day if that is the one on which it was recorded."""
+    at = datetime.fromisoformat(text).astimezone(UTC)
+    return f" at {at:%H:%M:%S}" if at.date() == recorded.astimezone(UTC).date() else f" at {at:%Y-%m-%d %H:%M:%S}"
+
+
+def _receipt(receipt: ReceiptNoted) -> str:
+    version = f" as version {receipt.target_version}" if receipt.target_version else ""
+    error = f": {receipt.error}" if receipt.error else ""
+    return f"{receipt.view}: {receipt.verb} {receipt.target} {receipt.outcome}{version}{error}"
+
+
+def _folded(text: str, begin: str = _INDENT) -> list[str]:
+    return textwrap.wrap(
+        text, line_width(), initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
+    )

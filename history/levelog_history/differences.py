@@ -1,0 +1,77 @@
+"""What differs between two versions of an object, field by field, so that a person can read it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
+_UNTOLD: Final = ("metadata.resourceVersion", "metadata.generation", "metadata.managedFields")
+"""Fields that the API server counts up or keeps for itself with every write."""
+_WIDTH: Final = 60
+
+
+class Difference(Struct, frozen=True, omit_defaults=True):
+    """One field: its path, and its JSON value before and after; a side without the field has no value."""
+
+    path: str
+    """`spec.template.spec.containers[web].image`; items of a list by their `name`, else by number; a key with dots in
+    brackets and quotes."""
+    before: Any | UnsetType = UNSET
+    after: Any | UnsetType = UNSET
+
+    def __str__(self) -> str:
+        if self.before is UNSET:
+            return f"+ {self.path}: {shown(self.after)}"
+        if self.after is UNSET:
+            return f"- {self.path}: {shown(self.before)}"
+        return f"{self.path}: {shown(self.before)} -> {shown(self.after)}"
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """What differs between two objects, sorted by path; what the server counts up with each write is left out."""
+    found = (each for each in _compared("", before, after) if each.path not in _UNTOLD)
+    return sorted(found, key=lambda difference: difference.path)
+
+
+def shown(value: Any) -> str:
+    """A JSON value on one line, cut in its middle where it is long."""
+    text = msgspec.json.encode(value, order="sorted").decode()
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH // 2]}…{text[-_WIDTH // 2 + 1 :]}"
+
+
+def _compared(path: str, before: Any, after: Any) -> Iterator[Difference]:
+    if before is UNSET or after is UNSET:
+        yield Difference(path, before, after)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        yield from _parts(path, before, after, _member)
+    elif isinstance(before, list) and isinstance(after, list):
+        first, second = _by_name(before), _by_name(after)
+        if first is None or second is None:
+            first, second = dict(enumerate(before)), dict(enumerate(after))
+        yield from _parts(path, first, second, _item)
+    elif before != after or isinstance(before, bool) is not isinstance(after, bool):
+        yield Difference(path, before, after)
+
+
+def _parts(path: str, before: Mapping[Any, Any], after: Mapping[Any, Any], place: Any) -> Iterator[Difference]:
+    for key in before.keys() | after.keys():
+        yield from _compared(place(path, key), before.get(key, UNSET), after.get(key, UNSET))
+
+
+def _member(path: str, key: str) -> str:
+    if not _PLAIN.fullmatch(key):
+        return f'{path}["{key}"]'
+    return f"{path}.{key}" if path else key
+
+
+def _item(path: str, key: str | int) -> str:
+    return f"{path}[{key}]"
+
+
+def _by_name(items: Sequence[Any]) -> dict[Any, Any] | None:
+    """Items by their names, if each has one of its own."""
+    named = {item["name"]: item for item in items if isinstance(item, Mapping) and isinstance(item.get("name"), str)}
+    return named if len(named) == len(items) else None

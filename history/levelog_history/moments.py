@@ -1,0 +1,51 @@
+"""Moments in the log, as people write them: a sequence number, a time, or how long ago."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog.records import LoggedRecord
+
+_AGO: Final = re.compile(r"(\d+)([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Moment(Struct, frozen=True):
+    """A place in the log: a sequence, or a time by what the records say."""
+
+    sequence: int = 0
+    time: datetime | None = None
+
+    @classmethod
+    def parse(cls, text: str, now: datetime) -> "Moment":
+        """Read `812`, `2026-11-21T14:05:09Z` (UTC if no zone is given), or `15m` (s, m, h, d) for so long before `now`.
+
+        Raises ConfigurationError.
+        """
+        if text.isdigit() and int(text) > 0 and len(text) < 19:
+            return cls(sequence=int(text))
+        if ago := _AGO.fullmatch(text):
+            try:
+                return cls(time=now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
+            except OverflowError as error:
+                raise ConfigurationError(f"{text!r} is longer ago than there are dates") from error
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{text!r} is no moment: write a sequence as in 812, a time as in 2026-11-21T14:05:09Z, or how long "
+                "ago as in 15m"
+            ) from error
+        return cls(time=time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC))
+
+    def precedes(self, logged: LoggedRecord) -> bool:
+        """Tell whether a record came after the moment."""
+        if self.time is not None:
+            return logged.record.time > self.time
+        return logged.sequence > self.sequence
+
+    def __str__(self) -> str:
+        return f"sequence {self.sequence}" if self.time is None else f"{self.time:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,48 @@
+"""The records of the log that tell about some objects."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from levelog.records import LoggedRecord
+from levelog.subjects import Control, control_subjects, receipt_subjects, resource_subjects
+from levelog_history.selection import Selected
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream
+
+
+async def read_about(
+    stream: LogStream, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+) -> AsyncIterator[LoggedRecord]:
+    """Records of the selected objects, of lists and gaps of their resources, and receipts of all writes if asked for.
+
+    In the order of the log, from its first record to the last that is there now, or for ever. Raises as `Reader` does.
+    """
+    subjects = _subjects(stream, selected)
+    if has_receipts:
+        subjects.append(receipt_subjects(stream.cluster))
+    last = 0
+    for subject in subjects:
+        record = await stream.last_record(subject)
+        last = max(last, record.sequence if record else 0)
+    async with Reader(stream, subjects=subjects) as reader:
+        while is_followed or reader.position < last:
+            for logged in await reader.next_batch():
+                if is_followed or logged.sequence <= last:
+                    yield logged
+
+
+def _subjects(stream: LogStream, selected: Sequence[Selected]) -> list[str]:
+    """What JetStream is asked for; no two of its filters may overlap."""
+    widest = [one for one in dict.fromkeys(selected) if not any(_covers(other, one) for other in selected)]
+    subjects = [
+        resource_subjects(stream.cluster, each.resource, namespace=each.namespace, name=each.name) for each in widest
+    ]
+    for resource in dict.fromkeys(each.resource for each in widest):
+        subjects += [control_subjects(stream.cluster, kind, resource) for kind in (Control.SYNC, Control.GAP)]
+    return subjects
+
+
+def _covers(wide: Selected, narrow: Selected) -> bool:
+    """Tell whether all that one selects is selected by another, wider one."""
+    return wide != narrow and (
+        wide.resource == narrow.resource and wide.namespace in ("", narrow.namespace) and wide.name in ("", narrow.name)
+    )

@@ -1,0 +1,184 @@
+"""The revisions of objects: what the records of the log say of them, one after the other."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from levelog.objects import ObjectKey
+from levelog.records import GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted, Written
+from levelog.succession import follows, is_unlisted
+from levelog_history.differences import Difference, differences
+
+Happened: TypeAlias = Literal["created", "found", "changed", "rewritten", "recreated", "deleted", "swept", "unreadable"]
+"""`found`: by a list, nobody saw it being made; `rewritten`: no field has changed; `recreated`: another incarnation
+under the same name; `swept`: a list left it out, nobody saw it go; `unreadable`: the record is no JSON of an object."""
+
+_DECODER: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+class Revision(Struct, frozen=True, kw_only=True):
+    """An object as a record left it."""
+
+    sequence: int
+    """Of the record in the log."""
+    time: datetime
+    """When it was recorded, UTC."""
+    object: str
+    """`webs.example.com/default/shop`"""
+    happened: Happened
+    uid: str
+    version: int
+    written: Written = Written()
+    """Who wrote the object last, by field manager, and when, as the API says it."""
+    is_listed: bool = False
+    """A list showed it: versions between this one and the one before may never have been seen."""
+    differences: list[Difference] = []
+    """From the revision before; none for the first, and for deletions."""
+    body: bytes = b""
+    """JSON of the object; of a deleted one the last that was known."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Tell whether the object is deleted in this revision."""
+        return self.happened in ("deleted", "swept")
+
+    def manifest(self) -> dict[str, Any]:
+        """The object, decoded."""
+        return _DECODER.decode(self.body)
+
+
+class Missing(Struct, frozen=True, kw_only=True):
+    """History of a resource that was never seen, though the watch went on."""
+
+    sequence: int
+    time: datetime
+    resource: str
+    reason: str
+
+
+class _State(Struct):
+    """What is known of an object after the records so far."""
+
+    key: ObjectKey
+    partition: int
+    uid: str
+    version: int
+    sequence: int
+    is_gone: bool
+    body: bytes
+
+
+class Revisions:
+    """Turns records, taken in the order of the log, into revisions of the objects that are wanted.
+
+    Records that repeat or come too late are no revisions, just as the tables do not change by them.
+    """
+
+    def __init__(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
+        self._is_wanted = is_wanted
+        self._states: dict[str, _State] = {}
+        self._begun: dict[tuple[int, str], tuple[str, int]] = {}
+        """Id and sequence of the list that began last, by partition and resource."""
+        self._missing: set[tuple[str, datetime]] = set()
+
+    def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:
+        """What one record says."""
+        record = logged.record
+        match record:
+            case ObjectSeen() | ObjectDeleted():
+                if self._is_wanted(record.key):
+                    yield from self._object(logged, record)
+            case SyncStarted():
+                self._begun[logged.partition, str(record.resource)] = record.sync_id, logged.sequence
+            case SyncFinished():
+                yield from self._swept(logged, record)
+            case GapNoted():
+                yield from self._gap(logged, record)
+            case _:
+                return
+
+    def _object(self, logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> Iterator[Revision]:
+        name = str(record.key)
+        state = self._states.get(name)
+        if state is not None and not follows(record, state.uid, state.version, is_gone=state.is_gone):
+            if isinstance(record, ObjectSeen) and (record.uid, record.version) == (state.uid, state.version):
+                state.sequence = logged.sequence  # a list that holds it does not sweep it
+            return
+        manifest = _decoded(record.body)
+        known = None if state is None or state.is_gone else state
+        found: list[Difference] = []
+        if manifest is None:
+            happened: Happened = "unreadable"
+        elif isinstance(record, ObjectDeleted):
+            happened = "deleted"
+        elif known is None:
+            happened = "found" if record.origin == "list" else "created"
+        elif known.uid != record.uid:
+            happened = "recreated"
+        else:
+            found = differences(_decoded(known.body) or {}, manifest)
+            happened = "changed" if found else "rewritten"
+        yield Revision(
+            sequence=logged.sequence,
+            time=record.time,
+            object=name,
+            happened=happened,
+            uid=record.uid,
+            version=record.version,
+            written=record.written,
+            is_listed=record.origin == "list",
+            differences=found,
+            body=record.body,
+        )
+        if manifest is not None:
+            self._states[name] = _State(
+                key=record.key,
+                partition=logged.partition,
+                uid=record.uid,
+                version=record.version,
+                sequence=logged.sequence,
+                is_gone=isinstance(record, ObjectDeleted),
+                body=record.body,
+            )
+
+    def _swept(self, logged: LoggedRecord, record: SyncFinished) -> Iterator[Revision]:
+        sync_id, begun = self._begun.get((logged.partition, str(record.resource)), ("", 0))
+        if sync_id != record.sync_id:
+            return
+        for name, state in self._states.items():
+            if state.is_gone or (state.partition, state.key.group_resource) != (logged.partition, record.resource):
+                continue
+            if is_unlisted(
+                record, begun=begun, sequence=state.sequence, version=state.version, namespace=state.key.namespace
+            ):
+                state.is_gone, state.version = True, record.version
+                yield Revision(
+                    sequence=logged.sequence,
+                    time=record.time,
+                    object=name,
+                    happened="swept",
+                    uid=state.uid,
+                    version=record.version,
+                    is_listed=True,
+                    body=state.body,
+                )
+
+    def _gap(self, logged: LoggedRecord, record: GapNoted) -> Iterator[Missing]:
+        """One for each gap, which is noted in every partition."""
+        place = str(record.resource), record.time
+        if place not in self._missing:
+            self._missing.add(place)
+            yield Missing(
+                sequence=logged.sequence, time=record.time, resource=str(record.resource), reason=record.reason
+            )
+
+
+def _decoded(body: bytes) -> Mapping[str, Any] | None:
+    try:
+        manifest = _DECODER.decode(body)
+        return manifest if isinstance(manifest.get("metadata"), Mapping) else None
+    except (msgspec.MsgspecError, ValueError):  # such a record is told as unreadable, not passed over
+        return None

@@ -1,0 +1,111 @@
+"""`levelog history`, on an application that runs and on one that has ended."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.waiting import until
+
+SHOP = "webs.example.com/default/shop"
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(pods_run=True) as started:
+        await define_webs(started)
+        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        yield started
+
+
+async def told(levelog: Levelog, *arguments: str) -> list[dict[str, Any]]:
+    ended = await levelog.ends("history", *arguments, "--json")
+    assert ended.status == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterwards(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await levelog.in_sync()
+        sandbox.user.patch("webs.example.com", "shop", {"spec": {"replicas": 2}})
+
+        async def is_gone() -> bool:
+            return bool((await told(levelog, "pods/default/shop-2"))[-1]["happened"] == "deleted")
+
+        await until(is_gone, "the deletion of shop-2 in its history", seconds=60)
+        [found, changed] = await told(levelog, SHOP)
+        assert found["happened"] == "found"
+        assert changed["differences"] == [{"path": "spec.replicas", "before": 3, "after": 2}]
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+    assert await told(levelog, SHOP) == [found, changed]
+    for moment, replicas in ((found["sequence"], 3), (changed["sequence"] - 1, 3), (changed["sequence"], 2)):
+        ended = await levelog.ends("history", SHOP, "--at", str(moment))
+        assert yaml.safe_load(ended.stdout)["spec"]["replicas"] == replicas, ended.stderr
+    entries = await told(levelog, "webs.example.com", "pods", "-l", "app=web", "--receipts")
+    assert {entry["object"] for entry in entries if entry["type"] == "revision"} == {
+        *(f"pods/default/shop-{number}" for number in range(3))
+    }
+    receipts = [entry for entry in entries if entry["type"] == "receipt"]
+    assert [(entry["verb"], entry["parent"], entry["outcome"]) for entry in receipts] == [
+        *[("apply", SHOP, "written")] * 3,
+        ("delete", SHOP, "written"),
+    ]
+    assert entries == sorted(entries, key=lambda entry: entry["sequence"])
+    since = changed["sequence"]
+    assert [entry["sequence"] for entry in await told(levelog, SHOP, "--since", str(since - 1))] == [since]
+    narrow = await levelog.ends("history", SHOP, "pods", "--receipts", env={"COLUMNS": "80"})
+    assert max(map(len, narrow.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pods/default/none"], "holds no record of pods/default/none"),
+        (["pods/default/a", "--at", "1"], "holds no record of pods/default/a"),
+        ([SHOP, "--at", "99999"], "the log ends at sequence"),
+        ([SHOP, "--at", "1"], "is not in the log at sequence 1: the first record of it is"),
+        ([SHOP, "--at", "2000-01-01"], "is before the log begins: its first record is"),
+        ([SHOP, "--at", "soon"], "'soon' is no moment"),
+        (["pods", "--at", "1"], "--at prints one object"),
+        (["/"], "names no objects"),
+        (["pods", "-l", "a in (b)"], "cannot be read at"),
+        (["pods", "--cluster", "other"], "holds no log of cluster other"),
+    ],
+)
+async def test_what_cannot_be_told_is_one_sentence(ran: Levelog, arguments: list[str], sentence: str) -> None:
+    assert sentence in await ran.refused("history", *arguments, status=2)
+
+
+async def test_without_a_log_it_is_said_where_one_is_looked_for(tmp_path: Path) -> None:
+    assert await Levelog(tmp_path).refused("history", SHOP, status=2) == (
+        "there is no log in .levelog: give --nats-url, or the --data-dir that `levelog run` used"
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def ran(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
+    """A folder in which an operator ran, and came to its end."""
+    folder = tmp_path_factory.mktemp("ran")
+    async with Sandbox(pods_run=True) as cluster:
+        await define_webs(cluster)
+        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        levelog = Levelog(folder, cluster.kubeconfig(folder / "kubeconfig"))
+        running = levelog.start("run", WEBS_FILE)
+        try:
+            await levelog.in_sync()
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+    return levelog

@@ -1,0 +1,85 @@
+"""Invariants 2 and 3 for history: the last revisions are the objects that the tables hold."""
+
+import asyncio
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from levelog.objects import Application, Cluster, Version
+from levelog.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog_cli.loading import load_operators
+from levelog_history.revisions import Revision, Revisions
+from levelog_processors.folding import Folder
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.leases import Leases
+from levelog_store.scopes import open_scope
+from levelog_store.tables import metadata, objects
+from rigs.levelog import WEBS_FILE
+from rigs.webs import NOON, WEBS, deleted, logged, web
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["see", "see", "list", "delete", "start", "finish"]),
+        st.sampled_from(["a", "b"]),
+        st.integers(1, 8),
+        st.sampled_from(["", "", "other"]),
+    ),
+    max_size=30,
+)
+
+
+def records_of(steps: Sequence[tuple[str, str, int, str]]) -> list[LoggedRecord]:
+    records: list[ObjectSeen | ObjectDeleted | ControlRecord] = []
+    for step, name, version, other in steps:
+        seen = web(name, version, uid=other)
+        match step:
+            case "start":
+                records.append(SyncStarted(resource=WEBS, sync_id=name, namespace=other, time=NOON))
+            case "finish":
+                records.append(
+                    SyncFinished(resource=WEBS, sync_id=name, namespace=other, version=Version(version), time=NOON)
+                )
+            case "delete":
+                records.append(deleted(seen, version))
+            case _:
+                records.append(replace(seen, origin="list" if step == "list" else "watch"))
+    return logged(records, partitions=1)
+
+
+async def folded(records: list[LoggedRecord], size: int) -> dict[str, tuple[str, int]]:
+    program = Program(load_operators([WEBS_FILE]))
+    with tempfile.TemporaryDirectory() as folder:
+        async with await Database.open(f"sqlite:///{Path(folder) / 'x.db'}") as database:
+            async with database.transaction() as connection:
+                await connection.run_sync(metadata.create_all)
+            scope = await open_scope(
+                database,
+                cluster=Cluster("c"),
+                application=Application("webs"),
+                partitions=1,
+                stream_created="s",
+                fingerprint=program.fingerprint,
+                code=program.handlers,
+            )
+            epochs = await Leases(database, scope, owner="one").tend()
+            for start in range(0, len(records), size):
+                await Folder(database, scope, program).fold(epochs, records[start : start + size])
+            async with database.reading() as connection:
+                rows: Any = (await connection.execute(objects.select())).all()
+    return {row.object: (row.uid, row.version) for row in rows}
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS, st.integers(1, 30))
+def test_invariant_3_the_last_revisions_are_what_the_tables_hold(steps: list[Any], size: int) -> None:
+    records = records_of(steps)
+    revisions = Revisions(lambda _: True)
+    last = {entry.object: entry for each in records for entry in revisions.take(each) if isinstance(entry, Revision)}
+    there = {name: (entry.uid, entry.version) for name, entry in last.items() if not entry.is_gone}
+    assert there == asyncio.run(folded(records, size))

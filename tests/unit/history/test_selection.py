@@ -1,0 +1,95 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from levelog.errors import ConfigurationError
+from levelog.objects import ObjectKey
+from levelog_history.moments import Moment
+from levelog_history.selection import Selected, label_selector
+from rigs.webs import NOON, logged, web
+
+SHOP = ObjectKey(group="example.com", resource="webs", namespace="default", name="shop")
+NODE = ObjectKey(group="", resource="nodes", namespace="", name="one")
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("webs.example.com", True),
+        ("webs.example.com/default", True),
+        ("webs.example.com/default/shop", True),
+        ("webs.example.com/default/other", False),
+        ("webs.example.com/other", False),
+        ("webs", False),
+    ],
+)
+def test_objects_are_named_by_resource_namespace_and_name(text: str, has: bool) -> None:
+    assert Selected.parse(text).has(SHOP) is has
+    assert str(Selected.parse(text)) == text
+
+
+def test_an_underscore_stands_for_no_namespace() -> None:
+    assert Selected.parse("nodes/_/one").key == NODE
+    assert Selected.parse("nodes/_").has(NODE)
+    assert not Selected.parse("nodes/default").has(NODE)
+
+
+@pytest.mark.parametrize("text", ["", "/", "webs/", "webs//shop", "webs/default/shop/x", "Webs/default/shop", "a b"])
+def test_what_names_no_objects_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="write RESOURCE"):
+        Selected.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("selector", "is_selected"),
+    [
+        ("", True),
+        ("app=web", True),
+        ("app==web, tier!=db", True),
+        ("app", True),
+        ("!tier", True),
+        ("app!=web", False),
+        ("tier", False),
+        ("!app", False),
+        ("app=web,tier=db", False),
+        ("app=", False),
+    ],
+)
+def test_labels_are_selected_as_kubectl_does(selector: str, is_selected: bool) -> None:
+    assert label_selector(selector)({"metadata": {"labels": {"app": "web"}}}) is is_selected
+
+
+@pytest.mark.parametrize("selector", ["app in (a,b)", "!app=web", "=", "app=web;tier"])
+def test_a_selector_that_cannot_be_read_is_refused(selector: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"selector .* cannot be read at"):
+        label_selector(selector)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("812", Moment(sequence=812)),
+        ("2026-01-01T12:00:00Z", Moment(time=NOON)),
+        ("2026-01-01T13:00:00+01:00", Moment(time=NOON)),
+        ("2026-01-01T12:00:00", Moment(time=NOON)),
+        ("2026-01-01", Moment(time=datetime(2026, 1, 1, tzinfo=UTC))),
+        ("15m", Moment(time=NOON - timedelta(minutes=15))),
+        ("2d", Moment(time=NOON - timedelta(days=2))),
+    ],
+)
+def test_a_moment_is_a_sequence_a_time_or_how_long_ago(text: str, moment: Moment) -> None:
+    assert Moment.parse(text, NOON) == moment
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "yesterday", "15x", "99999999999d", "12:00"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Moment.parse(text, NOON)
+
+
+def test_a_moment_holds_the_record_that_is_at_it() -> None:
+    [before, at] = logged([web("shop", 1), web("shop", 2)], first=811)
+    assert not Moment(sequence=812).precedes(at)
+    assert Moment(sequence=811).precedes(at)
+    assert not Moment(time=NOON).precedes(before)
+    assert Moment(time=NOON - timedelta(seconds=1)).precedes(before)
