@@ -5,6 +5,7 @@ import logging
 import os
 import secrets
 import socket
+import traceback
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.records import ReceiptNoted
+from levelog.redaction import Redactor
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits
 from levelog_actuator.outages import Outage
@@ -71,7 +73,9 @@ class Actuator:
         hints: Hints,
         *,
         settings: ActuatorSettings | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
+        """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted."""
         self._database = database
         self._scope = scope
         self._client = client
@@ -79,7 +83,8 @@ class Actuator:
         self._hint = hints.listen(HINT)
         self._settings = settings or ActuatorSettings()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._sender = Sender(client, self._settings)
+        self._redactor = redactor or Redactor()
+        self._sender = Sender(client, self._settings, self._redactor)
         self._relay = Relay(database, scope, publisher, self._settings)
         self._ledger = Ledger(
             database,
@@ -250,9 +255,11 @@ class Actuator:
                 log.warning("the claim ended while the intent waited", extra=about(intent))
                 return None
             return await self._sender.carry_out(intent, lambda: clock() < last_start)
-        except Exception as error:  # whatever is wrong with one intent must not stop the others
-            log.exception("an intent cannot be carried out", extra=about(intent))
-            return self._sender.later(intent, f"{type(error).__name__}: {error}", is_doubtful=True)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
+            text = self._redactor.redact_text(f"{type(error).__name__}: {error}")
+            log.error("an intent cannot be carried out: %s", text, extra=about(intent))  # noqa: TRY400 - traces may quote
+            log.debug("%s", self._redactor.redact_text(traceback.format_exc()), extra=about(intent))
+            return self._sender.later(intent, text, is_doubtful=True)
 
     async def _is_still_claimed(self, intent: ClaimedIntent) -> bool:
         async with self._database.reading() as connection:

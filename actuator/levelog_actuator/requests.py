@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from levelog.intents import IntentOptions, Verb
 from levelog.objects import ObjectKey
+from levelog.redaction import Redactor
 from levelog_kube.discovery import root_path
 from levelog_store.outbox import ClaimedIntent
 
@@ -27,16 +28,31 @@ class Order(Struct, frozen=True, kw_only=True):
     options: IntentOptions
     body: Any
     """A manifest, a patch, or None."""
+    shown: Any = None
+    """The body as it may be seen: redacted."""
+    secrets: frozenset[str] = frozenset()
+    """Values of the body that may not be seen."""
 
     @classmethod
-    def read(cls, intent: ClaimedIntent) -> "Order":
-        """Decode a row. Raises msgspec.MsgspecError for what no version of levelog wrote."""
+    def read(cls, intent: ClaimedIntent, redactor: Redactor) -> "Order":
+        """Decode a row, and decrypt it where it is encrypted.
+
+        Raises msgspec.MsgspecError for what no version of levelog wrote, and ConfigurationError for what was encrypted
+        with another key.
+        """
+        target, shown = ObjectKey.parse(intent.target), msgspec.json.decode(intent.body)
+        body, secrets = shown, frozenset[str]()
+        if intent.sealed is not None:
+            body = msgspec.json.decode(redactor.unseal(intent.sealed, intent.key))
+            secrets = redactor.redact_content(target, body).secrets
         return cls(
             intent=intent,
             verb=msgspec.convert(intent.verb, Verb),
-            target=ObjectKey.parse(intent.target),
+            target=target,
             options=msgspec.json.decode(intent.options, type=IntentOptions),
-            body=msgspec.json.decode(intent.body),
+            body=body,
+            shown=shown,
+            secrets=secrets,
         )
 
     @property

@@ -7,7 +7,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from levelog.errors import ConfigurationError
 from levelog.projection import Applied, applied
+from levelog.redaction import Redactor
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
 from levelog_actuator.requests import Guard, Order, Request, read_request, write_request
 from levelog_actuator.results import Ended, Later, Outcome, Result
@@ -49,20 +51,33 @@ _written: Final = msgspec.json.Decoder(_Written)
 
 
 class Sender:
-    """Carries out claimed intents, one at a time for each caller."""
+    """Carries out claimed intents, one at a time for each caller.
 
-    def __init__(self, client: KubeClient, settings: ActuatorSettings) -> None:
+    `redactor` is that of what is recorded; none: one without a key, which opens nothing that is encrypted.
+    """
+
+    def __init__(self, client: KubeClient, settings: ActuatorSettings, redactor: Redactor | None = None) -> None:
         self._client = client
         self._settings = settings
+        self._redactor = redactor or Redactor()
         self.requests = 0
 
     async def carry_out(self, intent: ClaimedIntent, may_send: Callable[[], bool]) -> Result:
         """Send the intent, once or after looking at the target, and tell what came of it.
 
-        `may_send` says that the claim outlasts another request; if not, the intent is given back. Raises
-        msgspec.MsgspecError for a row that cannot be read.
+        `may_send` says that the claim outlasts another request; if not, the intent is given back. No secret value of
+        the body is in the text of an error. Raises msgspec.MsgspecError for a row that cannot be read.
         """
-        order = Order.read(intent)
+        try:
+            order = Order.read(intent, self._redactor)
+        except ConfigurationError as error:  # the next round seals it anew
+            what = f"{intent.verb} {intent.target}: not sent: {error}"
+            return Ended(intent=intent, outcome="conflict", uid=intent.target_uid, error=what)
+        result = await self._carry_out(order, may_send)
+        return replace(result, error=self._redactor.redact_text(result.error, order.secrets))
+
+    async def _carry_out(self, order: Order, may_send: Callable[[], bool]) -> Result:
+        intent = order.intent
         guard = order.first_guard
         refusal: Reply | None = None
         must_look = intent.is_doubtful or _was_not_seen(order) or _may_be_taken(order)
@@ -107,7 +122,7 @@ class Sender:
             case Verdict.WRITTEN | Verdict.UNCHANGED if seen is not None:
                 is_same = rule.verdict is Verdict.UNCHANGED or not case.is_moved
                 outcome: Outcome = "unchanged" if is_same else "written"
-                made = _remembered(order, seen.body)
+                made = self._remembered(order, seen.body)
                 return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version, applied=made)
             case Verdict.RETRY:
                 return self.later(order.intent, _explain(case, rule.why), is_doubtful=order.intent.is_doubtful)
@@ -140,7 +155,7 @@ class Sender:
         try:
             told = _written.decode(reply.body)
             version = int(told.metadata.resource_version or 0)
-            made = _remembered(order, msgspec.json.decode(reply.body)) if order.options.remembered else None
+            made = self._remembered(order, msgspec.json.decode(reply.body)) if order.options.remembered else None
         except (msgspec.MsgspecError, ValueError) as error:
             text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
             return self.later(order.intent, text, is_doubtful=True)
@@ -171,6 +186,12 @@ class Sender:
             is_unreachable=is_unreachable,
             is_throttled=reply is not None and reply.status == 429,
         )
+
+    def _remembered(self, order: Order, answer: Mapping[str, Any]) -> Applied | None:
+        """What is compared with what is recorded: redacted on both sides."""
+        if order.verb != "apply" or not order.options.remembered:
+            return None
+        return applied(order.shown, self._redactor.redact_manifest(order.target.group_resource, dict(answer)))
 
     async def _look(self, order: Order, refusal: Reply | None) -> Sighting | None:
         """The target as it is; the answer to a write that went through shows it already."""
@@ -212,10 +233,6 @@ class Sender:
 
 def _answered(result: Result, reply: Reply | None) -> Result:
     return replace(result, answer=reply.status) if isinstance(result, Ended) and reply is not None else result
-
-
-def _remembered(order: Order, answer: Mapping[str, Any]) -> Applied | None:
-    return applied(order.body, answer) if order.verb == "apply" and order.options.remembered else None
 
 
 def _was_not_seen(order: Order) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 
 from levelog.errors import ConfigurationError
@@ -27,6 +27,13 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class OnOff(StrEnum):
+    """A switch."""
+
+    ON = "on"
+    OFF = "off"
 
 
 def _option(
@@ -65,6 +72,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     redaction_key_file: Annotated[
         Path | None, _option("Key under which secret values are replaced in the log.", metavar="FILE")
     ] = None
+    redact: Annotated[
+        list[str],
+        _option("RESOURCE:PATH, annotation:NAME or env:NAME, !env:NAME; several with commas between.", metavar="RULE"),
+    ] = []
+    redaction: Annotated[OnOff, _option("on or off; off records secret values as they are; default: on")] = OnOff.ON
     threads: Annotated[
         int, _option("Reconcile functions that are not async run in so many threads; default: 32", metavar="NUMBER")
     ] = 32
@@ -169,4 +181,4 @@ _LOGS: Final = ("log_format", "log_level", "debug")
 _HINTS: Final = get_type_hints(Settings, include_extras=True)
 _TYPES: Final = {name: get_args(hint)[0] for name, hint in _HINTS.items()}
 _OPTIONS: Final = {name: _with_variable(name, get_args(hint)[1]) for name, hint in _HINTS.items()}
-_DEFAULTS: Final = {field.name: field.default for field in fields(Settings)}
+_DEFAULTS: Final = {field.name: [] if field.default is NODEFAULT else field.default for field in fields(Settings)}

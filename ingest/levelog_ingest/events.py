@@ -43,7 +43,7 @@ def read_event(line: bytes) -> WatchEvent:
     try:
         return _events.decode(line)
     except msgspec.DecodeError as error:
-        raise NoAnswer(f"a line of a watch cannot be read: {error}: {line[:200]!r}") from error
+        raise NoAnswer(f"a line of a watch cannot be read: {error} ({len(line)} bytes)") from error
 
 
 def read_bookmark(event: WatchEvent) -> Bookmark:
@@ -53,4 +53,4 @@ def read_bookmark(event: WatchEvent) -> Bookmark:
         ends_list = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
         return Bookmark(version=Version(int(metadata.resource_version)), ends_list=ends_list)
     except (msgspec.DecodeError, ValueError) as error:
-        raise NoAnswer(f"a bookmark cannot be read: {error}: {bytes(event.object)[:200]!r}") from error
+        raise NoAnswer(f"a bookmark cannot be read: {error}") from error

@@ -67,7 +67,7 @@ def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
         written = _last_written(metadata.managed_fields)
         version = Version(int(metadata.resource_version))
     except (msgspec.DecodeError, ValueError) as error:
-        raise RecordError(f"not an object that can be recorded: {error}: {body[:200]!r}") from error
+        raise RecordError(f"not an object that can be recorded: {error} ({len(body)} bytes)") from error
     after = _cut_metadata(before, metadata)
     if after is None or (trimmed := _replace(body, before, after)) is None:
         trimmed = _encode_again(body)

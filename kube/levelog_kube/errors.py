@@ -10,10 +10,14 @@ LevelogError
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Final
 
 import msgspec
 
 from levelog.errors import LevelogError, Unavailable
+
+MOST_CHARACTERS: Final = 500
+"""What is kept of an answer that is no Status object; one that was cut ends with …"""
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,7 +78,8 @@ class ApiError(LevelogError):
         try:
             told = msgspec.json.decode(body, type=_Status)
         except (msgspec.DecodeError, msgspec.ValidationError):
-            told = _Status(message=body[:500].decode("utf-8", "replace").strip())
+            text = body.decode("utf-8", "replace").strip()
+            told = _Status(message=text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…")
         details = told.details or _Details()
         wait = _retry_after((headers or {}).get("Retry-After", "")) or (
             timedelta(seconds=details.retry_after_seconds) if details.retry_after_seconds else None

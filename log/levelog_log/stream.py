@@ -30,6 +30,7 @@ DEFAULT_MAX_AGE: Final = timedelta(days=7)
 _CLUSTER: Final = "levelog-cluster"
 _PARTITIONS: Final = "levelog-partitions"
 _ENVELOPE: Final = "levelog-envelope"
+_REDACTION: Final = "levelog-redaction"
 
 
 class StreamIdentity(Struct, frozen=True, kw_only=True):
@@ -49,11 +50,24 @@ class LogStream:
         self.name = stream_name(cluster)
         self.identity = StreamIdentity(name=self.name, created=answer.created)
         self.partitions = int(answer.config.metadata[_PARTITIONS])
+        self._redaction = answer.config.metadata.get(_REDACTION, "")
         max_age = answer.config.max_age
         self.max_age = timedelta(microseconds=max_age // 1000 if isinstance(max_age, int) else 0)
         """How long a record is kept; zero for ever."""
         replicas = answer.config.num_replicas
         self.replicas = replicas if isinstance(replicas, int) else 1
+
+    def require_redaction(self, digest: str) -> None:
+        """Raises ConfigurationError if the log was begun with another redaction, so that values would not compare.
+
+        A log in which none is noted is taken as it is.
+        """
+        if self._redaction not in ("", digest):
+            how = {"off": "without redaction"}.get(self._redaction, "with other rules of redaction, or another key")
+            raise ConfigurationError(
+                f"the log {self.name} was begun {how}: all processes need the same --redaction-key-file, --redact and "
+                "--redaction. To change them, stop all processes and remove the stream: the next ingest begins anew"
+            )
 
     async def state(self) -> State:
         """First and last sequence and sizes, as of now.
@@ -110,9 +124,11 @@ async def ensure_stream(
     partitions: int | None = None,
     max_age: timedelta | None = None,
     replicas: int | None = None,
+    redaction: str = "",
 ) -> LogStream:
     """Create the stream of a cluster, or verify the one that exists.
 
+    `redaction` is noted in a new stream: the digest of rules and key, for `LogStream.require_redaction`.
     What is None is taken as it is found, or as the default: 16 partitions, 7 days, 1 replica. Raises
     ConfigurationError, naming the setting, if the existing stream differs; Unavailable.
     """
@@ -135,6 +151,7 @@ async def ensure_stream(
                 _CLUSTER: cluster,
                 _PARTITIONS: str(DEFAULT_PARTITIONS if partitions is None else partitions),
                 _ENVELOPE: ENVELOPE_VERSION,
+                **({_REDACTION: redaction} if redaction else {}),
             },
         )
         found = await ask(connection, f"STREAM.CREATE.{wanted.name}", wanted, StreamAnswer)

@@ -8,9 +8,10 @@ import msgspec
 from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import OperatorError
+from levelog.errors import ConfigurationError
 from levelog.faults import fault_reason
 from levelog.objects import ObjectKey
+from levelog.redaction import Redactor
 from levelog.threads import THREADS
 from levelog_processors.acting import MOST_BEGUN, PATIENCE, Acting
 from levelog_processors.calling import Caller
@@ -100,8 +101,13 @@ class Decider:
         *,
         threads: int = THREADS,
         patience: timedelta | None = PATIENCE,
+        redactor: Redactor | None = None,
     ) -> None:
-        """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all."""
+        """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all.
+
+        `redactor`: that of what is recorded.
+        """
+        self._redactor = redactor or Redactor()
         self._acting = Acting(clock, Caller(threads=threads), patience=patience)
         self._database = database
         self._scope = scope
@@ -212,6 +218,7 @@ class Decider:
                     {place: buckets[place] for place in known},
                     subject=wake.parent,
                     namespaces=self.namespaces,
+                    redactor=self._redactor,
                 )
             else:
                 self.calls.suppressed += 1
@@ -261,9 +268,17 @@ class Decider:
             number = case.before.round + 1
             try:
                 rows[case.wake.view, case.wake.parent] = intent_rows(
-                    identity, case.view, case.parent, number, case.wanted, targets, applied, self._is_watched
+                    identity,
+                    case.view,
+                    case.parent,
+                    number,
+                    case.wanted,
+                    targets,
+                    applied,
+                    self._is_watched,
+                    redactor=self._redactor,
                 )
-            except (OperatorError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            except (ConfigurationError, TypeError, ValueError, msgspec.MsgspecError) as error:
                 name = case.view.reconcile.name if case.view.reconcile else case.view.handler.name
                 case.error = fault_reason("reconcile function", name, error)
         return rows

@@ -14,11 +14,13 @@ from msgspec import Struct
 
 from levelog import observations
 from levelog.canonical import canonical, digest
+from levelog.children import REDACTOR, ChildrenView
 from levelog.faults import HandlerFault, fault_reason, tell_fault
 from levelog.indices import Index
 from levelog.injection import Given, about
 from levelog.levels import Level
 from levelog.recorded import Notes, RecordedMapping, plain
+from levelog.redaction import Redactor
 from levelog_processors.contact import CONTACT, contact_key
 from levelog_processors.fence import Fence
 from levelog_processors.filtering import filtered
@@ -198,8 +200,11 @@ class Evaluation:
         *,
         subject: str = "",
         namespaces: Mapping[str, str] | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
+        """`redactor`: of what is recorded; none: one without a key, which refuses manifests with secret values."""
         self.view = view
+        self._redactor = redactor or Redactor()
         self._namespaces = namespaces or {}
         self.subject = subject
         """Name of the parent, for the log."""
@@ -248,6 +253,8 @@ class Evaluation:
                 )
             lookups = ObjectLookups(self.view, self.body, self.reads.bucket, self._namespaces)
             arguments |= handler.given.arguments({Given.NOW: self.now, Given.OBJECTS: lookups})
+            if isinstance(handler, ChildrenView):
+                arguments[REDACTOR] = self._redactor
             about(object=self.subject, view=self.view.name)
             self.reads.fence = Fence(f"view {self.view.name}", handler.timeout)
             level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))

@@ -9,6 +9,7 @@ from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
 from levelog.intents import Intent
 from levelog.objects import ObjectKey
+from levelog.redaction import Redactor, with_encoded_data
 from levelog.resources import ResourceType
 from levelog_processors.program import BoundView
 from levelog_store.rows import IntentRow, StoredObject, Target
@@ -62,13 +63,17 @@ def intent_rows(
     targets: Mapping[str, Target],
     last_applied: Mapping[str, bytes],
     is_watched: Callable[[ObjectKey], bool],
+    *,
+    redactor: Redactor,
 ) -> list[IntentRow]:
     """Rows of one round's intents.
 
     `identity` is (cluster, application). The idempotency key is the digest of it with operator, view, parent's uid,
-    round, target and content, so that the same wish in the same round is the same write.
+    round, target and content, so that the same wish in the same round is the same write. Content with secret values
+    counts, is compared and is shown as what is recorded of them; as it is to be sent it is encrypted.
 
-    Raises OperatorError for two intents of one round with the same target and verb.
+    Raises OperatorError for two intents of one round with the same target and verb; ConfigurationError for content that
+    holds a hash in place of a value, and for secret values without a key.
     """
     rows: list[IntentRow] = []
     seen: set[tuple[str, str]] = set()
@@ -79,13 +84,18 @@ def intent_rows(
         if (intent.verb, name) in seen:
             raise OperatorError(f"view {view.name} asks twice to {intent.verb} {name} in one round")
         seen.add((intent.verb, name))
-        body = _body(view, parent, intent, resource, key)
+        content = _content(view, parent, intent, resource, key)
+        clear = canonical(content)
+        redactor.refuse_hashes(f"{intent.verb} of {name}", clear)
+        shown = redactor.redact_content(key, content).content
+        body = clear if shown is content else canonical(shown)
         options = canonical(intent.options)
         target = targets.get(name)
         is_done = _holds_already(intent, body, target, last_applied.get(name), watched=is_watched(key))
+        identifier = digest(*identity, view.name, parent.uid, str(number), intent.verb, name, body, options)
         rows.append(
             IntentRow(
-                key=digest(*identity, view.name, parent.uid, str(number), intent.verb, name, body, options),
+                key=identifier,
                 round=number,
                 ordinal=ordinal,
                 verb=intent.verb,
@@ -96,6 +106,7 @@ def intent_rows(
                 target_version=target.version if target else 0,
                 is_watched=is_watched(key),
                 body=body,
+                sealed=None if shown is content else redactor.seal(clear, identifier),
                 options=options,
                 state="satisfied" if is_done else "pending",
             )
@@ -103,10 +114,10 @@ def intent_rows(
     return rows
 
 
-def _body(view: BoundView, parent: StoredObject, intent: Intent, resource: ResourceType, key: ObjectKey) -> bytes:
+def _content(view: BoundView, parent: StoredObject, intent: Intent, resource: ResourceType, key: ObjectKey) -> Any:
     if intent.verb not in ("apply", "create"):
-        return canonical(intent.body)
-    manifest: dict[str, Any] = dict(intent.body)
+        return intent.body
+    manifest: dict[str, Any] = with_encoded_data(resource.group_resource, dict(intent.body))
     metadata: dict[str, Any] = dict(manifest.get("metadata") or {})
     if key.namespace:
         metadata["namespace"] = key.namespace
@@ -114,7 +125,7 @@ def _body(view: BoundView, parent: StoredObject, intent: Intent, resource: Resou
     in_reach = not parent.namespace or parent.namespace == key.namespace
     if intent.options.owned and not is_own and in_reach and "ownerReferences" not in metadata:
         metadata["ownerReferences"] = [owner_reference(view, parent)]
-    return canonical(manifest | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata})
+    return manifest | {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 def owner_reference(view: BoundView, parent: StoredObject) -> dict[str, Any]:

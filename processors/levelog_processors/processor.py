@@ -10,6 +10,7 @@ from typing import Final
 from levelog.errors import LeaseLost, Unavailable
 from levelog.objects import Partition, Sequence
 from levelog.records import LoggedRecord
+from levelog.redaction import Redactor
 from levelog.subjects import partition_subjects
 from levelog.threads import THREADS
 from levelog_log.hints import Hint, Hints
@@ -66,8 +67,12 @@ class Processor:
         threads: int = THREADS,
         on_keys: Callable[[Collection[IndexKey]], None] | None = None,
         backfill_rate: float = BACKFILL_RATE,
+        redactor: Redactor | None = None,
     ) -> None:
-        """`threads`: how many reconcile functions that are not async run at one time."""
+        """`threads`: how many reconcile functions that are not async run at one time.
+
+        `redactor`: that of what is recorded.
+        """
         self._database = database
         self._scope = scope
         self.program = program
@@ -77,7 +82,7 @@ class Processor:
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
         self._folder = Folder(database, scope, program)
-        self.decider = Decider(database, scope, program, clock, threads=threads)
+        self.decider = Decider(database, scope, program, clock, threads=threads, redactor=redactor)
         self.records = 0
         """Records folded."""
         self._backfill_rate = backfill_rate

@@ -54,7 +54,7 @@ class WantedChild(Struct, frozen=True, kw_only=True):
     name: str
     manifest: dict[str, Any]
     fields: dict[str, Any]
-    """What counts of the manifest."""
+    """What counts of the manifest, redacted."""
 
 
 class OwnedChild(Struct, frozen=True, kw_only=True):

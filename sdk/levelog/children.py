@@ -27,11 +27,14 @@ from levelog.injection import Lender, parameters, type_hints
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.projection import Applied, fields_of
-from levelog.redaction import SECRETS
+from levelog.redaction import Redactor, with_encoded_data
 from levelog.resources import Metadata, ResourceBase, ResourceType
 from levelog.writes import Writes
 
-_CODE: Final = "children 1"
+REDACTOR: Final = f"{MARK}redactor"
+"""Name under which the view is given the redactor, as manifests are compared with what is recorded of objects."""
+
+_CODE: Final = "children 2"
 """Stands for this module in fingerprints: raised when the same manifests lead to other levels or other intents."""
 
 
@@ -119,10 +122,10 @@ class ChildrenView(ViewHandler):
         """The indices that the view reads, besides those that the function reads."""
         return [*(ChildIndex(self.parent, kind.cls) for kind in self.kinds), AppliedIndex(self.name, self.parent)]
 
-    def level(self, parent: Any, result: Any, indices: Mapping[str, Any]) -> ChildrenLevel:
+    def level(self, parent: Any, result: Any, indices: Mapping[str, Any], redactor: Redactor) -> ChildrenLevel:
         """The level of one parent; `indices` by their names."""
         metadata: Metadata = parent.metadata
-        wanted = self._wanted(metadata, result)
+        wanted = self._wanted(metadata, result, redactor)
         key = str(self.resource.key(metadata.namespace, metadata.name))
         remembered = _by_uid(indices[MARK + applied_name(self.name)][key], metadata.uid)
         owned = [
@@ -180,19 +183,19 @@ class ChildrenView(ViewHandler):
         held_by = f"{owner.kind}/{owner.name}" if owner else "nobody"
         raise ChildRefused(f"{child.key} exists already and is controlled by {held_by}: it is not taken over")
 
-    def _wanted(self, parent: Metadata, result: Any) -> list[WantedChild]:
+    def _wanted(self, parent: Metadata, result: Any, redactor: Redactor) -> list[WantedChild]:
         manifests: Iterable[Any] = () if result is None else (result,) if isinstance(result, Mapping) else result
         found: dict[str, WantedChild] = {}
         for manifest in manifests:
-            child = self._child(parent, manifest)
+            child = self._child(parent, manifest, redactor)
             if child.key in found:
                 raise ChildRefused(f"{child.key} is returned twice")
             found[child.key] = child
         return list(found.values())
 
-    def _child(self, parent: Metadata, given: Any) -> WantedChild:
+    def _child(self, parent: Metadata, given: Any, redactor: Redactor) -> WantedChild:
         if not isinstance(given, Mapping):
-            raise ChildRefused(f"{given!r} is not a manifest")
+            raise ChildRefused(f"a {type(given).__name__} is not a manifest")
         manifest: dict[str, Any] = msgspec.json.decode(canonical(dict(given)))
         metadata = manifest.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
@@ -221,7 +224,9 @@ class ChildrenView(ViewHandler):
             if is_wrong:
                 raise ChildRefused(f"{what}: {text}")
         key = kind.key(namespace, name, is_beside_parent=bool(parent.namespace))
-        fields = fields_of(manifest)
+        group_resource = kind.resource.group_resource
+        manifest = with_encoded_data(group_resource, manifest)
+        fields = fields_of(redactor.redact_manifest(group_resource, manifest, namespace=namespace or parent.namespace))
         return WantedChild(kind=kind, key=key, namespace=namespace, name=name, manifest=manifest, fields=fields)
 
 
@@ -245,8 +250,9 @@ def inspect_children(
 
     @wraps(function)
     def view(**given: Any) -> Level[dict[str, Any]]:
+        redactor: Redactor = given.pop(REDACTOR)
         indices = {name: given.pop(name) for name in list(given) if name.startswith(MARK)}
-        return handler.level(given[handler.parent_parameter], function(**given), indices)
+        return handler.level(given[handler.parent_parameter], function(**given), indices, redactor)
 
     view.__annotations__ = {**function.__annotations__, "return": Level[dict[str, Any]]}
     hint = type_hints(function).get(next(iter(parameters(function, "children")), ""))
@@ -303,11 +309,6 @@ def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, .
     for resource in resources:
         if resources.count(resource) > 1:
             raise OperatorError(f"children {name}: of= names {resource.group_resource} twice")
-        if resource.group_resource == SECRETS:
-            raise OperatorError(
-                f"children {name}: Secrets are recorded as hashes, which cannot be compared with a manifest: "
-                "write them from a reconcile function"
-            )
         if resource.scope == "Cluster" and parent.resource_type.scope == "Namespaced":
             raise OperatorError(
                 f"children {name}: {resource.kind} has no namespace, so that a {parent.resource_type.kind}, "

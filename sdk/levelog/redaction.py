@@ -2,7 +2,7 @@
 
 import hmac
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -121,7 +121,7 @@ class Redactor:
 
     def refuse_hashes(self, what: str, content: bytes) -> None:
         """Raises ConfigurationError for JSON that is to be written and holds what was redacted when it was read."""
-        if _HASHED.search(content):
+        if not self.is_off and _HASHED.search(content):
             raise ConfigurationError(
                 f"{what}: it holds a hash that stands for a redacted value, which levelog never saw and cannot write: "
                 "refer to the value (valueFrom, secretKeyRef), or except it from redaction"
@@ -156,6 +156,19 @@ class Redactor:
                 self._known.move_to_end(value)
         while len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
+
+
+def with_encoded_data(resource: GroupResource, manifest: Manifest) -> Manifest:
+    """A manifest of a Secret with `stringData` in `data`, where the server puts it; any other as it is.
+
+    Applied as `stringData`, what is left out later would stay, since the field manager does not own it in `data`.
+    """
+    texts = manifest.get("stringData")
+    if resource != SECRETS or not isinstance(texts, Mapping):
+        return manifest
+    encoded = {name: b64encode(str(text).encode()).decode() for name, text in texts.items()}
+    rest = {name: value for name, value in manifest.items() if name != "stringData"}
+    return rest | {"data": {**(manifest.get("data") or {}), **encoded}}
 
 
 class _Pass:

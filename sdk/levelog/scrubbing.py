@@ -62,9 +62,11 @@ def _html_safe(text: str) -> str:
 
 
 def _without_cut(text: str, value: str) -> str:
-    """Remove the beginning of a value at the end of a text, where a message was cut."""
+    """Remove the beginning of a value at the end of a text, or before …, where a message was cut."""
     for form in (value, b64encode(value.encode(errors="surrogatepass")).decode()):
-        for length in range(min(len(form) - 1, len(text)), _SHORT - 1, -1):
-            if text.endswith(form[:length]):
-                return text[:-length] + REDACTED
+        for length in range(len(form) - 1, _SHORT - 1, -1):
+            beginning = form[:length]
+            if text.endswith(beginning):
+                text = text[:-length] + REDACTED
+            text = text.replace(f"{beginning}…", f"{REDACTED}…")
     return text

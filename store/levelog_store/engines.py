@@ -49,6 +49,7 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
     options = {"dsn": f"postgresql://?{urlencode(query, doseq=True)}"} if query else {}
     return create_async_engine(
         url.set(query={}),
+        hide_parameters=True,  # else errors quote them
         json_deserializer=str,  # the tables' own type keeps JSON as the text that it is
         pool_size=POOL_SIZE,
         max_overflow=POOL_OVERFLOW,
@@ -80,7 +81,9 @@ def sqlite_readers(path: Path) -> AsyncEngine:
 def _sqlite_engine(path: Path, mode: str, size: int, begin: str, pragmas: tuple[str, ...]) -> AsyncEngine:
     # as a URI for `mode`; as_uri() quotes what has a meaning there
     url = URL.create("sqlite+aiosqlite", database=path.as_uri(), query={"mode": mode, "uri": "true"})
-    engine = create_async_engine(url, pool_size=size, max_overflow=0, connect_args={"timeout": BUSY_SECONDS})
+    engine = create_async_engine(
+        url, hide_parameters=True, pool_size=size, max_overflow=0, connect_args={"timeout": BUSY_SECONDS}
+    )
 
     def connected(connection: Any, record: object) -> None:  # noqa: ARG001
         connection.isolation_level = None  # transactions begin where `began` says, not where the driver guesses

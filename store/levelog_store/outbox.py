@@ -31,6 +31,8 @@ class ClaimedIntent(Struct, frozen=True, kw_only=True):
     target_uid: str
     target_version: int
     body: bytes
+    sealed: bytes | None = None
+    """The body as it is to be sent, encrypted, if `body` is redacted."""
     options: bytes
     attempts: int
     """Claims that came to something, this one included."""

@@ -53,6 +53,7 @@ CLAIMED_COLUMNS: Final = (
     "target_uid",
     "target_version",
     "body",
+    "sealed",
     "options",
     "attempts",
     "state",

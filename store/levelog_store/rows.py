@@ -284,6 +284,7 @@ class IntentRow(Struct, frozen=True, kw_only=True):
     target_version: int
     is_watched: bool
     body: bytes
+    sealed: bytes | None = None
     options: bytes
     state: str
 

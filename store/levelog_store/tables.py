@@ -15,6 +15,7 @@ from sqlalchemy import (
     Dialect,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     SmallInteger,
     Table,
@@ -326,7 +327,8 @@ intents = Table(
     Column("target_uid", BYTE_TEXT, nullable=False, comment="incarnation that the decision saw; empty: none"),
     Column("target_version", BigInteger, nullable=False, comment="resourceVersion that the decision saw; 0: none"),
     Column("is_watched", Boolean, nullable=False, comment="the target's resource is read by the operator"),
-    Column("body", Json, nullable=False),
+    Column("body", Json, nullable=False, comment="redacted, if something in it had to be"),
+    Column("sealed", LargeBinary, comment="the body as it is to be sent, encrypted, where it is redacted"),
     Column("options", Json, nullable=False),
     Column(
         "state", BYTE_TEXT, nullable=False, comment="pending, claimed, written, settled, satisfied, failed, superseded"

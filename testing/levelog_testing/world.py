@@ -17,6 +17,7 @@ from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, 
 from levelog.objects import Sequence as LogSequence
 from levelog.operator import Operator
 from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
+from levelog.redaction import Redactor
 from levelog.resources import Manifest, ResourceType
 from levelog.subjects import partition_of
 from levelog_actuator.results import Ended, Later, Result
@@ -39,6 +40,8 @@ from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
 
 PARTITIONS: Final = 4
+REDACTOR: Final = Redactor(b"of simulations, where nothing is secret")
+"""Views see hashes in place of secret values, as they do live."""
 MOST_CUTS: Final = 1000
 """A simulation that does not come to rest within so many cuts is a loop, and is refused."""
 
@@ -56,7 +59,7 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.decider = Decider(database, scope, program, clock, patience=None)
+        self.decider = Decider(database, scope, program, clock, patience=None, redactor=REDACTOR)
         self.live = LiveIndices(database, scope, program, _NoHints())
         self._folder = Folder(database, scope, program)
         self._sender = sender
@@ -180,7 +183,7 @@ class World:
             origin="watch",
             time=self.clock(),
             written=trimmed.written,
-            body=trimmed.body,
+            body=REDACTOR.redact_body(key.group_resource, trimmed.body),
         )
         return partition_of(key, PARTITIONS), record
 
@@ -302,7 +305,7 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
             fingerprint=program.fingerprint,
             code=program.handlers,
         )
-        world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings()), clock)
+        world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings(), REDACTOR), clock)
         stack.push_async_callback(world.decider.close)
         world.refusals = refusals
         await stack.enter_async_context(world.live)

@@ -180,8 +180,10 @@ async def test_secrets_are_not_read_without_a_key(levelog: Levelog, nats_server:
         "@op.index\ndef by_name(secret: Secret):\n    yield secret.metadata.name, len(secret.data)\n"
     )
     nats = ("--nats-url", nats_server.url)
-    sentence = await levelog.refused("ingest", "secrets.py", *nats, status=2)
-    assert sentence.startswith("the operators read Secrets, whose values are recorded only as keyed hashes: give --red")
+    sentence = await levelog.refused("ingest", "secrets.py", *nats, status=2, env={"LEVELOG_REDACTION_KEY_FILE": ""})
+    assert "recorded only as keyed hashes: give --redaction-key-file or set LEVELOG_REDACTION_KEY_FILE" in sentence
+    sentence = await levelog.refused("ingest", "secrets.py", *nats, "--redact", "annotation:a,secrets", status=2)
+    assert sentence.startswith("redaction rule 'secrets': it is RESOURCE:PATH")
     (levelog.folder / "key").write_text("short\n")
     sentence = await levelog.refused("ingest", "secrets.py", *nats, "--redaction-key-file", "key", status=2)
     assert sentence == "redaction key file key: the redaction key has 5 bytes; it needs at least 16"

@@ -53,6 +53,7 @@ class Levelog:
         foreign = ("LEVELOG_", "KUBE", "COLUMNS")
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         self.env["HOME"] = str(folder)
+        self.env["LEVELOG_REDACTION_KEY_FILE"] = str(Path(__file__).with_name("redaction.key"))
         if kubeconfig is not None:
             self.env["KUBECONFIG"] = str(kubeconfig)
 

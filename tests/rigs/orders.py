@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from levelog.redaction import Redactor
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting
 from levelog_store.outbox import ClaimedIntent
@@ -33,7 +34,7 @@ def order(verb: str = "patch", *, body: Any = None, options: Any = None, **field
         "attempts": 1,
         "is_doubtful": False,
     }
-    return Order.read(ClaimedIntent(**(values | fields)))
+    return Order.read(ClaimedIntent(**(values | fields)), Redactor())
 
 
 def unseen(verb: str = "patch", **fields: Any) -> Order:

@@ -5,6 +5,7 @@ import msgspec
 import pytest
 
 from levelog import Level, OperatorError, delete
+from levelog.redaction import Redactor
 from levelog_cli.loading import load_operators
 from levelog_processors.deciding import LONGEST_BACKOFF, Case, backoff, conclude
 from levelog_processors.evaluation import Evaluation
@@ -18,6 +19,7 @@ from rigs.webs import NOON, pod, web
 operators = load_operators([WEBS_FILE])
 program = Program(operators)
 module: Any = __import__("sys").modules[operators[0].views["pods"].function.__module__]
+REDACTOR = Redactor(b"0123456789abcdef")
 VIEW: BoundView = program.views["webs/pods"]
 
 
@@ -40,7 +42,15 @@ def rows(
     wanted: list[Any], targets: dict[str, Target] | None = None, *, number: int = 1, applied: Any = None
 ) -> list[IntentRow]:
     return intent_rows(
-        ("cluster", "webs"), VIEW, stored(web("shop", 1)), number, wanted, targets or {}, applied or {}, lambda _: True
+        ("cluster", "webs"),
+        VIEW,
+        stored(web("shop", 1)),
+        number,
+        wanted,
+        targets or {},
+        applied or {},
+        lambda _: True,
+        redactor=REDACTOR,
     )
 
 

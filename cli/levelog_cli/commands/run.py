@@ -15,22 +15,23 @@ Files = Annotated[
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests")
+_REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", "redaction_key_file", "threads", "backfill_rate", *_WRITES)
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, "threads", "backfill_rate", *_WRITES)
 def run(settings: Settings, files: Files) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
     execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
 
 
-@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", "redaction_key_file")
+@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", *_REDACTION)
 def ingest(settings: Settings, files: Files) -> None:
     """Watch what the operators read, and record it in the log."""
     execute(settings, lambda: _stack(settings, files, ("ingest",)))
 
 
-@taking(*_SHARED, "redaction_key_file", "threads", "backfill_rate")
+@taking(*_SHARED, *_REDACTION, "threads", "backfill_rate")
 def process(settings: Settings, files: Files) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 
@@ -39,7 +40,7 @@ def process(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("process",)))
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", *_WRITES)
+@taking(*_SHARED, *_CLUSTER, "namespace", *_REDACTION, *_WRITES)
 def actuate(settings: Settings, files: Files) -> None:
     """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
     execute(settings, lambda: _stack(settings, files, ("actuate",)))

@@ -1,31 +1,46 @@
-"""The key under which values of Secrets are replaced before they are recorded."""
+"""What is replaced before it is recorded, and the key under which that is done."""
+
+import logging
+from pathlib import Path
 
 from levelog.errors import ConfigurationError
 from levelog.redaction import Redactor
+from levelog.redactionrules import Rules
 from levelog_cli.compose.backing import Backing
-from levelog_cli.settings import Settings, flag, variable
-from levelog_processors.program import Program
+from levelog_cli.settings import OnOff, Settings, flag, variable
+
+log = logging.getLogger(__name__)
 
 
-def load_redactor(settings: Settings, backing: Backing, program: Program) -> Redactor:
-    """Redact with the key of the file that was given, else with the data directory's own.
+def load_redactor(settings: Settings, backing: Backing) -> Redactor:
+    """Redact by the rules that are given, with the key of the file that was given, else the data directory's own.
 
-    Raises ConfigurationError if the file cannot be read, or the operators read Secrets and there is no key.
+    Raises ConfigurationError if a rule says nothing, the file cannot be read, or there is no key.
     """
+    rules = Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
+    if settings.redaction is OnOff.OFF:
+        log.warning(
+            "redaction is off: values of Secrets and all else are recorded as they are, for whoever reads the log"
+        )
+        return Redactor(is_off=True)
     file = settings.redaction_key_file
     if file is None and backing.data is not None:
         file = backing.data.redaction_key_file()
     if file is None:
-        redactor = Redactor()
-        if any(redactor.is_needed(resource.group_resource) for resource in program.resources.values()):
-            raise ConfigurationError(
-                "the operators read Secrets, whose values are recorded only as keyed hashes: give "
-                f"{flag('redaction_key_file')} or set {variable('redaction_key_file')}, the same for all processes"
-            )
-        return redactor
+        raise ConfigurationError(
+            "secret values (of Secrets, environment variables and so on) are recorded only as keyed hashes: give "
+            f"{flag('redaction_key_file')} or set {variable('redaction_key_file')}, the same for all processes "
+            f"(a new key: openssl rand -hex 32 > redaction.key), or say {flag('redaction')} off"
+        )
+    return Redactor(_key(file), rules)
+
+
+def _key(file: Path) -> bytes:
     try:
-        return Redactor(file.read_bytes().strip())
+        key = file.read_bytes().strip()
+        Redactor(key)
     except OSError as error:
         raise ConfigurationError(f"redaction key file {file} cannot be read: {error.strerror}") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"redaction key file {file}: {error}") from error
+    return key

@@ -52,6 +52,7 @@ async def run_stack(
     async with AsyncExitStack() as stack:
         client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
         backing = await stack.enter_async_context(_backing(settings, roles))
+        redactor = load_redactor(settings, backing)
         connection = await stack.enter_async_context(await connect_nats(settings, backing.nats_url, shown(roles)))
         process = _Process(
             settings=settings,
@@ -59,7 +60,7 @@ async def run_stack(
             roles=roles,
             backing=backing,
             connection=connection,
-            redactor=load_redactor(settings, backing, application.program),
+            redactor=redactor,
             client=client,
             cluster=cluster,
             database=await stack.enter_async_context(_database(backing, roles)),
@@ -146,8 +147,11 @@ class _Process(Struct, kw_only=True):
 
     async def _log(self) -> LogStream:
         if self.cluster is not None and Role.INGEST in self.roles:
-            return await ensure_stream(self.connection, self.cluster)
-        return await await_log(self.connection, self.settings, self.cluster)
+            stream = await ensure_stream(self.connection, self.cluster, redaction=self.redactor.digest)
+        else:
+            stream = await await_log(self.connection, self.settings, self.cluster)
+        stream.require_redaction(self.redactor.digest)
+        return stream
 
     async def _work(self, stream: LogStream, database: "Database") -> None:
         """Process and actuate on one scope of the database."""
@@ -180,6 +184,7 @@ class _Process(Struct, kw_only=True):
                 threads=self.settings.threads,
                 on_keys=live.tell,
                 backfill_rate=self.settings.backfill_rate,
+                redactor=self.redactor,
             )
             if self.on_processor is not None:
                 self.on_processor(processor)
@@ -194,7 +199,9 @@ class _Process(Struct, kw_only=True):
             from levelog_actuator.settings import ActuatorSettings
 
             limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
-            await Actuator(database, scope, self.client, BatchPublisher(stream), hints, settings=limits).run()
+            publisher = BatchPublisher(stream)
+            actuator = Actuator(database, scope, self.client, publisher, hints, settings=limits, redactor=self.redactor)
+            await actuator.run()
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.compose.scoping import INTENT_HINT

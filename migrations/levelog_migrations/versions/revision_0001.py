@@ -234,7 +234,8 @@ def upgrade() -> None:
             "target_version", sa.BigInteger, nullable=False, comment="resourceVersion that the decision saw; 0: none"
         ),
         sa.Column("is_watched", sa.Boolean, nullable=False, comment="the target's resource is read by the operator"),
-        sa.Column("body", JSON, nullable=False),
+        sa.Column("body", JSON, nullable=False, comment="redacted, if something in it had to be"),
+        sa.Column("sealed", sa.LargeBinary, comment="the body as it is to be sent, encrypted, where it is redacted"),
         sa.Column("options", JSON, nullable=False),
         sa.Column(
             "state", TEXT, nullable=False, comment="pending, claimed, written, settled, satisfied, failed, superseded"
