@@ -8,7 +8,17 @@ import msgspec
 from msgspec import Struct
 
 from levelog.objects import ObjectKey
-from levelog.records import GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted, Written
+from levelog.records import (
+    GapNoted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ObjectUnreadable,
+    SyncFinished,
+    SyncStarted,
+    Unreadable,
+    Written,
+)
 from levelog.succession import follows, is_unlisted
 from levelog_history.differences import Difference, differences
 
@@ -97,6 +107,8 @@ class Revisions:
                 yield from self._swept(logged, record)
             case GapNoted():
                 yield from self._gap(logged, record)
+            case Unreadable() | ObjectUnreadable():
+                yield from self._skipped(logged, record)
             case _:
                 return
 
@@ -144,6 +156,24 @@ class Revisions:
                 body=record.body,
             )
 
+    def _skipped(self, logged: LoggedRecord, record: Unreadable | ObjectUnreadable) -> Iterator[Revision]:
+        """A version of which only that much is known; a list that holds it does not sweep the object."""
+        if record.key is None or not self._is_wanted(record.key):
+            return
+        state = self._states.get(str(record.key))
+        if state is not None:
+            state.sequence = logged.sequence
+        yield Revision(
+            sequence=logged.sequence,
+            time=record.time,
+            object=str(record.key),
+            happened="unreadable",
+            uid=state.uid if state else "",
+            version=state.version if state else 0,
+            is_listed=False,
+            body=b"",
+        )
+
     def _swept(self, logged: LoggedRecord, record: SyncFinished) -> Iterator[Revision]:
         sync_id, begun = self._begun.get((logged.partition, str(record.resource)), ("", 0))
         if sync_id != record.sync_id:
@@ -180,5 +210,5 @@ def _decoded(body: bytes) -> Mapping[str, Any] | None:
     try:
         manifest = _DECODER.decode(body)
         return manifest if isinstance(manifest.get("metadata"), Mapping) else None
-    except (msgspec.MsgspecError, ValueError):  # such a record is told as unreadable, not passed over
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # such a record is told as unreadable, not passed over
         return None

@@ -5,7 +5,8 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.objects import Version
+from levelog.errors import RecordError
+from levelog.objects import Version, parse_version
 from levelog_kube.errors import NoAnswer
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"  # on the bookmark that ends a streaming list, KEP-3157
@@ -39,11 +40,11 @@ _bookmarks: Final = msgspec.json.Decoder(_BookmarkObject)
 
 
 def read_event(line: bytes) -> WatchEvent:
-    """The event of a line. Raises NoAnswer if it is none."""
+    """The event of a line. Raises RecordError, which quotes nothing of it, if it is none."""
     try:
         return _events.decode(line)
-    except msgspec.DecodeError as error:
-        raise NoAnswer(f"a line of a watch cannot be read: {error} ({len(line)} bytes)") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"a line of a watch cannot be read: {error} ({len(line)} bytes)") from error
 
 
 def read_bookmark(event: WatchEvent) -> Bookmark:
@@ -51,6 +52,6 @@ def read_bookmark(event: WatchEvent) -> Bookmark:
     try:
         metadata = _bookmarks.decode(event.object).metadata
         ends_list = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
-        return Bookmark(version=Version(int(metadata.resource_version)), ends_list=ends_list)
-    except (msgspec.DecodeError, ValueError) as error:
+        return Bookmark(version=parse_version(metadata.resource_version), ends_list=ends_list)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise NoAnswer(f"a bookmark cannot be read: {error}") from error

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from levelog.errors import LevelogError
+from levelog.errors import LevelogError, RecordError
 from levelog.objects import Version
 from levelog_ingest.events import WatchEvent, read_bookmark, read_event
 from levelog_ingest.listing import count_objects, list_pages
@@ -109,7 +109,7 @@ class Feed:
             async for some in lines:
                 has_heard = True
                 for line in some:
-                    await self._take(read_event(line), sync_id=None)
+                    await self._take_line(line, sync_id=None)
                 await self._hand_over()
                 self._heard()
         return has_heard
@@ -128,7 +128,7 @@ class Feed:
             sync_id: str | None = await self._begin_list()
             async for some in lines:
                 for line in some:
-                    sync_id = await self._take(read_event(line), sync_id=sync_id)
+                    sync_id = await self._take_line(line, sync_id=sync_id)
                 await self._hand_over()
                 self._heard()
         return True
@@ -164,6 +164,18 @@ class Feed:
         self._heard()
         log.info("listed %d objects", self._status.objects, extra=self._extra(version=version))
 
+    async def _take_line(self, line: bytes, *, sync_id: str | None) -> str | None:
+        """Take in a line, as `_take` does. What one that cannot be read was to tell, a list will: raises Expired."""
+        try:
+            event = read_event(line)
+        except RecordError as error:
+            self._wait((self._recorder.line_unreadable(error),))
+            await self._hand_over()
+            if sync_id is None:
+                raise Expired(str(error)) from error
+            return sync_id  # another list would not be told better
+        return await self._take(event, sync_id=sync_id)
+
     async def _take(self, event: WatchEvent, *, sync_id: str | None) -> str | None:
         """Take in an event; `sync_id` is that of the list under way. Returns the one that is under way after it."""
         match event.type:
@@ -191,10 +203,9 @@ class Feed:
         self, body: bytes, *, origin: Literal["list", "watch"], is_deleted: bool = False, kind: str = ""
     ) -> Version | None:
         version, message = self._recorder.object_message(body, origin=origin, is_deleted=is_deleted, kind=kind)
-        if message is not None:
-            self._wait((message,))
-            if len(self._waiting) >= GROUP_MESSAGES or self._waiting_bytes >= GROUP_BYTES:
-                await self._hand_over()
+        self._wait((message,))
+        if len(self._waiting) >= GROUP_MESSAGES or self._waiting_bytes >= GROUP_BYTES:
+            await self._hand_over()
         return version
 
     def _wait(self, messages: Iterable[Message]) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.objects import Version
+from levelog.objects import Version, parse_version
 from levelog_kube.client import KubeClient
 from levelog_kube.errors import NoAnswer
 
@@ -65,7 +65,7 @@ async def _list(client: KubeClient, path: str, query: Mapping[str, str]) -> _Lis
 
 def _version(path: str, listed: _List) -> Version:
     try:
-        return Version(int(listed.metadata.resource_version))
+        return parse_version(listed.metadata.resource_version)
     except ValueError as error:
         raise NoAnswer(
             f"GET {path}: the list's resourceVersion {listed.metadata.resource_version!r} is no number"

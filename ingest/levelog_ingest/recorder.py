@@ -4,10 +4,20 @@ import logging
 from datetime import UTC, datetime
 
 from levelog.errors import RecordError
-from levelog.objects import ObjectKey, Version
-from levelog.records import BookmarkNoted, GapNoted, ObjectDeleted, ObjectSeen, Origin, SyncFinished, SyncStarted
+from levelog.objects import ObjectKey, Partition, Version
+from levelog.records import (
+    BookmarkNoted,
+    GapNoted,
+    ObjectDeleted,
+    ObjectSeen,
+    ObjectUnreadable,
+    Origin,
+    SyncFinished,
+    SyncStarted,
+)
 from levelog.redaction import Redactor
-from levelog_ingest.trimming import Trimmed, only_metadata, trim
+from levelog.subjects import partition_of
+from levelog_ingest.trimming import Trimmed, name_of, only_metadata, trim
 from levelog_ingest.watched import ResourceStatus
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
@@ -19,7 +29,7 @@ log = logging.getLogger(__name__)
 class Recorder:
     """Makes the messages of one watched resource: trimmed, redacted, checked for their size.
 
-    An object that cannot be recorded is logged and counted in the status, and nothing else is held up by it.
+    Of an object that cannot be recorded the log says so, and nothing else is held up by it.
     """
 
     def __init__(self, publisher: BatchPublisher, writer: Writer, redactor: Redactor, status: ResourceStatus) -> None:
@@ -29,37 +39,31 @@ class Recorder:
         self._status = status
         self._watched = status.watched
         self._resource = status.watched.resource
+        self._unnamed = 0
+        """Objects of the list under way whose names cannot be read."""
 
     def object_message(
         self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = ""
-    ) -> tuple[Version | None, Message | None]:
-        """The object's version and its message; None where it cannot be read or recorded."""
+    ) -> tuple[Version | None, Message]:
+        """The object's message, and its version if that can be read."""
+        version: Version | None = None
         try:
             trimmed = trim(body, api_version=self._watched.api_version, kind=kind)
+            version = trimmed.version
+            return version, self._seen(trimmed, origin, is_deleted=is_deleted)
         except RecordError as error:
-            self._skip(error, "")
-            return None, None
-        key = ObjectKey(
-            group=self._resource.group,
-            resource=self._resource.resource,
-            namespace=trimmed.namespace,
-            name=trimmed.name,
-        )
-        redacted = self._redactor.redact_body(self._resource, trimmed.body)
-        try:
-            try:
-                message = self._message(key, trimmed, redacted, origin, is_deleted=is_deleted)
-            except _TooLarge as error:
-                log.warning("%s; only its metadata are recorded", error, extra={"object": str(key)})
-                smaller = only_metadata(redacted, str(error))
-                message = self._message(key, trimmed, smaller, origin, is_deleted=is_deleted)
-        except RecordError as error:
-            self._skip(error, str(key))
-            return trimmed.version, None
-        return trimmed.version, message
+            return version, self._unreadable(body, str(error))
+        except Exception as error:  # whatever is wrong with one object must not hold up the others
+            log.exception("an object cannot be recorded", extra={"resource": str(self._watched)})
+            return version, self._unreadable(body, f"it cannot be recorded: {type(error).__name__}")
+
+    def line_unreadable(self, error: RecordError) -> Message:
+        """A line of a watch is no event; which object it was about, nobody knows."""
+        return self._unreadable(b"", str(error))
 
     def list_started(self, sync_id: str) -> list[Message]:
         """A list begins, told to all partitions."""
+        self._unnamed = 0
         namespace = self._watched.namespace
         return self._writer.to_all_partitions(
             SyncStarted(resource=self._resource, sync_id=sync_id, namespace=namespace, time=_now())
@@ -69,7 +73,14 @@ class Recorder:
         """A list is complete, told to all partitions."""
         namespace = self._watched.namespace
         return self._writer.to_all_partitions(
-            SyncFinished(resource=self._resource, sync_id=sync_id, namespace=namespace, version=version, time=_now())
+            SyncFinished(
+                resource=self._resource,
+                sync_id=sync_id,
+                namespace=namespace,
+                version=version,
+                has_unnamed=self._unnamed > 0,
+                time=_now(),
+            )
         )
 
     def gap(self, since: Version, reason: str) -> list[Message]:
@@ -81,6 +92,29 @@ class Recorder:
     def bookmark(self, version: Version) -> list[Message]:
         """The watch has come so far, told to all partitions: each has a time of its own."""
         return self._writer.to_all_partitions(BookmarkNoted(resource=self._resource, version=version, time=_now()))
+
+    def _seen(self, trimmed: Trimmed, origin: Origin, *, is_deleted: bool) -> Message:
+        key = self._key(trimmed.namespace, trimmed.name)
+        redacted = self._redactor.redact_body(self._resource, trimmed.body)
+        try:
+            return self._message(key, trimmed, redacted, origin, is_deleted=is_deleted)
+        except _TooLarge as error:
+            log.warning("%s; only its metadata are recorded", error, extra={"object": str(key)})
+            smaller = only_metadata(redacted, str(error))
+            return self._message(key, trimmed, smaller, origin, is_deleted=is_deleted)
+
+    def _unreadable(self, body: bytes, error: str) -> Message:
+        named = name_of(body)
+        key = None if named is None else self._key(*named)
+        self._status.skipped += 1
+        self._unnamed += key is None
+        log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
+        partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
+        record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())
+        return self._writer.to_partition(record, partition)
+
+    def _key(self, namespace: str, name: str) -> ObjectKey:
+        return ObjectKey(group=self._resource.group, resource=self._resource.resource, namespace=namespace, name=name)
 
     def _message(self, key: ObjectKey, trimmed: Trimmed, body: bytes, origin: Origin, *, is_deleted: bool) -> Message:
         message = self._writer.message(
@@ -99,10 +133,6 @@ class Recorder:
         except RecordError as error:
             raise _TooLarge(str(error)) from error
         return message
-
-    def _skip(self, error: RecordError, key: str) -> None:
-        self._status.skipped += 1
-        log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": key})
 
 
 class _TooLarge(RecordError):

@@ -11,19 +11,27 @@ import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import RecordError
-from levelog.objects import Uid, Version
+from levelog.objects import Uid, Version, parse_version
 from levelog.records import Written
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _LAST_APPLIED_BYTES: Final = LAST_APPLIED.encode()
 _NOTHING: Final = Raw(b"")
+MOST_NAME_CHARACTERS: Final = 253  # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 
 
-class _Metadata(Struct, rename="camel"):
+class _Name(Struct):
     name: str
+    namespace: str = ""
+
+
+class _Named(Struct):
+    metadata: _Name
+
+
+class _Metadata(_Name, rename="camel", kw_only=True):
     uid: str
     resource_version: str
-    namespace: str = ""
     annotations: Raw = _NOTHING
     managed_fields: Raw = _NOTHING
 
@@ -50,6 +58,7 @@ class Trimmed(NamedTuple):
 
 
 _objects: Final = msgspec.json.Decoder(_Object)
+_named: Final = msgspec.json.Decoder(_Named)
 _metadata: Final = msgspec.json.Decoder(_Metadata)
 _managed_fields: Final = msgspec.json.Decoder(list[_ManagedFields] | None)
 _annotations: Final = msgspec.json.Decoder(dict[str, Raw])
@@ -58,23 +67,34 @@ _annotations: Final = msgspec.json.Decoder(dict[str, Raw])
 def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
     """Cut an object. `api_version` and `kind` are put in where the object has none, as an item of a list.
 
-    Raises RecordError if it is no object with name, uid and numeric resourceVersion.
+    Raises RecordError, which quotes nothing of it, if it is no object with name, uid and numeric resourceVersion.
     """
     try:
         found = _objects.decode(body)
         before = bytes(found.metadata)
         metadata = _metadata.decode(before)
+        _check_names(metadata)
         written = _last_written(metadata.managed_fields)
-        version = Version(int(metadata.resource_version))
-    except (msgspec.DecodeError, ValueError) as error:
-        raise RecordError(f"not an object that can be recorded: {error} ({len(body)} bytes)") from error
-    after = _cut_metadata(before, metadata)
-    if after is None or (trimmed := _replace(body, before, after)) is None:
-        trimmed = _encode_again(body)
+        version = parse_version(metadata.resource_version)
+        after = _cut_metadata(before, metadata)
+        if after is None or (trimmed := _replace(body, before, after)) is None:
+            trimmed = _encode_again(body)
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise RecordError(f"not an object that can be recorded: {_without_quotes(error)} ({len(body)} bytes)") from error
     if not found.kind and kind:
         head = msgspec.json.encode({"kind": kind, "apiVersion": api_version})
         trimmed = head[:-1] + b"," + trimmed.lstrip()[1:]
     return Trimmed(metadata.namespace, metadata.name, Uid(metadata.uid), version, written, trimmed)
+
+
+def name_of(body: bytes) -> tuple[str, str] | None:
+    """Namespace and name of an object that cannot be recorded; None if these cannot be read either."""
+    try:
+        named = _named.decode(body).metadata
+        _check_names(named)
+    except (ValueError, RecursionError, msgspec.DecodeError):
+        return None
+    return named.namespace, named.name
 
 
 def only_metadata(body: bytes, note: str) -> bytes:
@@ -92,6 +112,20 @@ def only_metadata(body: bytes, note: str) -> bytes:
             },
         }
     )
+
+
+def _check_names(metadata: _Name) -> None:
+    """Raise ValueError for names that Kubernetes refuses and that cannot stand in a subject or a key."""
+    for text in (metadata.namespace, metadata.name):
+        if len(text) > MOST_NAME_CHARACTERS or not text.isprintable() or "/" in text:
+            raise ValueError("its name or namespace is none of Kubernetes")
+    if not metadata.name:
+        raise ValueError("its name is empty")
+
+
+def _without_quotes(error: Exception) -> str:
+    """What is wrong; the error of a codec quotes the bytes, which may be a secret."""
+    return f"{error.reason} (byte {error.start})" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def _last_written(managed_fields: Raw) -> Written:

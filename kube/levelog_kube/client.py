@@ -48,7 +48,7 @@ class Answer(Struct, frozen=True):
         """The body as JSON of that type. Raises LevelogError if it is not."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise LevelogError(f"the API server answered JSON that cannot be read: {error}") from error
 
 

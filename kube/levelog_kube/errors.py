@@ -18,6 +18,8 @@ from levelog.errors import LevelogError, Unavailable
 
 MOST_CHARACTERS: Final = 500
 """What is kept of an answer that is no Status object; one that was cut ends with …"""
+MOST_WAIT_SECONDS: Final = 3600.0
+"""A server that asks for more is asked again after this."""
 
 
 class Cause(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,12 +79,12 @@ class ApiError(LevelogError):
         """The error that an answer, or the Status object of a watch's ERROR event, tells of."""
         try:
             told = msgspec.json.decode(body, type=_Status)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             text = body.decode("utf-8", "replace").strip()
             told = _Status(message=text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…")
         details = told.details or _Details()
         wait = _retry_after((headers or {}).get("Retry-After", "")) or (
-            timedelta(seconds=details.retry_after_seconds) if details.retry_after_seconds else None
+            _seconds(details.retry_after_seconds) if details.retry_after_seconds else None
         )
         return cls(
             method,
@@ -105,9 +107,14 @@ class NoAnswer(Unavailable):
 
 def _retry_after(text: str) -> timedelta | None:
     """Seconds or a date, RFC 9110 section 10.2.3."""
-    if text.isdigit():
-        return timedelta(seconds=int(text))
+    if text.isascii() and text.isdigit():
+        return _seconds(float(text))
     try:
         return max(parsedate_to_datetime(text) - datetime.now(UTC), timedelta(0))
     except (ValueError, TypeError):
         return None
+
+
+def _seconds(wait: float) -> timedelta:
+    """As long as the server says, within reason."""
+    return timedelta(seconds=max(0.0, min(wait, MOST_WAIT_SECONDS)))

@@ -14,6 +14,7 @@ from levelog.records import (
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
+    ObjectUnreadable,
     ReceiptNoted,
     Record,
     SyncFinished,
@@ -22,15 +23,16 @@ from levelog.records import (
     decode,
     encode,
 )
-from levelog.subjects import Control, control_subject, object_subject, partition_of, receipt_subject
+from levelog.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
 from levelog_log.wire import Message, header_lines
 
-AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted
+AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ObjectUnreadable
 _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
     SyncStarted: Control.SYNC,
     SyncFinished: Control.SYNC,
     GapNoted: Control.GAP,
     BookmarkNoted: Control.BOOKMARK,
+    ObjectUnreadable: Control.UNREADABLE,
 }
 
 
@@ -76,7 +78,12 @@ class Writer:
 
 
 def logged_record(
-    subject: str, sequence: Sequence, nanoseconds: int, headers: Mapping[str, str], payload: bytes
+    subject: str,
+    partition: Partition,
+    sequence: Sequence,
+    nanoseconds: int,
+    headers: Mapping[str, str],
+    payload: bytes,
 ) -> LoggedRecord:
     """The record of a stored message, Unreadable if it cannot be decoded; `nanoseconds` is when it was stored."""
     record: Record
@@ -84,12 +91,15 @@ def logged_record(
         record = decode(headers, payload)
     except RecordError as error:
         record = Unreadable(
-            error=f"{subject} at {sequence}: {error}", time=datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+            error=str(error),
+            subject=subject,
+            key=object_in(subject),
+            time=datetime.fromtimestamp(nanoseconds / 1e9, UTC),
         )
     return LoggedRecord(
         sequence=sequence,
-        partition=Partition(int(subject.split(".", 3)[2])),
-        record_id=headers.get("ce-id", ""),
+        partition=partition,
+        record_id=headers.get("ce-id", "").replace("\0", ""),
         record=record,
     )
 

@@ -21,7 +21,7 @@ from nats.aio.subscription import Subscription
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.objects import Partition, Sequence
 from levelog.records import LoggedRecord
-from levelog.subjects import partition_subjects, stream_subjects
+from levelog.subjects import partition_in, partition_subjects, stream_subjects
 from levelog_log.api import ConsumerAnswer, ConsumerConfig, ConsumerRequest, PullRequest, ask, refusal
 from levelog_log.messages import logged_record
 from levelog_log.stream import LogStream
@@ -277,7 +277,14 @@ class Reader:
             self._break(f"record {self._received} of the consumer did not come, but {tokens[6]}")
             return
         sequence = Sequence(int(tokens[5]))
-        self._buffer.append(logged_record(message.subject, sequence, int(tokens[7]), headers, message.data))
+        partition = partition_in(message.subject)
+        if (
+            partition is None or partition >= self.stream.partitions
+        ):  # nobody's: who reads some partitions never gets it
+            log.error("record %d has a subject that is not levelog's and is skipped: %s", sequence, message.subject)
+        else:
+            record = logged_record(message.subject, partition, sequence, int(tokens[7]), headers, message.data)
+            self._buffer.append(record)
         self._received_to = sequence
         self._server_pending = int(tokens[8])
         self._arrived.set()

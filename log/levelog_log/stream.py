@@ -6,9 +6,9 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
-from levelog.objects import Cluster, Sequence
+from levelog.objects import Cluster, Partition, Sequence
 from levelog.records import ENVELOPE_VERSION, LoggedRecord
-from levelog.subjects import DEFAULT_PARTITIONS, stream_name, stream_subjects
+from levelog.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
 from levelog_log.api import (
     NO_MESSAGE,
     NO_STREAM,
@@ -110,6 +110,7 @@ class LogStream:
         message = answer.message
         return logged_record(
             message.subject,
+            partition_in(message.subject) or Partition(0),
             Sequence(message.seq),
             timestamp_nanoseconds(message.time),
             parse_header_lines(message.hdrs),

@@ -19,6 +19,7 @@ from levelog.records import (
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
+    ObjectUnreadable,
     ReceiptNoted,
     SyncFinished,
     SyncStarted,
@@ -43,6 +44,7 @@ from levelog_store.rows import (
     StoredObject,
     SyncRow,
     Tombstone,
+    UnreadableRow,
     Wake,
 )
 
@@ -65,11 +67,13 @@ class _Deletion(Struct):
 
 
 _deletion = msgspec.json.Decoder(_Deletion)
+_OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
 
 
 def object_names(records: Iterable[LoggedRecord]) -> set[str]:
     """Objects that a batch speaks of, whose held rows the fold needs."""
-    return {str(r.record.key) for r in records if isinstance(r.record, ObjectSeen | ObjectDeleted)}
+    said = (logged.record for logged in records)
+    return {str(record.key) for record in said if isinstance(record, _OfObjects) and record.key is not None}
 
 
 class _Latest(Struct):
@@ -102,7 +106,9 @@ class Fold:
                 case ObjectSeen() | ObjectDeleted():
                     name = str(record.key)
                     if self._is_news(name, record, latest.get(name)):
-                        if _is_readable(logged, record):
+                        if error := _unreadable(record):
+                            self._note_unreadable(logged, name, error, latest.get(name))
+                        else:
                             latest[name] = _Latest(record, logged, self._time.of(logged.partition))
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
@@ -111,8 +117,9 @@ class Fold:
                 case ReceiptNoted():
                     if record.application == self._application:
                         self._note_receipt(logged, record)
-                case Unreadable():
-                    log.error("record %d cannot be read and is skipped: %s", logged.sequence, record.error)
+                case Unreadable() | ObjectUnreadable():
+                    name = _place(record)
+                    self._note_unreadable(logged, name, record.error, latest.get(name))
                 case SyncFinished():
                     raise TypeError("a finished list is folded by Fold.sweep")
         for name, last in latest.items():
@@ -213,6 +220,21 @@ class Fold:
                 earlier.logged = logged
         elif held is not None and (held.uid, held.version) == (record.uid, record.version):
             self._changes.seen_again[name] = logged.sequence
+
+    def _note_unreadable(self, logged: LoggedRecord, place: str, error: str, earlier: _Latest | None) -> None:
+        """Skip a record, and say so. The object that it is of does exist, as it was: a list does not sweep it."""
+        log.error("record %d of %s cannot be read and is skipped: %s", logged.sequence, place, error)
+        self._changes.unreadable[logged.partition, place] = UnreadableRow(
+            partition=logged.partition,
+            place=place.replace("\0", ""),
+            sequence=logged.sequence,
+            error=error.replace("\0", ""),
+            recorded_at=logged.record.time,
+        )
+        if earlier is not None:
+            earlier.logged = logged
+        elif place in self._held.objects:
+            self._changes.seen_again[place] = logged.sequence
 
     def _note_mark(self, logged: LoggedRecord, record: SyncStarted | GapNoted | BookmarkNoted) -> None:
         place: Input = (logged.partition, str(record.resource))
@@ -344,21 +366,24 @@ def _is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:
     return isinstance(record, ObjectDeleted)
 
 
-def _is_readable(logged: LoggedRecord, record: ObjectSeen | ObjectDeleted) -> bool:
+def _unreadable(record: ObjectSeen | ObjectDeleted) -> str:
+    """Why a body is not the JSON of an object; empty if it is. Of what is gone the body does not matter."""
+    if isinstance(record, ObjectDeleted):
+        return ""
     try:
         record.body.decode()
         _deletion.decode(record.body)
-    except (msgspec.MsgspecError, ValueError) as error:
-        name = str(record.key)
-        log.warning(
-            "record %d of %s is not the JSON of an object and is skipped: %s",
-            logged.sequence,
-            name,
-            error,
-            extra={"object": name, "sequence": logged.sequence},
-        )
-        return False
-    return True
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        text = f"{error.reason} (byte {error.start})" if isinstance(error, UnicodeDecodeError) else str(error)
+        return f"not the JSON of an object: {text}"
+    return ""
+
+
+def _place(record: Unreadable | ObjectUnreadable) -> str:
+    """What is shown of a record that cannot be read: the object, or where it stood."""
+    if record.key is not None:
+        return str(record.key)
+    return record.subject if isinstance(record, Unreadable) else str(record.resource)
 
 
 def _stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject:

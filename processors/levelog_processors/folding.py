@@ -101,7 +101,7 @@ class Folder:
                 if not isinstance(record, SyncFinished):
                     raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
                 begun = started.get((logged.partition, str(record.resource)))
-                if begun is None or begun.sync_id != record.sync_id:
+                if begun is None or begun.sync_id != record.sync_id or record.has_unnamed:
                     continue
                 gone = await read_unlisted(
                     connection,

@@ -1,6 +1,6 @@
 """Names of resources and objects, as every part of levelog writes them."""
 
-from typing import NewType
+from typing import Final, NewType
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
@@ -24,8 +24,18 @@ Partition = NewType("Partition", int)
 Version = NewType("Version", int)
 """metadata.resourceVersion as a number; comparable within one resource of one cluster (KEP-5504)."""
 
+MAX_VERSION: Final = 2**63 - 1
+"""What a column of SQL holds; etcd's revisions are such numbers too."""
+
 CLUSTER_SCOPE = "_"
 """Stands for the namespace of objects that have none."""
+
+
+def parse_version(text: str) -> Version:
+    """A resourceVersion as a number. Raises ValueError if it is none, in decimal digits, up to MAX_VERSION."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_VERSION)) and int(text) <= MAX_VERSION):
+        raise ValueError(f"{text[:40]!r} is no resourceVersion")
+    return Version(int(text))
 
 
 class GroupResource(Struct, frozen=True, order=True):
@@ -59,6 +69,13 @@ class ObjectKey(Struct, frozen=True, order=True):
     def group_resource(self) -> GroupResource:
         """The resource that the object belongs to."""
         return GroupResource(group=self.group, resource=self.resource)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether its text names it and nothing else, and can be stored."""
+        parts = (self.group, self.resource, self.namespace, self.name)
+        is_named = bool(self.resource and self.name) and self.namespace != CLUSTER_SCOPE
+        return is_named and "." not in self.resource and not any("/" in part or "\0" in part for part in parts)
 
     @classmethod
     def parse(cls, text: str) -> "ObjectKey":

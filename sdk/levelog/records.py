@@ -5,18 +5,21 @@ tell about the reading itself.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Final, Literal, TypeAlias
+from datetime import UTC, datetime
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from levelog.errors import RecordError
-from levelog.objects import GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog.errors import ConfigurationError, RecordError
+from levelog.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version, parse_version
 from levelog.projection import Applied
 
 ENVELOPE_VERSION: Final = "1"
 Origin: TypeAlias = Literal["list", "watch"]
+_Version: TypeAlias = Annotated[Version, Meta(ge=0, le=MAX_VERSION)]
+_Number: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
+_Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -60,7 +63,9 @@ class SyncFinished(Struct, frozen=True, kw_only=True):
     resource: GroupResource
     sync_id: str
     namespace: str = ""
-    version: Version
+    version: _Version
+    has_unnamed: bool = False
+    """It held objects whose names cannot be read: what it seems to leave out may be one of them, and is kept."""
     time: datetime
 
 
@@ -69,7 +74,7 @@ class GapNoted(Struct, frozen=True, kw_only=True):
 
     resource: GroupResource
     reason: str
-    since: Version
+    since: _Version
     time: datetime
 
 
@@ -77,7 +82,7 @@ class BookmarkNoted(Struct, frozen=True, kw_only=True):
     """The watch of a resource has seen everything up to `version`."""
 
     resource: GroupResource
-    version: Version
+    version: _Version
     time: datetime
 
 
@@ -91,18 +96,18 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """Operator and view, `webs/pods`."""
     parent: ObjectKey
     parent_uid: Uid
-    round: int
+    round: _Count
     verb: str
     target: ObjectKey
     outcome: Literal["written", "unchanged", "gone", "conflict", "failed"]
     """`conflict`: refused because the target had changed, the next round decides anew; `failed`: refused for good."""
     target_uid: str = ""
-    target_version: int = 0
+    target_version: _Number = 0
     """resourceVersion that the API answered; 0 where it answered none."""
     error: str = ""
     answer: int = 0
     """HTTP status of the last answer to the write; 0: none came, and the target was looked at."""
-    attempts: int = 1
+    attempts: _Count = 1
     manager: str = ""
     """Field manager that wrote."""
     process: str = ""
@@ -112,17 +117,38 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
-class Unreadable(Struct, frozen=True, kw_only=True):
-    """A record that cannot be decoded; it blocks nothing but is shown."""
+class ObjectUnreadable(Struct, frozen=True, kw_only=True):
+    """The API sent an object that cannot be recorded: the log holds no other record of this version of it."""
 
+    resource: GroupResource
+    key: ObjectKey | None = None
+    """None: not even its name can be read; it stands in partition 0 then."""
     error: str
     time: datetime
 
 
+class Unreadable(Struct, frozen=True, kw_only=True):
+    """A record that cannot be decoded; it blocks nothing but is shown."""
+
+    error: str
+    subject: str
+    key: ObjectKey | None = None
+    """The object that it speaks of; None for a control record."""
+    time: datetime
+
+
 Record: TypeAlias = (
-    ObjectSeen | ObjectDeleted | SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ReceiptNoted | Unreadable
+    ObjectSeen
+    | ObjectDeleted
+    | SyncStarted
+    | SyncFinished
+    | GapNoted
+    | BookmarkNoted
+    | ReceiptNoted
+    | ObjectUnreadable
+    | Unreadable
 )
-ControlRecord: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ReceiptNoted
+ControlRecord: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ReceiptNoted | ObjectUnreadable
 
 
 class LoggedRecord(Struct, frozen=True, kw_only=True):
@@ -140,6 +166,7 @@ _CONTROL: Final[dict[str, type[ControlRecord]]] = {
     "levelog.gap.noted": GapNoted,
     "levelog.bookmark.noted": BookmarkNoted,
     "levelog.receipt.noted": ReceiptNoted,
+    "levelog.object.unreadable": ObjectUnreadable,
 }
 _CONTROL_TYPE: Final = {cls: name for name, cls in _CONTROL.items()}
 _SEEN: Final = "levelog.object.seen"
@@ -180,7 +207,8 @@ def encode(
 def decode(headers: Mapping[str, str], payload: bytes) -> Record:
     """The record that a message holds.
 
-    Raises RecordError, naming the header or field, if the envelope is not one that this version reads.
+    Raises RecordError, naming the header or field, if the envelope is not one that this version reads, or holds what
+    SQL does not: a number of more than 64 bits, a time without a zone, a NUL.
     """
     try:
         envelope = headers["levelog-envelope"]
@@ -188,21 +216,42 @@ def decode(headers: Mapping[str, str], payload: bytes) -> Record:
             raise RecordError(f"envelope version {envelope!r} is not known; this version reads {ENVELOPE_VERSION!r}")
         kind = headers["ce-type"]
         if kind not in (_SEEN, _DELETED):
-            decoder = _DECODERS.get(kind)
-            if decoder is None:
-                raise RecordError(f"record type {kind!r} is not known")
-            return decoder.decode(payload)
+            return _control(kind, payload)
         origin = headers["levelog-origin"]
+        if any("\0" in value for value in headers.values()):
+            raise RecordError("a header holds a NUL")
         return (ObjectSeen if kind == _SEEN else ObjectDeleted)(
             key=ObjectKey.parse(headers["ce-subject"]),
             uid=Uid(headers["levelog-uid"]),
-            version=Version(int(headers["levelog-version"])),
+            version=parse_version(headers["levelog-version"]),
             origin="list" if origin == "list" else "watch",
-            time=datetime.fromisoformat(headers["ce-time"]),
+            time=_zoned(datetime.fromisoformat(headers["ce-time"])),
             written=Written(manager=headers.get("levelog-manager", ""), at=headers.get("levelog-written-at", "")),
             body=payload,
         )
     except KeyError as error:
         raise RecordError(f"record without header {error}") from error
-    except (ValueError, msgspec.DecodeError) as error:
+    except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, ConfigurationError) as error:
         raise RecordError(f"record cannot be read: {error}") from error
+
+
+def _control(kind: str, payload: bytes) -> ControlRecord:
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise RecordError(f"record type {kind!r} is not known")
+    record: ControlRecord = decoder.decode(payload)
+    _zoned(record.time)
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
+        if name != "applied" and "\0" in str(value):  # that stays JSON, in which a NUL is escaped
+            raise RecordError(f"{name} holds a NUL")
+        if isinstance(value, ObjectKey) and not value.is_sound:
+            raise RecordError(f"{name} does not name an object")
+    return record
+
+
+def _zoned(time: datetime) -> datetime:
+    """The time in UTC, to which it may be too early or too late. Raises ValueError, OverflowError."""
+    if time.tzinfo is None:
+        raise ValueError(f"{time.isoformat()} is a time without a zone")
+    return time.astimezone(UTC)

@@ -1,17 +1,28 @@
 """Subjects of the log: `levelog.<cluster>.<partition>.<group>.<resource>.<namespace>.<name>`.
 
 Control records stand in the same partition as what they speak of, so that one reader sees them in order:
-`levelog.<cluster>.<partition>._sync.<group>.<resource>`, likewise `_gap` and `_bookmark`, and
+`levelog.<cluster>.<partition>._sync.<group>.<resource>`, likewise `_gap`, `_bookmark` and `_unreadable`, and
 `levelog.<cluster>.<partition>._receipt.<application>`.
 """
 
 from enum import StrEnum
 from typing import Final
 
-from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, encode_token
+from levelog.objects import (
+    CLUSTER_SCOPE,
+    Application,
+    Cluster,
+    GroupResource,
+    ObjectKey,
+    Partition,
+    decode_token,
+    encode_token,
+)
 
 DEFAULT_PARTITIONS: Final = 16
 _CORE: Final = "core"
+_OBJECT_TOKENS: Final = 7
+_MOST_DIGITS: Final = 5
 _FNV_OFFSET: Final = 0x811C9DC5  # FNV-1a, 32 bit: http://www.isthe.com/chongo/tech/comp/fnv/
 _FNV_PRIME: Final = 0x01000193
 
@@ -23,6 +34,7 @@ class Control(StrEnum):
     GAP = "_gap"
     BOOKMARK = "_bookmark"
     RECEIPT = "_receipt"
+    UNREADABLE = "_unreadable"
 
 
 def fnv1a_32(data: bytes) -> int:
@@ -47,6 +59,28 @@ def object_subject(cluster: Cluster, key: ObjectKey, partition: Partition) -> st
     """Subject of the object's records."""
     namespace = encode_token(key.namespace) or CLUSTER_SCOPE
     return f"levelog.{cluster}.{partition}.{_resource_tokens(key.group_resource)}.{namespace}.{encode_token(key.name)}"
+
+
+def partition_in(subject: str) -> Partition | None:
+    """Partition of a subject of the log; None if it is not of the form that levelog writes."""
+    tokens = subject.split(".", 3)
+    number = tokens[2] if len(tokens) == 4 else ""
+    return Partition(int(number)) if number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS else None
+
+
+def object_in(subject: str) -> ObjectKey | None:
+    """The object that a subject speaks of; None for control records, and for what cannot name an object."""
+    tokens = subject.split(".")
+    if len(tokens) != _OBJECT_TOKENS or tokens[3] in tuple(Control):
+        return None
+    group, resource, namespace, name = tokens[3:]
+    key = ObjectKey(
+        group="" if group == _CORE else decode_token(group),
+        resource=decode_token(resource),
+        namespace="" if namespace == CLUSTER_SCOPE else decode_token(namespace),
+        name=decode_token(name),
+    )
+    return key if key.is_sound else None
 
 
 def resource_subjects(cluster: Cluster, resource: GroupResource, *, namespace: str = "", name: str = "") -> str:

@@ -21,5 +21,8 @@ def is_unlisted(finished: SyncFinished, *, begun: int, sequence: int, version: i
     """Tell whether a complete list that began at `begun` has left out an object of its resource and partition.
 
     The object's last record is `sequence`, which showed `version`. One that is newer than the list was made after it.
+    A list with objects that have no readable name leaves out nobody for certain.
     """
+    if finished.has_unnamed:
+        return False
     return sequence < begun and version <= finished.version and finished.namespace in ("", namespace)

@@ -15,6 +15,7 @@ from levelog_store.rows import (
     IndexKey,
     StoredObject,
     SyncRow,
+    UnreadableRow,
     ViewParent,
     Wake,
 )
@@ -28,6 +29,7 @@ from levelog_store.tables import (
     objects,
     syncs,
     tombstones,
+    unreadable,
     wakeups,
 )
 
@@ -43,6 +45,7 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
     await _write_objects(connection, scope, changes)
     await _write_entries(connection, scope, changes)
     await _write_syncs(connection, scope, changes)
+    await _write_unreadable(connection, scope, changes)
     await write_key_versions(connection, scope, changes.keys)
     if changes.gone:
         await forget_levels(connection, scope, changes.gone)
@@ -181,8 +184,13 @@ async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes
     await upsert(connection, syncs, rows)
 
 
-def _as_row(row: SyncRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in SyncRow.__struct_fields__}
+async def _write_unreadable(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    rows = [{"scope": scope, **_as_row(row)} for _, row in sorted(changes.unreadable.items())]
+    await upsert(connection, unreadable, rows)
+
+
+def _as_row(row: SyncRow | UnreadableRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__struct_fields__}
 
 
 async def write_key_versions(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> None:

@@ -24,6 +24,7 @@ RESERVED: Final = frozenset(
         "scopes",
         "syncs",
         "tombstones",
+        "unreadable",
         "wakeups",
     }
 )

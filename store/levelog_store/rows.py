@@ -104,6 +104,16 @@ class Tombstone(Struct, frozen=True, kw_only=True):
     deleted_at: datetime
 
 
+class UnreadableRow(Struct, frozen=True, kw_only=True):
+    """A row of `unreadable`."""
+
+    partition: int
+    place: str
+    sequence: int
+    error: str
+    recorded_at: datetime
+
+
 class Checkpoint(Struct, frozen=True):
     """How far a partition is folded: the last sequence, the last record of its own with its id, and the newest time."""
 
@@ -179,6 +189,8 @@ class Changes(Struct):
     """Levels whose parent is gone, or is another incarnation now."""
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
+    unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
+    """By partition and place."""
     listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
     """Partitions whose parents were listed completely, and the views of those parents."""
 

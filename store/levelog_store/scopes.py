@@ -28,12 +28,13 @@ from levelog_store.tables import (
     scopes,
     syncs,
     tombstones,
+    unreadable,
     wakeups,
 )
 
 log = logging.getLogger(__name__)
 
-_FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs, backfills)
+_FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs, unreadable, backfills)
 
 
 class Scope(Struct, frozen=True, kw_only=True):

@@ -223,6 +223,18 @@ tombstones = Table(
     _time("deleted_at", nullable=False),
 )
 
+unreadable = Table(
+    "unreadable",
+    metadata,
+    _scope(),
+    _key("partition", SmallInteger),
+    _key("place"),
+    Column("sequence", BigInteger, nullable=False, comment="of the last record there that cannot be read"),
+    Column("error", BYTE_TEXT, nullable=False),
+    _time("recorded_at", nullable=False),
+    comment="records that were skipped; a place is an object, else a resource or the subject of a control record",
+)
+
 index_entries = Table(
     "index_entries",
     metadata,

@@ -120,6 +120,14 @@ class CutLine:
     how: HangUp = "fin"
 
 
+@dataclass(frozen=True, kw_only=True)
+class InjectLines:
+    """After so many lines a watch gets lines that the server did not send."""
+
+    lines: tuple[bytes, ...]
+    after_lines: int = 0
+
+
 @dataclass(frozen=True)
 class DropBookmarks:
     """A watch gets no bookmarks, but for the one that ends the initial events of a streaming list."""
@@ -137,6 +145,7 @@ Action = (
     | StallWatch
     | ExpireWatch
     | CutLine
+    | InjectLines
     | DropBookmarks
 )
 

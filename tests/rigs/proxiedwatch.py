@@ -8,7 +8,7 @@ import aiohttp
 from aiohttp import web
 
 from rigs.apirequests import ApiRequest
-from rigs.faults import CutLine, DropBookmarks, DropWatch, ExpireWatch, Refuse, Rule, StallWatch
+from rigs.faults import CutLine, DropBookmarks, DropWatch, ExpireWatch, InjectLines, Refuse, Rule, StallWatch
 from rigs.hangups import HangUp, hang_up
 
 _BOOKMARK = b'"type":"BOOKMARK"'
@@ -101,6 +101,8 @@ class ProxiedWatch:
                 await self.expire()
             case StallWatch(after_lines=self.lines):
                 self.stall()
+            case InjectLines(after_lines=self.lines, lines=lines):
+                await self._response.write(b"".join(line + b"\n" for line in lines))
             case _:
                 return
         rule.applied.append(self.request)

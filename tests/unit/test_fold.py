@@ -169,7 +169,7 @@ def test_a_record_that_is_not_json_is_skipped_and_the_checkpoint_goes_on(
     )
     assert changes.objects == {}
     assert [point.sequence for point in changes.checkpoints.values()] == [1]
-    assert "pods/default/p is not the JSON of an object" in caplog.text
+    assert "pods/default/p cannot be read and is skipped: not the JSON of an object" in caplog.text
 
 
 def test_an_index_that_raises_keeps_its_entries_marked_with_the_error(program: Program) -> None:

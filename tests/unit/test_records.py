@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.errors import RecordError
-from levelog.objects import GroupResource, ObjectKey, Uid, Version
+from levelog.objects import MAX_VERSION, GroupResource, ObjectKey, Uid, Version
 from levelog.records import (
     BookmarkNoted,
     ControlRecord,
@@ -29,7 +29,7 @@ object_records = st.builds(
         key=SHOP, uid=Uid("u"), version=Version(version), origin=origin, time=NOON, written=written, body=body
     ),
     cls=st.sampled_from([ObjectSeen, ObjectDeleted]),
-    version=st.integers(min_value=1, max_value=2**63),
+    version=st.integers(min_value=1, max_value=MAX_VERSION),
     origin=st.sampled_from(["list", "watch"]),
     written=st.sampled_from([Written(), Written(manager="kubectl", at="2026-01-01T00:00:00Z")]),
     body=st.binary(max_size=50),

@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from levelog_cli.settings import Settings
 from levelog_cli.tables import is_narrow, print_table
 from levelog_store.overview import LevelLine, find_scopes, read_level_lines, read_levelled
 from levelog_store.scopes import Scope
+from levelog_store.unreadable import UnreadableRecord, read_unreadable
 
 _NAMED: Final = 5
 _SEARCHED: Final = 1000
@@ -31,11 +33,13 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
     if status and status not in STATUSES:
         raise ConfigurationError(f"there is no status {status!r}: it is one of {', '.join(STATUSES)}")
     found: list[tuple[Scope, LevelLine]] = []
+    skipped: list[UnreadableRecord] = []
     async with await open_to_read(settings) as database, database.reading() as connection:
         scopes = _selected(settings, database.name, await find_scopes(connection))
         for scope in scopes:
             lines = await read_level_lines(connection, scope, view=view, status=status, name=name)
             found += [(scope, line) for line in lines]
+            skipped += await read_unreadable(connection, scope.number)
         if not found and (name or view):
             await _refuse_unknown(connection, scopes, name, view)
     if as_json:
@@ -43,7 +47,7 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
         return
     if not found:
         nothing = f"no level is {status}" if status else "no levels: no object of a view's resource was seen yet"
-        sys.stdout.write(f"{nothing}\n")
+        sys.stdout.write(f"{nothing}\n{_skipped(skipped)}")
         return
     has_several = len(scopes) > 1
     columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
@@ -51,6 +55,18 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
     print_table(columns[not has_several :], [row[not has_several :] for row in rows])
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in line.parent for _, line in found):
         sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
+    sys.stdout.write(_skipped(skipped))
+
+
+def _skipped(records: Sequence[UnreadableRecord]) -> str:
+    """What the levels do not know of, a line each."""
+    if not records:
+        return ""
+    what = "1 record cannot be read" if len(records) == 1 else f"{len(records)} records cannot be read"
+    lines = [f"{record.place}: {record.error}" for record in records[:_NAMED]]
+    if len(records) > _NAMED:
+        lines.append(f"and {len(records) - _NAMED} more")
+    return "\n".join(["", f"{what}; the levels do not know what is in there:", *lines, ""])
 
 
 async def _refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:

@@ -125,6 +125,17 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("scope", "object", name="tombstones_pkey"),
     )
     op.create_table(
+        "unreadable",
+        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
+        sa.Column("place", TEXT, autoincrement=False, nullable=False),
+        sa.Column("sequence", sa.BigInteger, nullable=False, comment="of the last record there that cannot be read"),
+        sa.Column("error", TEXT, nullable=False),
+        sa.Column("recorded_at", TIME, nullable=False),
+        sa.PrimaryKeyConstraint("scope", "partition", "place", name="unreadable_pkey"),
+        comment="records that were skipped; a place is an object, else a resource or the subject of a control record",
+    )
+    op.create_table(
         "index_entries",
         sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
         sa.Column("index", TEXT, autoincrement=False, nullable=False),
@@ -314,6 +325,7 @@ def downgrade() -> None:
         "levels",
         "key_versions",
         "index_entries",
+        "unreadable",
         "tombstones",
         "objects",
         "syncs",

@@ -10,6 +10,7 @@ from levelog_cli.settings import Settings
 from levelog_migrations import check, head
 from levelog_store.database import Database
 from levelog_store.overview import find_scopes, read_server_facts
+from levelog_store.unreadable import read_unreadable
 
 _DATABASE = "database"
 
@@ -34,5 +35,12 @@ async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
         async with await Database.open(url, read_only=True) as database, database.reading() as connection:
             for scope in await find_scopes(connection):
                 yield Finding.ok(_DATABASE, f"holds application {scope.application} on cluster {scope.cluster}")
+                for record in await read_unreadable(connection, scope.number):
+                    yield Finding.note(
+                        "records",
+                        f"{record.place}: a record cannot be read and is skipped, by application {scope.application}: "
+                        f"{record.error}",
+                        "change the object, so that the API sends it anew",
+                    )
     except LevelogError as error:
         yield Finding.wrong(_DATABASE, error)
