@@ -80,7 +80,9 @@ def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
         if after is None or (trimmed := _replace(body, before, after)) is None:
             trimmed = _encode_again(body)
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
-        raise RecordError(f"not an object that can be recorded: {_without_quotes(error)} ({len(body)} bytes)") from error
+        raise RecordError(
+            f"not an object that can be recorded: {_without_quotes(error)} ({len(body)} bytes)"
+        ) from error
     if not found.kind and kind:
         head = msgspec.json.encode({"kind": kind, "apiVersion": api_version})
         trimmed = head[:-1] + b"," + trimmed.lstrip()[1:]
