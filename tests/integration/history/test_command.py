@@ -69,6 +69,14 @@ async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterw
     assert max(map(len, narrow.stdout.splitlines())) <= 80
 
 
+async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
+    ended = await ran.ends("writers", "pods", SHOP, "--json")
+    assert [(each["manager"], each["resource"], each["objects"]) for each in json.loads(ended.stdout)] == [
+        ("levelog-webs", "pods", 3)
+    ]
+    assert "no write to services" in await ran.refused("writers", "services", status=2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

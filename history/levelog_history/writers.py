@@ -1,0 +1,104 @@
+"""Who writes what, how often, to what effect, and whether at a fixed period."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct, field
+
+from levelog.objects import ObjectKey
+from levelog_history.revisions import Revision
+
+LEAST_INTERVALS: Final = 5
+"""Between writes; of fewer nothing is said about a period."""
+REGULAR: Final = 0.2
+"""Half of the intervals lie within this part of their median at both sides: then they have a period."""
+
+
+class Period(Struct, frozen=True):
+    """Time between two writes of one object: the median, and how far half of the times lie from it at most."""
+
+    seconds: float
+    spread_seconds: float
+
+
+class Writer(Struct, frozen=True, kw_only=True):
+    """One field manager on one resource."""
+
+    manager: str
+    """Empty where the API did not say."""
+    resource: str
+    objects: int
+    writes: int
+    """Revisions that it wrote last; a list that showed several writes at once counts as one."""
+    idle: int
+    """Of these, such that changed no field."""
+    fields: dict[str, int]
+    """How many writes changed each field, the most frequent first; items of lists and maps together."""
+    period: Period | None
+    """None where writes are few or irregular."""
+
+
+class _Tally(Struct):
+    writes: int = 0
+    idle: int = 0
+    fields: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    times: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
+    """Of the writes that the watch showed, by object."""
+
+
+class Writers:
+    """Counts revisions, in the order of the log.
+
+    What a list found first is nobody's write of the time that is told about, and a deletion has no writer.
+    """
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)
+
+    def take(self, revision: Revision) -> None:
+        """Count one revision."""
+        if revision.is_gone or revision.happened in ("found", "unreadable"):
+            return
+        resource = str(ObjectKey.parse(revision.object).group_resource)
+        tally = self._tallies[revision.written.manager, resource]
+        tally.writes += 1
+        tally.idle += revision.happened == "rewritten"
+        for name in {_field(difference.path) for difference in revision.differences}:
+            tally.fields[name] += 1
+        times = tally.times[revision.object]
+        if not revision.is_listed:
+            times.append(revision.time)
+
+    def found(self) -> list[Writer]:
+        """What each field manager wrote, those with most writes first."""
+        writers = [
+            Writer(
+                manager=manager,
+                resource=resource,
+                objects=len(tally.times),
+                writes=tally.writes,
+                idle=tally.idle,
+                fields=dict(sorted(tally.fields.items(), key=lambda item: (-item[1], item[0]))),
+                period=_period(tally.times.values()),
+            )
+            for (manager, resource), tally in self._tallies.items()
+        ]
+        return sorted(writers, key=lambda writer: (-writer.writes, writer.resource, writer.manager))
+
+
+def _field(path: str) -> str:
+    """The field that a path leads to or into: two steps, `status.conditions`, `metadata.annotations`."""
+    return ".".join(path.replace("[", ".").split(".")[:2])
+
+
+def _period(times: Iterable[list[datetime]]) -> Period | None:
+    intervals = sorted((later - earlier).total_seconds() for each in times for earlier, later in pairwise(each))
+    if len(intervals) < LEAST_INTERVALS:
+        return None
+    median = statistics.median(intervals)
+    spread = statistics.median(abs(interval - median) for interval in intervals)
+    return Period(median, spread) if median > 0 and spread <= REGULAR * median else None

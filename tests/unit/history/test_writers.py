@@ -1,0 +1,75 @@
+from collections.abc import Sequence
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from levelog.records import ControlRecord, ObjectDeleted, ObjectSeen, Written
+from levelog_history.revisions import Revision, Revisions
+from levelog_history.writers import Period, Writer, Writers
+from rigs.webs import NOON, deleted, logged, web
+
+
+def by(manager: str, seen: ObjectSeen, seconds: float = 0, *, origin: str = "watch") -> ObjectSeen:
+    return replace(seen, written=Written(manager=manager), time=NOON + timedelta(seconds=seconds), origin=origin)
+
+
+def counted(records: Sequence[ObjectSeen | ObjectDeleted | ControlRecord]) -> list[Writer]:
+    revisions = Revisions(lambda _: True)
+    counting = Writers()
+    for each in logged(records):
+        for entry in revisions.take(each):
+            if isinstance(entry, Revision):
+                counting.take(entry)
+    return counting.found()
+
+
+def test_writes_are_counted_by_manager_and_those_that_changed_nothing_beside() -> None:
+    found = counted(
+        [
+            by("kubectl", web("a", 1)),
+            by("kubectl", web("b", 2)),
+            by("busy", web("a", 3)),
+            by("busy", web("a", 4, replicas=2)),
+            deleted(web("a", 4), 5),
+        ]
+    )
+    assert [(each.manager, each.objects, each.writes, each.idle) for each in found] == [
+        *(("busy", 1, 2, 1), ("kubectl", 2, 2, 0))
+    ]
+    assert found[0].fields == {"spec.replicas": 1}
+    assert found[0].resource == "webs.example.com"
+
+
+def test_what_a_list_found_was_written_at_another_time() -> None:
+    assert counted([by("kubectl", web("a", 1), origin="list")]) == []
+
+
+def test_fields_are_told_without_the_items_in_them() -> None:
+    [found] = counted(
+        [
+            by("x", web("a", 1, annotations={"one": "1", "two.io/x": "1"})),
+            by("x", web("a", 2, annotations={"one": "2", "two.io/x": "2"})),
+        ]
+    )
+    assert found.fields == {"metadata.annotations": 1}
+
+
+def test_writes_that_come_every_15_seconds_have_a_period() -> None:
+    beats = [by("timer", web("a", 1 + n), 15 * n + 0.1 * (n % 3)) for n in range(8)]
+    [timer] = counted(beats)
+    assert timer.period is not None
+    assert 14.8 <= timer.period.seconds <= 15.2
+    assert timer.period.spread_seconds <= 0.2
+    assert timer.idle == 7
+
+
+def test_the_period_is_that_of_one_object_however_many_there_are() -> None:
+    beats = [by("timer", web(name, 10 * n + m), 30 * n + 7 * m) for n in range(1, 8) for m, name in enumerate("abc")]
+    [timer] = counted(beats)
+    assert timer.period == Period(30.0, 0.0)
+
+
+def test_few_or_irregular_writes_have_no_period() -> None:
+    assert [each.period for each in counted([by("x", web("a", n), 15 * n) for n in range(1, 5)])] == [None]
+    times = (0, 1, 50, 53, 200, 201, 320, 900)
+    assert [each.period for each in counted([by("x", web("a", n + 1), at) for n, at in enumerate(times)])] == [None]
