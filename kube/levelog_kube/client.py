@@ -11,13 +11,10 @@ from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Self, TypeVar
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.client.rest import RESTClientObject
 from msgspec import Struct
 from yarl import URL
 
@@ -25,6 +22,8 @@ from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_kube.configuration import load_configuration
 from levelog_kube.errors import ApiError, NoAnswer, Unreachable
 from levelog_kube.lines import LineSplitter
+from levelog_kube.proxies import environment_proxy, without_password
+from levelog_kube.sessions import open_session, tls_identity
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +31,6 @@ T = TypeVar("T")
 
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 CONNECT_TIMEOUT: Final = timedelta(seconds=10)
-READ_BUFFER_BYTES: Final = 2 * 1024 * 1024  # lines of a watch hold objects of up to etcd's 1.5 MiB
 SILENCE: Final = timedelta(seconds=90)  # a watch with bookmarks hears one about every minute
 _CREDENTIALS_AGE_SECONDS: Final = 10.0  # credentials that were refused when this young are not read again
 
@@ -63,18 +61,26 @@ class KubeClient:
         self._kubeconfig = kubeconfig
         self._context = context
         self._configuration = configuration
-        self._session = _session(configuration)
+        self._session = open_session(configuration)
         self._retired: list[aiohttp.ClientSession] = []
-        self._identity = _identity(configuration)
+        self._identity = tls_identity(configuration)
         self._read_at = time.monotonic()
         self._renewing = asyncio.Lock()
         self._user_agent = f"levelog/{version('levelog')}"
-        self._environment_proxy = _environment_proxy(str(configuration.host))
+        self._environment_proxy = environment_proxy(str(configuration.host))
 
     @property
     def server(self) -> str:
         """URL of the API server, without credentials."""
         return re.sub(r"//[^/@]*@", "//", str(self._configuration.host))
+
+    @property
+    def _proxy(self) -> str | None:
+        return self._configuration.proxy or self._environment_proxy
+
+    @property
+    def _proxy_name(self) -> str:
+        return without_password(self._proxy) if self._proxy else "in between"
 
     async def request(
         self,
@@ -139,7 +145,12 @@ class KubeClient:
     ) -> aiohttp.ClientResponse:
         """The response to a request, its status checked and its body unread."""
         used = self._configuration
-        response = await self._attempt(method, path, query, limits, headers, body)
+        try:
+            response = await self._attempt(method, path, query, limits, headers, body)
+        except aiohttp.ClientSSLError:  # nothing was sent; authority or own certificate may have been replaced
+            if not await self._renew_credentials(used):
+                raise
+            response = await self._attempt(method, path, query, limits, headers, body)
         if response.status == 401 and await self._renew_credentials(used):
             response.release()
             response = await self._attempt(method, path, query, limits, headers, body)
@@ -172,7 +183,7 @@ class KubeClient:
                 **(headers or {}),
             },
             timeout=limits,
-            proxy=configuration.proxy or self._environment_proxy,
+            proxy=self._proxy,
             proxy_headers=configuration.proxy_headers,
             server_hostname=configuration.tls_server_name,
             middlewares=() if method == "GET" else (_send_once,),
@@ -196,6 +207,15 @@ class KubeClient:
         """Tell what goes wrong on the way to the server and back in levelog's errors."""
         try:
             yield
+        except aiohttp.ClientProxyConnectionError as error:
+            raise Unreachable(
+                f"{method} {path}: the proxy {self._proxy_name} cannot be reached: {_why(error)}"
+            ) from error
+        except aiohttp.ClientHttpProxyError as error:
+            raise Unreachable(
+                f"{method} {path}: the proxy {self._proxy_name} refused to connect to {self.server}: "
+                f"{error.status} {error.message}"
+            ) from None  # its text has the proxy's URL, and so perhaps a password
         except aiohttp.ClientConnectorCertificateError as error:
             raise Unreachable(
                 f"{method} {path}: the certificate of {self.server} is not trusted: {error.certificate_error}"
@@ -214,15 +234,16 @@ class KubeClient:
                 return False
             try:
                 configuration = await load_configuration(self._kubeconfig, self._context)
+                identity = tls_identity(configuration)
+                session = self._session if identity == self._identity else open_session(configuration)
             except ConfigurationError as error:
                 raise Unreachable(
-                    f"{self.server} refused the credentials, and others cannot be had: {error}"
+                    f"{self.server} or its credentials were refused, and others cannot be had: {error}"
                 ) from error
             log.info("credentials read again", extra={"server": self.server})
-            if _identity(configuration) != self._identity:
+            if session is not self._session:
                 self._retired.append(self._session)  # requests under way still use it
-                self._session = _session(configuration)
-                self._identity = _identity(configuration)
+                self._session, self._identity = session, identity
             self._configuration = configuration
             self._read_at = time.monotonic()
             return True
@@ -253,27 +274,6 @@ async def connect(
     return client
 
 
-def _session(configuration: Configuration) -> aiohttp.ClientSession:
-    """A session with the connections of the official client, which asks the environment once and not for each request.
-
-    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it.
-    """
-    if urlsplit(str(configuration.host)).scheme == "http":
-        # For these the official client would read the system's certificates too, which takes longer than anything else.
-        connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize)
-    else:
-        official = RESTClientObject(configuration).pool_manager
-        connector = official.connector
-        official.detach()
-    return aiohttp.ClientSession(connector=connector, read_bufsize=READ_BUFFER_BYTES)
-
-
-def _environment_proxy(host: str) -> str | None:
-    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say of the server."""
-    url = urlsplit(host)
-    return None if not url.hostname or proxy_bypass(url.hostname) else getproxies().get(url.scheme)
-
-
 async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     """Where aiohttp would send a PUT or DELETE a second time, as its connection broke, leave that to the caller."""
     try:
@@ -282,13 +282,6 @@ async def _send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise NoAnswer(f"{request.method} {request.url.raw_path}: the connection broke: {_why(error)}") from error
-
-
-def _identity(configuration: Configuration) -> tuple[object, ...]:
-    """What a TLS connection is made with; files count by name and time of change."""
-    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    changed = tuple(Path(file).stat().st_mtime_ns if file else 0 for file in files)
-    return (*files, *changed, configuration.verify_ssl, configuration.tls_server_name, configuration.host)
 
 
 def _why(error: BaseException) -> str:

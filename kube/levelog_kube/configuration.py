@@ -1,14 +1,22 @@
-"""Where the API server is and who asks: kubernetes_asyncio's reading of kubeconfig files and service accounts."""
+"""Where the API server is and who asks: kubernetes_asyncio's reading of kubeconfig files, and service accounts."""
 
+import logging
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes_asyncio.config import load_kube_config
 
 from levelog.errors import ConfigurationError
+from levelog_kube import serviceaccount
+from levelog_kube.proxies import is_usable, without_password
 
 _DEFAULT_KUBECONFIG = "~/.kube/config"
+_TOKEN: Final = "BearerToken"  # noqa: S105 - the name under which the loader puts it
+_loader_log = logging.getLogger("kubernetes_asyncio.config.kube_config")
 
 
 async def load_configuration(kubeconfig: Path | None = None, context: str | None = None) -> Configuration:
@@ -16,32 +24,61 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
 
     Runs exec plugins and reads tokens anew each time. Raises ConfigurationError, naming the file.
     """
-    configuration = Configuration()
     paths = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or _DEFAULT_KUBECONFIG
     present = _readable_files(paths)
-    if not present:
-        if kubeconfig is not None or os.environ.get("KUBECONFIG"):
-            raise ConfigurationError(f"kubeconfig {paths} does not exist")
-        try:
-            load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        except ConfigException as error:
-            raise ConfigurationError(
-                f"no cluster is configured: there is no {_DEFAULT_KUBECONFIG}, KUBECONFIG is not set, "
-                "and this is not a pod with a service account"
-            ) from error
-        return configuration
-    try:
-        await load_kube_config(
-            config_file=os.pathsep.join(map(str, present)),
-            context=context,
-            client_configuration=configuration,
-            persist_config=False,
+    if present:
+        return await _load_files(paths, present, context)
+    if kubeconfig is not None or os.environ.get("KUBECONFIG"):
+        raise ConfigurationError(f"kubeconfig {paths} does not exist")
+    if not serviceaccount.is_in_pod():
+        raise ConfigurationError(
+            f"no cluster is configured: there is no {_DEFAULT_KUBECONFIG}, KUBECONFIG is not set, "
+            "and this is not a pod with a service account"
         )
+    return serviceaccount.load_service_account(serviceaccount.FOLDER)
+
+
+async def _load_files(paths: str, present: list[Path], context: str | None) -> Configuration:
+    configuration = Configuration()
+    try:
+        with _raising_what_is_logged():
+            await load_kube_config(
+                config_file=os.pathsep.join(map(str, present)),
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
     except Exception as error:  # the loader raises whatever it trips over in a malformed file
         raise ConfigurationError(f"kubeconfig {paths} cannot be used: {_in_one_line(error)}") from error
     if configuration.host == Configuration().host:
         raise ConfigurationError(f"kubeconfig {paths} names no server for its context")
+    if configuration.proxy and not is_usable(configuration.proxy):
+        proxy = without_password(configuration.proxy)
+        raise ConfigurationError(f"kubeconfig {paths}: proxy-url {proxy}: proxies are asked by http or https only")
+    if token := configuration.api_key.get(_TOKEN):
+        configuration.api_key[_TOKEN] = token.strip()  # files of tokens often end with a line break
+        if not configuration.api_key[_TOKEN].isprintable():
+            raise ConfigurationError(f"kubeconfig {paths}: its token has line breaks or other control characters")
     return configuration
+
+
+@contextmanager
+def _raising_what_is_logged() -> Generator[None]:
+    """Raise ConfigurationError for what the loader logs as an error and goes on after: it would ask as nobody."""
+    told: list[str] = []
+
+    def take(record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            told.append(record.getMessage())
+        return record.levelno < logging.ERROR
+
+    _loader_log.addFilter(take)
+    try:
+        yield
+    finally:
+        _loader_log.removeFilter(take)
+    if told:
+        raise ConfigurationError(told[0])
 
 
 def _readable_files(paths: str) -> list[Path]:

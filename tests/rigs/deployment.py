@@ -44,8 +44,17 @@ class Deployment:
     """
 
     def __init__(
-        self, folder: Path, api: Api, nats: NatsServer, database_url: str, *, operator_file: Path = WEBS_FILE
+        self,
+        folder: Path,
+        api: Api,
+        nats: NatsServer,
+        database_url: str,
+        *,
+        operator_file: Path = WEBS_FILE,
+        tokens: Mapping[Role, str] | None = None,
     ) -> None:
+        """`tokens`: as whom the processes ask, if not all as the test itself."""
+        self._tokens = tokens or {}
         self.api: dict[Role, FaultProxy] = {}
         self.nats: dict[Role, TcpProxy] = {}
         self.sql: dict[Role, TcpProxy] = {}
@@ -140,7 +149,9 @@ class Deployment:
             settings["LEVELOG_DATABASE_URL"] = self.sql[role].url(plain)
         if role in self.api:
             path = self._folder / f"{role}.kubeconfig"
-            settings["KUBECONFIG"] = str(self.api[role].kubeconfig(path, token=self._direct.token or "none"))
+            settings["KUBECONFIG"] = str(
+                self.api[role].kubeconfig(path, token=self._tokens.get(role) or self._direct.token or "none")
+            )
         return settings
 
     def _connection(self) -> "_Connection":

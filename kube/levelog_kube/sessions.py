@@ -1,0 +1,66 @@
+"""HTTP sessions with the certificates of a configuration, and when another one is needed."""
+
+import ssl
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+
+from levelog.errors import ConfigurationError
+
+READ_BUFFER_BYTES: Final = 2 * 1024 * 1024  # lines of a watch hold objects of up to etcd's 1.5 MiB
+
+
+def open_session(configuration: Configuration) -> aiohttp.ClientSession:
+    """A session with the connections of the official client, which asks the environment once and not for each request.
+
+    Where it does, aiohttp takes two trips to a thread for each request, which cost as much as the rest of it.
+    Raises ConfigurationError naming the certificates that cannot be used.
+    """
+    if urlsplit(str(configuration.host)).scheme == "http":
+        # For these the official client would read the system's certificates too, which takes longer than anything else.
+        connector: aiohttp.BaseConnector | None = aiohttp.TCPConnector(limit=configuration.connection_pool_maxsize)
+    else:
+        try:
+            official = RESTClientObject(configuration).pool_manager
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise ConfigurationError(_unusable(configuration, error)) from error
+        connector = official.connector
+        official.detach()
+    return aiohttp.ClientSession(connector=connector, read_bufsize=READ_BUFFER_BYTES)
+
+
+def tls_identity(configuration: Configuration) -> tuple[object, ...]:
+    """What connections are made with; another one needs another session. Files count by name and time of change."""
+    files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+    changed = tuple(_changed_at(file) for file in files)
+    return (*files, *changed, configuration.verify_ssl, configuration.tls_server_name, configuration.host)
+
+
+def _changed_at(file: str | None) -> int:
+    try:
+        return Path(file).stat().st_mtime_ns if file else 0
+    except OSError:  # just being replaced
+        return 0
+
+
+def _unusable(configuration: Configuration, error: Exception) -> str:
+    authority, certificate, key = configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file
+    why = getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__
+    if authority and not _can_be_read(authority):
+        return f"the certificate authority {authority} cannot be used ({why}): it has to hold certificates in PEM"
+    return (
+        f"the client certificate {certificate} and its key {key} cannot be used ({why}): "
+        "both have to be in PEM, and the key that of the certificate"
+    )
+
+
+def _can_be_read(authority: str) -> bool:
+    try:
+        ssl.create_default_context(cafile=authority)
+    except (OSError, ValueError):
+        return False
+    return True

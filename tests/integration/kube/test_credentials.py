@@ -1,0 +1,245 @@
+"""Credentials and certificates that are replaced while the client runs, and those that cannot be used."""
+
+import json
+import stat
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog.canonical import digest
+from levelog.errors import ConfigurationError
+from levelog_kube import client as client_module
+from levelog_kube import serviceaccount
+from levelog_kube.client import connect
+from levelog_kube.errors import ApiError, Unreachable
+from rigs.certificates import Authority, Certified
+from rigs.pickyserver import PickyServer
+
+SECRET = "t0ps3cret"
+
+
+@pytest.fixture(autouse=True)
+def always_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_CREDENTIALS_AGE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest_asyncio.fixture
+async def server(authority: Authority) -> AsyncIterator[PickyServer]:
+    async with PickyServer(authority.sign("server"), clients=authority) as started:
+        yield started
+
+
+@pytest.fixture
+def write(tmp_path: Path, server: PickyServer, authority: Authority) -> Callable[..., Path]:
+    """Writes a kubeconfig of one user."""
+
+    def kubeconfig(user: dict[str, Any], **cluster: Any) -> Path:
+        given = {"server": server.url, "certificate-authority": str(authority.file), **cluster}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": given}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(content))
+        return file
+
+    return kubeconfig
+
+
+def exec_plugin(folder: Path, script: str) -> dict[str, Any]:
+    """The user of a kubeconfig whose credentials a script prints."""
+    plugin = folder / f"plugin-{digest(script)}"
+    plugin.write_text(f"#!/bin/sh\n{script}\n")
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": str(plugin),
+            "interactiveMode": "Never",
+        }
+    }
+
+
+def credential(**status: str) -> str:
+    return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+
+
+async def test_a_token_in_a_file_is_read_again_while_a_watch_goes_on(
+    server: PickyServer, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("one\n")  # as editors and `echo` leave it
+    server.accepts = lambda token, _: token == "one"
+    async with (
+        await connect(write({"tokenFile": str(file)})) as client,
+        client.stream("/watch") as lines,
+    ):
+        server.tell(b"before")
+        assert await anext(lines) == [b"before"]
+        server.accepts = lambda token, _: token == "two"
+        with pytest.raises(ApiError, match="401"):
+            await client.request("POST", "/write", body=b"{}")
+        file.write_text("two\n")
+        for _ in range(3):
+            assert (await client.request("POST", "/write", body=b"{}")).status == 200
+        server.tell(b"after")
+        assert await anext(lines) == [b"after"]
+
+
+async def test_an_exec_plugin_is_run_again_when_its_token_has_expired(
+    server: PickyServer, write: Callable[..., Path], tmp_path: Path
+) -> None:
+    printed = tmp_path / "printed"
+    printed.write_text(credential(token="one", expirationTimestamp="2020-01-01T00:00:00Z"))
+    server.accepts = lambda token, _: token == "one"
+    async with await connect(write(exec_plugin(tmp_path, f"cat {printed}"))) as client:
+        printed.write_text(credential(token="two"))
+        server.accepts = lambda token, _: token == "two"
+        assert (await client.request("GET", "/x")).status == 200
+
+
+async def test_a_client_certificate_is_read_again_when_it_is_refused(
+    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+) -> None:
+    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
+    install(authority.sign("one"), held)
+    server.accepts = lambda _, name: name == "one"
+    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
+    async with await connect(write(user)) as client:
+        install(authority.sign("two"), held)
+        server.accepts = lambda _, name: name == "two"
+        for _ in range(3):
+            assert (await client.request("GET", "/x")).status == 200
+
+
+async def test_another_authority_is_read_when_the_server_has_a_certificate_of_it(
+    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+) -> None:
+    other = Authority(tmp_path, "other")
+    async with await connect(write({"token": "t"})) as client:
+        await server.serve(other.sign("server"))
+        with pytest.raises(Unreachable, match=r"certificate of https://127.0.0.1:\d+ is not trusted"):
+            await client.request("GET", "/x")
+        authority.file.write_bytes(other.file.read_bytes())
+        assert (await client.request("GET", "/x")).status == 200
+
+
+async def test_files_that_are_half_replaced_are_tried_again(
+    server: PickyServer, write: Callable[..., Path], authority: Authority, tmp_path: Path
+) -> None:
+    held = Certified(tmp_path / "client.crt", tmp_path / "client.key")
+    install(authority.sign("one"), held)
+    user = {"client-certificate": str(held.certificate), "client-key": str(held.key)}
+    async with await connect(write(user)) as client:
+        server.accepts = lambda _, name: name == "two"
+        new = authority.sign("two")
+        held.certificate.write_bytes(new.certificate.read_bytes())
+        with pytest.raises(Unreachable, match=r"client certificate .*client.crt and its key .* cannot be used"):
+            await client.request("GET", "/x")
+        install(new, held)
+        assert (await client.request("GET", "/x")).status == 200
+
+
+@pytest.fixture
+def pod(server: PickyServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a service account, in an environment as that of a pod."""
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    (folder / "ca.crt").write_bytes(authority.file.read_bytes())
+    (folder / "token").write_text("one")
+    monkeypatch.setattr(serviceaccount, "FOLDER", folder)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    return folder
+
+
+async def test_the_token_of_a_pod_is_used_before_the_old_one_is_refused(
+    server: PickyServer, pod: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[str] = []
+
+    def accepts(token: str, _name: str) -> bool:
+        asked.append(token)
+        return True
+
+    server.accepts = accepts
+    monkeypatch.setattr(serviceaccount, "_FRESH_SECONDS", 0.0)
+    async with await connect() as client:
+        (pod / "token").write_text("two\n")
+        await client.request("GET", "/x")
+        (pod / "token").unlink()
+        await client.request("GET", "/x")
+    assert asked == ["one", "two", "two"]
+    assert f"{pod}/token cannot be read (No such file or directory)" in caplog.text
+
+
+async def test_the_token_of_a_pod_is_read_again_when_it_is_refused(server: PickyServer, pod: Path) -> None:
+    server.accepts = lambda token, _: token == "one"
+    async with await connect() as client:
+        (pod / "token").write_text("two")
+        server.accepts = lambda token, _: token == "two"
+        assert (await client.request("GET", "/x")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("token", None, r"token .*/token cannot be read .*automountServiceAccountToken"),
+        ("token", "\n", r"token .*/token is empty"),
+        ("ca.crt", None, r"certificate authority: .*/ca.crt does not exist"),
+        ("ca.crt", "junk", r"certificate authority .*/ca.crt cannot be used .*PEM"),
+    ],
+)
+async def test_what_is_wrong_in_a_pod_is_named(pod: Path, file: str, content: str | None, said: str) -> None:
+    (pod / file).unlink()
+    if content is not None:
+        (pod / file).write_text(content)
+    with pytest.raises(ConfigurationError, match=said):
+        await connect()
+
+
+async def test_what_is_wrong_in_a_kubeconfig_is_named_without_secrets(
+    write: Callable[..., Path], authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine, other = authority.sign("one"), authority.sign("two")
+    junk = tmp_path / "junk.pem"
+    junk.write_text(SECRET)
+    pair = {"client-certificate": str(mine.certificate)}
+    for user, cluster, said in (
+        ({"tokenFile": "nowhere"}, {}, r"kubeconfig .*: .*No such file .*nowhere"),
+        ({"token": f"{SECRET}\n{SECRET}"}, {}, r"kubeconfig .*: its token has line breaks"),
+        ({"token": SECRET}, {"certificate-authority": "nowhere.pem"}, r"kubeconfig .*nowhere.pem"),
+        ({"token": SECRET}, {"certificate-authority": str(junk)}, r"certificate authority .*junk.pem cannot be used"),
+        ({**pair, "client-key": "nowhere.key"}, {}, r"kubeconfig .*nowhere.key"),
+        ({**pair, "client-key": str(junk)}, {}, r"client certificate .* its key .*junk.pem cannot be used"),
+        ({**pair, "client-key": str(other.key)}, {}, r"the key that of the certificate"),
+        ({"token": SECRET}, {"proxy-url": f"socks5://me:{SECRET}@proxy"}, r"proxy-url socks5://proxy: proxies are"),
+        ({"exec": {"command": "no-such-plugin", "apiVersion": "v1"}}, {}, r"kubeconfig .*no-such-plugin"),
+        (exec_plugin(tmp_path, "echo log in first >&2; exit 3"), {}, r"kubeconfig .*returned 3. log in first"),
+        (exec_plugin(tmp_path, f"echo {SECRET}"), {}, r"kubeconfig .*exec: failed to decode process output"),
+        (exec_plugin(tmp_path, f"echo '{credential(username=SECRET)}'"), {}, r"kubeconfig .*exec: missing token or"),
+    ):
+        with pytest.raises(ConfigurationError, match=said) as raised:
+            await connect(write(user, **cluster))
+        assert SECRET not in str(raised.value)
+    assert SECRET not in caplog.text
+
+
+def install(new: Certified, held: Certified) -> None:
+    held.certificate.write_bytes(new.certificate.read_bytes())
+    held.key.write_bytes(new.key.read_bytes())
