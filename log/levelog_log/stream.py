@@ -170,12 +170,20 @@ async def ensure_stream(
 
 async def open_stream(connection: Connection, cluster: Cluster) -> LogStream:
     """The stream of a cluster, verified. Raises Unavailable if ingest has not made it yet, ConfigurationError."""
-    found = await _info(connection, stream_name(cluster))
+    found = await find_stream(connection, cluster)
     if found is None:
         raise Unavailable(
             f"NATS at {connection.url} has no log of cluster {cluster} yet (stream {stream_name(cluster)}); "
             "`levelog ingest` makes it"
         )
+    return found
+
+
+async def find_stream(connection: Connection, cluster: Cluster) -> LogStream | None:
+    """The stream of a cluster, verified; None if ingest has not made it yet. Raises Unavailable, ConfigurationError."""
+    found = await _info(connection, stream_name(cluster))
+    if found is None:
+        return None
     return _verified(connection, cluster, found, _differences(found.config, cluster))
 
 

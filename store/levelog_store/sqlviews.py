@@ -3,11 +3,13 @@
 In PostgreSQL they are in a schema named as the application, in SQLite beside the tables.
 """
 
+import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import (
+    DDL,
     JSON,
     BigInteger,
     Boolean,
@@ -64,24 +66,66 @@ class IndexView(Struct, frozen=True):
     value: tuple[JsonColumn, ...]
 
 
-async def replace_views(database: Database, application: str, views: Sequence[LevelView | IndexView]) -> None:
-    """Make the SQL views of an application anew; those of handlers that are gone go too."""
+_MARKED: Final = text("SELECT obj_description(to_regnamespace(quote_ident(:schema)), 'pg_namespace')")
+_MAY_MAKE: Final = text(
+    "SELECT coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = :schema), "
+    "has_database_privilege(current_database(), 'CREATE'))"
+)
+
+
+async def replace_views(database: Database, application: str, views: Sequence[LevelView | IndexView]) -> bool:
+    """Make the SQL views of an application, if they are not as wanted; those of handlers that are gone go too.
+
+    Tells whether they are as wanted now: in PostgreSQL, a user who may not make them leaves them as they are.
+    """
     async with database.transaction() as connection:
-        dialect = connection.dialect
-        schema = None
-        if database.is_shared:
-            schema = application
-            # Two processors that start together would meet in the catalogue.
-            await connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"levelog views {application}"))))
-            await connection.execute(CreateSchema(application, if_not_exists=True))
-        for name in await _existing(connection, schema):
-            await connection.execute(_dropped(name, schema))
-        for view in views:
-            selected = _levels(dialect, view) if isinstance(view, LevelView) else _entries(dialect, view)
-            selected = selected.where(scopes.c.application == literal(application))
-            await connection.execute(CreateView(selected, view.name, schema=schema))
-        inputs = inputs_of_applications().where(scopes.c.application == literal(application))
-        await connection.execute(CreateView(inputs, INPUTS, schema=schema))
+        made = _made(connection.dialect, application, views, schema=application if database.is_shared else None)
+        if not database.is_shared:
+            await _replace(connection, made, None)
+            return True
+        # Two processes that start together would meet in the catalogue.
+        await connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"levelog views {application}"))))
+        mark = _mark(connection.dialect, made)
+        names = sorted(view.table.name for view in made)
+        found = (await connection.execute(_MARKED, {"schema": application})).scalar_one()
+        if found == mark and sorted(await _existing(connection, application)) == names:
+            return True
+        if not (await connection.execute(_MAY_MAKE, {"schema": application})).scalar_one():
+            return False
+        await connection.execute(CreateSchema(application, if_not_exists=True))
+        await _replace(connection, made, application)
+        schema = connection.dialect.identifier_preparer.quote_schema(application)
+        names_and_mark = {"schema": schema, "mark": mark}
+        comment = DDL("COMMENT ON SCHEMA %(schema)s IS '%(mark)s'", context=names_and_mark)  # type: ignore[no-untyped-call]
+        await connection.execute(comment)
+        return True
+
+
+def _made(
+    dialect: Dialect, application: str, views: Sequence[LevelView | IndexView], *, schema: str | None
+) -> list[CreateView]:
+    selects = [
+        (view.name, _levels(dialect, view) if isinstance(view, LevelView) else _entries(dialect, view))
+        for view in views
+    ]
+    is_ours = scopes.c.application == literal(application)
+    return [
+        CreateView(selected.where(is_ours), name, schema=schema)
+        for name, selected in (*selects, (INPUTS, inputs_of_applications()))
+    ]
+
+
+def _mark(dialect: Dialect, made: Sequence[CreateView]) -> str:
+    """Comment of the schema, by which the views that it holds are known again."""
+    statements = "\n".join(str(view.compile(dialect=dialect)) for view in made)
+    return f"levelog {hashlib.sha256(statements.encode()).hexdigest()}"
+
+
+async def _replace(connection: AsyncConnection, made: Sequence[CreateView], schema: str | None) -> None:
+    for name in await _existing(connection, schema):
+        await connection.execute(_dropped(name, schema))
+    for view in made:
+        await connection.execute(view)
 
 
 async def _existing(connection: AsyncConnection, schema: str | None) -> list[str]:

@@ -7,15 +7,16 @@ from typing import Final
 
 from nats.aio.msg import Msg
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog.errors import ConfigurationError
 from levelog.objects import Cluster
+from levelog.subjects import stream_name
 from levelog_cli.settings import Settings
 from levelog_log.connection import Connection
-from levelog_log.stream import LogStream, clusters, open_stream
+from levelog_log.stream import LogStream, clusters, find_stream
 
 log = logging.getLogger(__name__)
 
-_STREAM_MADE: Final = "$JS.EVENT.ADVISORY.STREAM.CREATED.>"
+_STREAM_MADE: Final = "$JS.EVENT.ADVISORY.STREAM.CREATED"
 _SWEEP: Final = timedelta(seconds=10)  # an advisory may be lost, or not be exported to the account
 
 
@@ -29,12 +30,13 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
     async def note(_: Msg) -> None:
         has_changed.set()
 
-    subscription = await connection.subscribe(_STREAM_MADE, note)
+    wanted = cluster or Cluster(settings.cluster)
+    subscription = await connection.subscribe(f"{_STREAM_MADE}.{stream_name(wanted) if wanted else '*'}", note)
     is_told = False
     try:
         while True:
             has_changed.clear()
-            found = await _find_log(connection, settings, cluster)
+            found = await _find_log(connection, wanted)
             if found is not None:
                 return found
             if not is_told:
@@ -50,19 +52,15 @@ async def await_log(connection: Connection, settings: Settings, cluster: Cluster
             await subscription.unsubscribe()
 
 
-async def _find_log(connection: Connection, settings: Settings, cluster: Cluster | None) -> LogStream | None:
-    known = await clusters(connection)
-    wanted = cluster or settings.cluster
-    if not wanted and len(known) > 1:
-        raise ConfigurationError(
-            f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: "
-            "say which with --cluster or LEVELOG_CLUSTER"
-        )
-    if not known or (wanted and wanted not in known):
-        return None
-    try:
-        return await open_stream(connection, Cluster(wanted or known[0]))
-    except Unavailable:
-        if (wanted or known[0]) in await clusters(connection):
-            raise
-        return None  # removed in between
+async def _find_log(connection: Connection, wanted: Cluster) -> LogStream | None:
+    if not wanted:  # only who may list the streams can do without --cluster
+        known = await clusters(connection)
+        if len(known) > 1:
+            raise ConfigurationError(
+                f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: "
+                "say which with --cluster or LEVELOG_CLUSTER"
+            )
+        if not known:
+            return None
+        wanted = known[0]
+    return await find_stream(connection, wanted)

@@ -1,21 +1,44 @@
 """Migrating a database on request."""
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+from levelog.errors import ConfigurationError
+from levelog_cli.compose.application import load_application
 from levelog_cli.compose.databases import database_url
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import head, upgrade
+from levelog_processors.columns import sql_views
+from levelog_store.database import Database
+from levelog_store.sqlviews import replace_views
 
 
-async def migrate_database(settings: Settings) -> None:
-    """Bring the database to the newest revision and say so.
+async def migrate_database(settings: Settings, files: Sequence[Path]) -> None:
+    """Bring the database to the newest revision, make the SQL views of the operators in the files, and say so.
 
-    Raises ConfigurationError if it is the embedded one and in use.
+    Raises ConfigurationError if it is the embedded one and in use, if the user may not make SQL views, and as
+    `load_application` does.
     """
     if settings.database_url:
-        await upgrade(settings.database_url)
+        await _migrate(settings, files)
     else:
         with DataDir(settings.data_dir).claim():
-            await upgrade(database_url(settings))
+            await _migrate(settings, files)
+
+
+async def _migrate(settings: Settings, files: Sequence[Path]) -> None:
+    application = load_application(settings, files) if files else None
+    url = database_url(settings)
+    await upgrade(url)
     sys.stdout.write(f"the database is at revision {head()}\n")
+    if application is None:
+        return
+    async with await Database.open(url) as database:
+        if not await replace_views(database, application.name, sql_views(application.program)):
+            raise ConfigurationError(
+                f"the user of database {database.name} may not make the SQL views of application {application.name}: "
+                f"give it the right to create schemas, or the schema {application.name}"
+            )
+    sys.stdout.write(f"the SQL views of application {application.name} are made\n")

@@ -205,10 +205,9 @@ class _Process(Struct, kw_only=True):
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.compose.scoping import INTENT_HINT
-        from levelog_processors.columns import sql_views
+        from levelog_cli.compose.sqlviews import make_views
         from levelog_processors.identity import verify
         from levelog_store.scopes import open_scope
-        from levelog_store.sqlviews import replace_views
 
         scope = await open_scope(
             database,
@@ -220,6 +219,6 @@ class _Process(Struct, kw_only=True):
             code=self.application.program.handlers,
         )
         verified = await verify(database, scope, stream)
-        await replace_views(database, scope.application, sql_views(self.application.program))
+        await make_views(database, self.application)
         await hints.publish(INTENT_HINT)
         return verified

@@ -1,0 +1,218 @@
+"""The whole way from a change to a write, each process with the rights that the files in deploy/ give; and that each is
+refused what is another's."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog.errors import ConfigurationError
+from levelog.objects import Cluster
+from levelog_log.access import NatsAccess
+from levelog_log.connection import Connection, connect
+from levelog_migrations import upgrade
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+from rigs.postgres import PostgresServer
+from rigs.privileges import as_role, grant_roles, nats_users, plain
+
+UID = Cluster("5f0c1a52-0000-4000-8000-000000000000")
+LONG = timedelta(seconds=30)
+
+
+async def test_the_whole_way_works_with_the_rights_that_are_documented(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    async with Sandbox(pods_run=True) as sandbox, private_postgres.database() as url:
+        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        await define_webs(sandbox)
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await grant_roles(url)
+        owner = {"LEVELOG_DATABASE_URL": as_role(url, "levelog_owner")}
+        migrated = await levelog.ends("migrate", WEBS_FILE, env=owner)
+        assert migrated.stdout.endswith("the SQL views of application webs are made\n"), migrated
+        await grant_roles(url)
+        users, seeds = nats_users(tmp_path, cluster, "webs")
+        async with NatsServer(settings=users) as server:
+
+            def settings(role: str, database: str) -> dict[str, str]:
+                return {
+                    "LEVELOG_NATS_URL": server.url,
+                    "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
+                    "LEVELOG_DATABASE_URL": as_role(url, f"levelog_{database}"),
+                    "LEVELOG_CLUSTER": cluster,
+                }
+
+            running = [
+                levelog.start("actuate", WEBS_FILE, env=settings("actuate", "actuator")),
+                levelog.start("process", WEBS_FILE, env=settings("process", "processor")),
+                levelog.start("ingest", WEBS_FILE, env=settings("ingest", "reader")),
+            ]
+            try:
+                await running[2].says("leads: does ingest")
+                running.append(levelog.start("ingest", WEBS_FILE, env=settings("ingest", "reader")))
+                await running[3].says("stands by")
+                sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+                levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "levelog_reader")
+                await levelog.in_sync()
+                examined = await levelog.ends("doctor", WEBS_FILE, env=settings("doctor", "reader"))
+                wrong = [line for line in examined.stdout.splitlines() if line.startswith("wrong")]
+                assert all("fsync is off" in line for line in wrong), examined  # of the tests' PostgreSQL
+                assert f"levelog-{cluster} holds" in examined.stdout
+                told = await levelog.ends("history", "webs.example.com/default/shop", env=settings("history", "reader"))
+                assert told.status == 0, told
+                for process in running:
+                    assert await process.stops() == 0, process.log_tail()
+                    assert "SQL views" not in process.log.read_text()
+            finally:
+                for process in running:
+                    process.kill()
+        async with _Role(url, "levelog_reader") as reader:
+            assert await reader.fetchval("SELECT status FROM webs.pods") == "in_sync"
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    users, _ = nats_users(tmp_path, UID, "webs")
+    async with NatsServer(settings=users) as started:
+        yield started
+
+
+OBJECT = f"levelog.{UID}.3.core.pods.default.shop"
+RECEIPT = f"levelog.{UID}.3._receipt.webs"
+LOG = f"levelog-{UID}"
+
+
+@pytest.mark.parametrize(
+    ("user", "subjects"),
+    [
+        (
+            "ingest",
+            [RECEIPT, f"levelog-hint.{UID}.webs.wake", f"$JS.API.CONSUMER.CREATE.{LOG}", f"$JS.API.DIRECT.GET.{LOG}"],
+        ),
+        ("process", [OBJECT, RECEIPT, f"levelog.{UID}.3._sync.core.pods", f"levelog-lease.{UID}.webs.ingest"]),
+        ("process", [f"$JS.API.CONSUMER.DURABLE.CREATE.{LOG}.other", f"$JS.API.STREAM.UPDATE.{LOG}"]),
+        (
+            "actuate",
+            [
+                *(OBJECT, f"levelog.{UID}.3._receipt.other", f"levelog.{UID}.3._gap.core.pods"),
+                *(f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.CONSUMER.CREATE.{LOG}"),
+            ],
+        ),
+        ("doctor", [OBJECT, f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"]),
+        *((user, [f"$JS.API.STREAM.DELETE.{LOG}", f"$JS.API.STREAM.PURGE.{LOG}"]) for user in ("ingest", "process")),
+    ],
+)
+async def test_nobody_may_publish_what_is_anothers(
+    server: NatsServer, tmp_path: Path, user: str, subjects: list[str]
+) -> None:
+    for subject in subjects:
+        async with await _connected(server, tmp_path, user) as connection:
+            await connection.publish(subject)
+            await _refused(connection, f"may not publish to {subject}: give it that permission")
+
+
+@pytest.mark.parametrize(
+    ("user", "subjects"),
+    [
+        ("ingest", ["_INBOX.levelog-process.>", "levelog.>", f"levelog-hint.{UID}.webs.*"]),
+        ("process", ["_INBOX.levelog-actuate.>", "_INBOX.>", f"levelog.{UID}.>"]),
+        ("actuate", ["_INBOX.levelog-process.>", f"levelog.{UID}.3.>", "$JS.EVENT.>"]),
+        ("doctor", ["_INBOX.levelog-process.>", f"levelog.{UID}.>"]),
+    ],
+)
+async def test_nobody_may_listen_to_what_is_anothers(
+    server: NatsServer, tmp_path: Path, user: str, subjects: list[str]
+) -> None:
+    async def ignore(_: object) -> None:
+        raise AssertionError
+
+    for subject in subjects:
+        async with await _connected(server, tmp_path, user) as connection:
+            await connection.subscribe(subject, ignore)
+            await _refused(connection, f"may not subscribe to {subject}: give it that permission")
+
+
+async def test_a_process_that_may_not_do_its_work_ends_with_a_sentence(tmp_path: Path) -> None:
+    async with Sandbox() as sandbox:
+        await define_webs(sandbox)
+        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        users, seeds = nats_users(tmp_path, cluster, "webs")
+        users = users.replace(f'"levelog.{cluster}.*._sync.*.*"', "")
+        async with NatsServer(settings=users) as server:
+            levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+            arguments = ("--nats-url", server.url, "--nats-nkey-file", seeds["ingest"])
+            said = await levelog.refused("ingest", WEBS_FILE, *arguments, status=2)
+    assert said.startswith(f"NATS at {server.url} refused a subject, this user may not publish to levelog.{cluster}.")
+    assert "._sync." in said
+
+
+@pytest_asyncio.fixture
+async def migrated(private_postgres: PostgresServer) -> AsyncIterator[str]:
+    async with private_postgres.database() as url:
+        await grant_roles(url)
+        await upgrade(as_role(url, "levelog_owner"))
+        await grant_roles(url)
+        yield url
+
+
+async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
+    ddl = (
+        "CREATE TABLE t ()",
+        "CREATE SCHEMA s",
+        "CREATE TEMP TABLE t ()",
+        "DROP TABLE levels",
+        "ALTER TABLE levels ADD x int",
+    )
+    writes = (
+        "DELETE FROM objects",
+        "UPDATE levels SET round = 0",
+        "DELETE FROM decisions",
+        "DELETE FROM checkpoints",
+    )
+    refused = {
+        "levelog_processor": (*ddl, "DELETE FROM alembic_version"),
+        "levelog_actuator": (
+            *(*ddl, *writes, "SELECT * FROM objects", "SELECT * FROM levels", "DELETE FROM intents"),
+            *("UPDATE intents SET body = '{}'", "UPDATE intents SET target = ''", "INSERT INTO intents DEFAULT VALUES"),
+        ),
+        "levelog_reader": (*ddl, *writes, "UPDATE intents SET state = 'pending'", "SELECT * FROM intents FOR UPDATE"),
+    }
+    for role, statements in refused.items():
+        async with _Role(migrated, role) as connection:
+            await connection.fetch("SELECT * FROM intents")
+            for statement in statements:
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.execute(statement)
+
+
+class _Role:
+    """A connection of a role's own."""
+
+    def __init__(self, url: str, role: str) -> None:
+        self._url = plain(as_role(url, role))
+
+    async def __aenter__(self) -> asyncpg.Connection:
+        self._connection = await asyncpg.connect(self._url, timeout=10)
+        return self._connection
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connection.close()
+
+
+async def _connected(server: NatsServer, folder: Path, user: str) -> Connection:
+    access = NatsAccess(nkey_file=folder / f"{user}.nk")
+    return await connect(server.url, access=access, inbox=f"_INBOX.levelog-{user}", timeout=LONG)
+
+
+async def _refused(connection: Connection, what: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        async with asyncio.timeout(LONG.total_seconds()):
+            await connection.until_refused()
+    assert what in str(raised.value)
