@@ -52,23 +52,29 @@ class Database:
 
     @classmethod
     async def open(
-        cls, url: str, *, read_only: bool = False, statement_time: timedelta | None = STATEMENT_TIME
+        cls,
+        url: str,
+        *,
+        read_only: bool = False,
+        beside: bool = False,
+        statement_time: timedelta | None = STATEMENT_TIME,
     ) -> Self:
         """Open the database and connect once, so that what is wrong is said now.
 
         `url` is a PostgreSQL URL, `sqlite:///` and a path, or a path. A SQLite file is created, unless `read_only`, and
-        locked until `close`; `read_only` works beside the process that holds the lock. `statement_time` ends statements
-        in PostgreSQL, None never.
+        locked until `close`; `read_only` works beside the process that holds the lock, and so does `beside`, which may
+        write: something short that takes no part in leases. `statement_time` ends statements in PostgreSQL, None never.
         """
         location = locate(url)
         lock: FileLock | None = None
         if location.path is None:
             readers = postgresql_readers(location.url, statement_time=statement_time)
             engine = readers if read_only else postgresql_writers(location.url, statement_time=statement_time)
-        elif read_only:
+        elif read_only or beside:
             if not location.path.exists():
                 raise ConfigurationError(f"there is no database file {location.path}")
-            engine = readers = sqlite_readers(location.path)
+            readers = sqlite_readers(location.path)
+            engine = readers if read_only else sqlite_writer(location.path)
         else:
             lock = FileLock.take(location.path)
             engine, readers = sqlite_writer(location.path), sqlite_readers(location.path)

@@ -12,8 +12,22 @@ from levelog_store.backfills import Progress, count_objects, read_progress
 from levelog_store.database import Database
 from levelog_store.handlers import Handler, by_name
 from levelog_store.promotion import read_handlers
+from levelog_store.rows import ViewParent
 from levelog_store.scopes import Scope
-from levelog_store.tables import levels, scopes, syncs, wakeups
+from levelog_store.tables import intents, levels, scopes, syncs, wakeups
+
+
+class WriteLine(Struct, frozen=True, kw_only=True):
+    """A write of a level that is under way, or has failed."""
+
+    verb: str
+    target: str
+    state: str
+    attempts: int
+    next_at: datetime | None
+    """When it is tried again; None: it is not waiting for that."""
+    error: str
+    """Of the last attempt."""
 
 
 class LevelLine(Struct, frozen=True, kw_only=True):
@@ -28,6 +42,13 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """JSON: keys that are missing, extra and changed."""
     round: int
     evaluated_at: datetime | None
+    writes: list[WriteLine] = []
+    """Those that the level waits for, and those of its last round that failed."""
+
+    @property
+    def put_off(self) -> list[WriteLine]:
+        """Writes that wait for their next attempt."""
+        return [write for write in self.writes if write.next_at is not None]
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
@@ -107,7 +128,54 @@ async def read_level_lines(
     if any(_waits(line) for line in lines):
         reasons = await read_waits(connection, scope)
         lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
+    writes = await _read_writes(connection, scope)
+    lines = [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
     return sorted(lines, key=lambda line: (line.view, line.parent))
+
+
+async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
+    table, level = intents.c, levels.c
+    rows = await connection.execute(
+        select(
+            *(table[name] for name in ("view", "parent", "verb", "target", "state", "attempts", "owner", "due_at")),
+            table.error,
+        )
+        .join(levels, and_(level.scope == table.scope, level.view == table.view, level.parent == table.parent))
+        .where(
+            table.scope == scope.number,
+            or_(
+                and_(level.status == "settling", table.state.in_(("pending", "claimed", "written"))),
+                and_(level.status == "failed", table.state == "failed", table.round == level.round),
+            ),
+        )
+        .order_by(table.round, table.ordinal)
+    )
+    found: dict[ViewParent, list[WriteLine]] = {}
+    for row in rows:
+        is_waiting = row.state in ("pending", "claimed") and not row.owner
+        line = WriteLine(
+            verb=row.verb,
+            target=row.target,
+            state=row.state,
+            attempts=row.attempts,
+            next_at=row.due_at if is_waiting else None,
+            error=row.error,
+        )
+        found.setdefault((row.view, row.parent), []).append(line)
+    return found
+
+
+def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
+    """The level with its writes; what one waits for is its reason."""
+    if not writes:
+        return line
+    line = replace(line, writes=writes)
+    if line.status == "settling" and line.put_off:
+        write = line.put_off[0]
+        time = f"{write.next_at:%H:%M:%S} UTC"
+        reason = f"{write.verb} {write.target}: {write.attempts} attempts, the next one at {time}"
+        return replace(line, reason=f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}")
+    return line
 
 
 async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int) -> tuple[list[str], list[str]]:

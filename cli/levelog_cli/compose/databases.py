@@ -20,6 +20,13 @@ async def open_to_run(url: str, *, is_own: bool) -> Database:
     return await Database.open(url)
 
 
+async def open_beside(settings: Settings) -> Database:
+    """Open a database for a short write beside whatever runs on it. Raises as `open_to_read` does."""
+    url = database_url(settings)
+    await check(url)
+    return await Database.open(url, beside=True)
+
+
 async def open_to_read(settings: Settings) -> Database:
     """Open a database beside whatever runs on it. Raises MigrationRequired; ConfigurationError if it is not there."""
     url = database_url(settings)

@@ -35,13 +35,13 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
     found: list[tuple[Scope, LevelLine]] = []
     skipped: list[UnreadableRecord] = []
     async with await open_to_read(settings) as database, database.reading() as connection:
-        scopes = _selected(settings, database.name, await find_scopes(connection))
+        scopes = selected_scopes(settings, database.name, await find_scopes(connection))
         for scope in scopes:
             lines = await read_level_lines(connection, scope, view=view, status=status, name=name)
             found += [(scope, line) for line in lines]
             skipped += await read_unreadable(connection, scope.number)
         if not found and (name or view):
-            await _refuse_unknown(connection, scopes, name, view)
+            await refuse_unknown(connection, scopes, name, view)
     if as_json:
         sys.stdout.write(msgspec.json.encode([_json(*row) for row in found]).decode() + "\n")
         return
@@ -69,7 +69,7 @@ def _skipped(records: Sequence[UnreadableRecord]) -> str:
     return "\n".join(["", f"{what}; the levels do not know what is in there:", *lines, ""])
 
 
-async def _refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
+async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
     """Raise ConfigurationError unless there are levels of the view, and of the parent."""
     views: set[str] = set()
     parents: set[str] = set()
@@ -92,7 +92,8 @@ def _few(wanted: str, known: set[str]) -> str:
     return ", ".join(alike) + (f" and {more} more" if more else "")
 
 
-def _selected(settings: Settings, database: str, scopes: list[Scope]) -> list[Scope]:
+def selected_scopes(settings: Settings, database: str, scopes: list[Scope]) -> list[Scope]:
+    """Those of the applications in the database that the settings name. Raises ConfigurationError if there are none."""
     selected = [
         scope
         for scope in scopes
@@ -126,4 +127,5 @@ def _json(scope: Scope, line: LevelLine) -> dict[str, Any]:
         "drift": msgspec.json.decode(line.drift) if line.drift else None,
         "round": line.round,
         "evaluated_at": line.evaluated_at,
+        "writes": line.writes,
     }

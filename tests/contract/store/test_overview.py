@@ -13,6 +13,7 @@ from levelog_store.handlers import Handler
 from levelog_store.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import backfills, levels, objects, syncs, wakeups
+from rigs.intents import decide, intent
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -229,3 +230,32 @@ async def test_the_server_tells_its_version_and_whether_it_is_durable(database: 
     facts = await read_server_facts(database)
     assert facts.version.startswith("PostgreSQL " if database.is_shared else "SQLite ")
     assert facts.is_durable is not database.is_shared  # the tests' PostgreSQL runs without fsync
+
+
+async def test_a_level_shows_its_writes_with_attempts_and_errors(database: Database) -> None:
+    scope = await scope_of(database)
+    shop, mall, calm = (f"webs.example.com/a/{name}" for name in ("shop", "mall", "calm"))
+    await add(
+        database,
+        levels,
+        level(scope, "webs/pods", shop, "settling", reason="waits for pods/a/b"),
+        level(scope, "webs/pods", mall, "failed", reason="given up"),
+        level(scope, "webs/pods", calm),
+    )
+    common = {"scope": scope.number, "verb": "apply", "attempts": 3, "error": "apply pods/a/b: 503: no"}
+    await decide(
+        database,
+        intent("pods/a/b", parent=shop, due_at=NOON, **common),
+        intent("pods/a/c", parent=shop, state="written", scope=scope.number),
+        intent("pods/a/b", parent=mall, round=1, state="failed", **common),
+        intent("pods/a/b", parent=mall, round=2, state="failed", **common),
+        intent("pods/a/b", parent=calm, state="settled", **common),
+    )
+    shown = {line.parent: line for line in await lines(database, scope)}
+    assert shown[shop].reason == "apply pods/a/b: 3 attempts, the next one at 12:00:00 UTC: 503: no"
+    assert [(each.target, each.state, each.next_at) for each in shown[shop].writes] == [
+        ("pods/a/b", "pending", NOON),
+        ("pods/a/c", "written", None),
+    ]
+    assert [(each.attempts, each.error) for each in shown[mall].writes] == [(3, common["error"])]
+    assert (shown[mall].reason, shown[calm].writes) == ("given up", [])

@@ -1,0 +1,78 @@
+"""Choosing levels to be tried again, and telling the processes of the application."""
+
+import sys
+
+from levelog.errors import ConfigurationError, Unavailable
+from levelog.objects import Application, Cluster
+from levelog_cli.compose.databases import open_beside
+from levelog_cli.compose.levels import refuse_unknown, selected_scopes
+from levelog_cli.compose.nats import connect_nats
+from levelog_cli.data_dir import DataDir
+from levelog_cli.settings import Settings
+from levelog_log.hints import Hints
+from levelog_store.overview import LevelLine, find_scopes, read_level_lines
+from levelog_store.retrying import RETRIABLE, retry_levels
+from levelog_store.scopes import Scope
+
+
+async def retry_selected(settings: Settings, names: list[str], *, view: str, all_failed: bool) -> None:
+    """Note in SQL that the levels are to be tried again, tell whoever runs, and print which they are.
+
+    It needs no other process: whoever starts later finds it. Raises ConfigurationError if there is nothing such.
+    """
+    if bool(names) == all_failed:
+        raise ConfigurationError("say what to try again: names of parents, or --all-failed")
+    chosen: list[tuple[Scope, LevelLine]] = []
+    async with await open_beside(settings) as database:
+        async with database.reading() as connection:
+            scopes = selected_scopes(settings, database.name, await find_scopes(connection))
+            for name in names or [""]:
+                found = [
+                    (scope, line)
+                    for scope in scopes
+                    for line in await read_level_lines(
+                        connection, scope, view=view, name=name, status="failed" if all_failed else ""
+                    )
+                ]
+                if not found:
+                    await refuse_unknown(connection, scopes, name, view)
+                chosen += _retriable(found, name)
+        async with database.transaction() as writing:
+            for scope in scopes:
+                levels = {(line.view, line.parent) for of, line in chosen if of.number == scope.number}
+                await retry_levels(writing, scope.number, sorted(levels))
+    told = {(scope.cluster, scope.application): scope for scope, _ in chosen}
+    await _tell(settings, list(told.values()))
+    for _, line in chosen:
+        sys.stdout.write(f"{line.view} of {line.parent} was {line.status}, and is tried again\n")
+
+
+def _retriable(found: list[tuple[Scope, LevelLine]], name: str) -> list[tuple[Scope, LevelLine]]:
+    if chosen := [row for row in found if _is_retriable(row[1])]:
+        return chosen
+    if not found:
+        raise ConfigurationError("no level is failed" if not name else f"no level of a parent {name!r}")
+    line = found[0][1]
+    state = line.status if line.evaluated_at is not None else "not evaluated yet"
+    raise ConfigurationError(f"there is nothing to try again: {line.view} of {line.parent} is {state}")
+
+
+def _is_retriable(line: LevelLine) -> bool:
+    if line.evaluated_at is None:
+        return False
+    return bool(line.put_off) if line.status == "settling" else line.status in RETRIABLE
+
+
+async def _tell(settings: Settings, scopes: list[Scope]) -> None:
+    """Hint at the work; without NATS, whoever runs finds it within 10 s."""
+    url = settings.nats_url or DataDir(settings.data_dir).running_nats_url()
+    if not url:
+        return
+    try:
+        async with await connect_nats(settings, url, "levelog retry") as connection:
+            for scope in scopes:
+                hints = Hints(connection, Cluster(scope.cluster), Application(scope.application))
+                for topic in ("wake", "intent"):
+                    await hints.publish(topic)
+    except Unavailable as error:
+        sys.stderr.write(f"levelog: nobody was told, so that it may take 10 s: {error}\n")

@@ -1,0 +1,72 @@
+"""`levelog retry`, beside a process that runs and without one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog_sandbox import Denial, Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.waiting import until
+
+SHOP = "webs.example.com/default/shop"
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A cluster in which nobody may write pods."""
+    async with Sandbox(pods_run=True) as started:
+        await define_webs(started)
+        started.access.denials += [Denial("patch", "pods")]
+        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        yield started
+
+
+@pytest.fixture
+def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+
+
+async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by_the_next_one(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    async def is_failed(rounds: int) -> bool:
+        return [(one["status"], one["round"]) for one in await levelog.levels()] == [("failed", rounds)]
+
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await until(lambda: is_failed(1), "a level that failed", seconds=90)
+        (failed,) = await levelog.levels()
+        assert {write["state"] for write in failed["writes"]} == {"failed"}
+        assert "403 Forbidden" in failed["writes"][0]["error"]
+        told = await levelog.ends("retry", "default/shop")
+        assert (told.status, told.stderr) == (0, "")
+        assert told.stdout == f"webs/pods of {SHOP} was failed, and is tried again\n"
+        await until(lambda: is_failed(2), "another round in vain", seconds=90)
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+    sandbox.access.denials.clear()
+    assert (await levelog.ends("retry", "--all-failed")).status == 0
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await levelog.in_sync(rounds=3)
+        refused = await asyncio.gather(
+            levelog.refused("retry", "shop", status=2),
+            levelog.refused("retry", "--all-failed", status=2),
+            levelog.refused("retry", "mall", status=2),
+            levelog.refused("retry", status=2),
+            levelog.refused("retry", "shop", "--view", "pod", status=2),
+        )
+    finally:
+        running.kill()
+    assert refused == [
+        f"there is nothing to try again: webs/pods of {SHOP} is in_sync",
+        "no level is failed",
+        f"no level of a parent 'mall'; there are levels of {SHOP}",
+        "say what to try again: names of parents, or --all-failed",
+        "no level of a view 'pod'; there are levels of webs/pods",
+    ]
