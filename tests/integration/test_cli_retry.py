@@ -63,7 +63,7 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
         )
     finally:
         running.kill()
-    assert refused == [
+    assert list(refused) == [
         f"there is nothing to try again: webs/pods of {SHOP} is in_sync",
         "no level is failed",
         f"no level of a parent 'mall'; there are levels of {SHOP}",

@@ -242,7 +242,7 @@ async def test_a_level_shows_its_writes_with_attempts_and_errors(database: Datab
         level(scope, "webs/pods", mall, "failed", reason="given up"),
         level(scope, "webs/pods", calm),
     )
-    common = {"scope": scope.number, "verb": "apply", "attempts": 3, "error": "apply pods/a/b: 503: no"}
+    common: dict[str, Any] = {"scope": scope.number, "verb": "apply", "attempts": 3, "error": "apply pods/a/b: 503: no"}
     await decide(
         database,
         intent("pods/a/b", parent=shop, due_at=NOON, **common),
