@@ -14,7 +14,7 @@ def retry(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             help="Parents, or how their names end: webs.example.com/default/shop, default/shop, shop.",
             show_default=False,
         ),
