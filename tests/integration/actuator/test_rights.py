@@ -79,7 +79,7 @@ async def carry_out(cluster: ControlPlane, verb: Verb, rights: Sequence[Right]) 
     return [result for result in results if isinstance(result, Ended)], kubeconfig.stem
 
 
-@pytest.mark.parametrize("verb", RIGHTS)
+@pytest.mark.parametrize("verb", BODIES)
 async def test_an_intent_needs_all_of_its_rights_and_asks_for_no_other(control_plane: ControlPlane, verb: Verb) -> None:
     if not await control_plane.admin.is_ok("/apis/example.com/v1/webs"):
         await control_plane.admin.create_crd(group="example.com", plural="webs", kind="Web")
