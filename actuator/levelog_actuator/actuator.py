@@ -6,14 +6,16 @@ import os
 import secrets
 import socket
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 
+from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.records import ReceiptNoted
 from levelog.redaction import Redactor
+from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits
 from levelog_actuator.outages import Outage
@@ -74,8 +76,12 @@ class Actuator:
         *,
         settings: ActuatorSettings | None = None,
         redactor: Redactor | None = None,
+        effects: Mapping[str, EffectHandler] | None = None,
     ) -> None:
-        """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted."""
+        """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted.
+
+        `effects` are those of all operators of the application, by `operator/effect`.
+        """
         self._database = database
         self._scope = scope
         self._client = client
@@ -95,6 +101,15 @@ class Actuator:
             on_stored=self._note_stored,
         )
         self._limits = Limits(self._settings)
+        self._effects = Effects(
+            database,
+            scope,
+            self.owner,
+            EffectCaller(effects or {}, self._settings),
+            self._settings,
+            on_result=self._ledger.record,
+            on_end=self._limits.end,
+        )
         self._sending: set[asyncio.Task[None]] = set()
         self._due_at: float | None = None
         self._is_stopping = False
@@ -127,11 +142,14 @@ class Actuator:
         ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
         claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
-        tasks = (ledger, relay, claiming)
+        calling = asyncio.create_task(self._effects.run(), name="actuator effects")
+        tasks = (ledger, relay, claiming, calling)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._stop(ledger, relay, claiming)
+            calling.cancel()
+            await asyncio.wait((calling,))
         for task in tasks:
             if not task.cancelled():
                 task.result()
@@ -160,6 +178,7 @@ class Actuator:
             _, stuck = await asyncio.wait(self._sending, timeout=self._settings.request.total_seconds())
             for task in stuck:
                 task.cancel()  # its intent stays claimed, and is looked at by whoever claims it next
+        await self._effects.stop()
         if not ledger.done():
             stored = asyncio.create_task(self._ledger.until_stored())
             limit = self._settings.request.total_seconds()
@@ -211,6 +230,9 @@ class Actuator:
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
             self._limits.begin(intent)
+            if intent.verb == "call":
+                self._effects.begin(intent)
+                continue
             task = asyncio.create_task(self._carry_out(intent, began))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)

@@ -137,6 +137,8 @@ def write_request(order: Order, guard: Guard, deadline: timedelta) -> Request:
             return _patch(path, query, _guarded(order.body, guard), _MERGE_PATCH)
         case "patch_status":
             return _patch(f"{path}/status", query, _guarded(order.body, guard), _MERGE_PATCH)
+        case "call" | "event":
+            raise AssertionError(f"a {order.verb} is no write of its target")
         case _:
             assert_never(order.verb)
 

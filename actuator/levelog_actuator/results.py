@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from levelog.objects import Application, ObjectKey, Uid
 from levelog.projection import Applied
-from levelog.records import ReceiptNoted
+from levelog.records import CallNoted, ReceiptNoted
 from levelog_actuator.requests import field_manager
 from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
 
@@ -36,6 +36,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     """HTTP status of the last answer to the write under this claim; 0: none came, or nothing was sent."""
     applied: Applied | None = None
     """What the server made of the manifest, where the intent asks for it."""
+    call: CallNoted | None = None
+    """What an effect was asked and returned."""
 
     def receipt(self, application: Application, time: datetime, process: str) -> ReceiptNoted:
         """The record of it for the log."""
@@ -58,6 +60,7 @@ class Ended(Struct, frozen=True, kw_only=True):
             manager=field_manager(intent.view),
             process=process,
             applied=self.applied,
+            call=self.call,
             time=time,
         )
 
@@ -105,9 +108,10 @@ Result: TypeAlias = Ended | Later
 
 def stored(receipt: ReceiptNoted) -> StoredReceipt:
     """How the row is changed by a receipt."""
+    state = _ROW_STATE[receipt.outcome]
     return StoredReceipt(
         key=receipt.key,
-        state=_ROW_STATE[receipt.outcome],
+        state="settled" if (receipt.verb, state) == ("event", "written") else state,  # no level waits for Events
         error=receipt.error,
         attempts=receipt.attempts,
         result_uid=receipt.target_uid,

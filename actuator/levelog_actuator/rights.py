@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.intents import Verb
+from levelog.resources import ResourceType
 
 
 class Right(Struct, frozen=True):
@@ -24,8 +25,13 @@ RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
     "patch": (_LOOK, Right("patch")),
     "patch_status": (_LOOK, Right("patch", "status")),
     "delete": (_LOOK, Right("delete")),
+    "event": (_LOOK, Right("patch"), Right("create")),  # of Events, not of what they are about
 }
 """By the verb of the intent."""
+
+EVENTS: Final = ResourceType(group="events.k8s.io", version="v1", plural="events", kind="Event", scope="Namespaced")
+EVENTS_OF_CLUSTER: Final = "default"
+"""Namespace of the Events of objects that have none."""
 
 TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
 """Asked of the owner of what is applied or created, where OwnerReferencesPermissionEnforcement is on."""

@@ -11,6 +11,7 @@ from levelog.errors import ConfigurationError
 from levelog.projection import Applied, applied
 from levelog.redaction import Redactor
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
+from levelog_actuator.events import EventWriter
 from levelog_actuator.requests import Guard, Order, Request, read_request, write_request
 from levelog_actuator.results import Ended, Later, Outcome, Result
 from levelog_actuator.settings import ActuatorSettings
@@ -61,6 +62,7 @@ class Sender:
         self._settings = settings
         self._redactor = redactor or Redactor()
         self.requests = 0
+        self._events = EventWriter(self._ask, settings)
 
     async def carry_out(self, intent: ClaimedIntent, may_send: Callable[[], bool]) -> Result:
         """Send the intent, once or after looking at the target, and tell what came of it.
@@ -73,7 +75,10 @@ class Sender:
         except ConfigurationError as error:  # the next round seals it anew
             what = f"{intent.verb} {intent.target}: not sent: {error}"
             return Ended(intent=intent, outcome="conflict", uid=intent.target_uid, error=what)
-        result = await self._carry_out(order, may_send)
+        if order.verb == "event":
+            result = await self._events.carry_out(order)
+        else:
+            result = await self._carry_out(order, may_send)
         return replace(result, error=self._redactor.redact_text(result.error, order.secrets))
 
     async def _carry_out(self, order: Order, may_send: Callable[[], bool]) -> Result:

@@ -38,7 +38,8 @@ def columns_of(hint: Any) -> tuple[JsonColumn, ...]:
     hint = _without_none(hint)
     if hint in _SCALARS:
         return (JsonColumn("", _SCALARS[hint]),)
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+    struct = get_origin(hint) or hint
+    if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
         return tuple(
             JsonColumn(field.name, _SCALARS.get(_without_none(field.type), "json"), (field.encode_name,))
             for field in msgspec.structs.fields(hint)

@@ -142,7 +142,7 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         due_at = now + backoff(_attempts(case))
         return _concluded(case, now, status="failed", reason=case.error, has_acted=True, due_at=due_at)
     if case.must_act:
-        is_sent = any(row.state == "pending" for row in rows)
+        is_sent = any(row.state == "pending" and row.verb != "event" for row in rows)  # nobody waits for Events
         next_at = None if is_sent else now + backoff(_attempts(case))
         status = "settling" if is_sent else "drifting"
         waits = case.level.waits if isinstance(case.level, ChildrenLevel) else ""

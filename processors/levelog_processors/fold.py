@@ -4,7 +4,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -32,7 +32,7 @@ from levelog_processors.expiry import LogTime, is_expired, unexpired
 from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_processors.remembering import Memory, memory_of
+from levelog_processors.remembering import Memory, calls_key, memory_of
 from levelog_store.rows import (
     ERRORS,
     Changes,
@@ -298,7 +298,19 @@ class Fold:
         name = tombstone.object
         self._changes.tombstones[name] = tombstone
         self._replace_entries(name, tombstone.partition, (), tombstone.sequence)
-        self._changes.gone.update((view.name, name) for view in self._program.views_of(resource))
+        views = self._program.views_of(resource)
+        self._changes.gone.update((view.name, name) for view in views)
+        if operators := {view.operator for view in views}:
+            self._forget_calls(operators, tombstone)
+
+    def _forget_calls(self, operators: Collection[str], parent: Tombstone) -> None:
+        """Remove what effects did for a parent that is gone."""
+        effects = [name for name in self._program.effects if name.partition("/")[0] in operators]
+        if effects:
+            self._changes.calls_forgotten.append(parent.object)
+        for name in effects:
+            gone = Entry(name, calls_key(parent.uid), 0, b"")
+            self._change_key(gone, parent.partition, parent.sequence)
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
         old = {(e.index, e.key, e.ordinal): e for e in self._held.entries.get(name, ())}
@@ -329,6 +341,9 @@ class Fold:
 
     def _note_receipt(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
         parent = str(record.parent)
+        state = _OUTCOME_STATE[record.outcome]
+        if (record.verb, state) == ("event", "written"):
+            state = "settled"  # no level waits for Events
         has_view = record.view in self._program.views  # the code may have changed since
         self._changes.receipts.append(
             FoldedReceipt(
@@ -338,7 +353,7 @@ class Fold:
                 parent_uid=record.parent_uid,
                 partition=logged.partition,
                 round=record.round,
-                state=_OUTCOME_STATE[record.outcome],
+                state=state,
                 receipt=canonical(record),
                 result_uid=record.target_uid,
                 result_version=record.target_version,
@@ -346,7 +361,7 @@ class Fold:
                 has_view=has_view,
             )
         )
-        if has_view:
+        if has_view and record.verb != "event":
             self._changes.wakes[record.view, parent] = Wake(logged.partition, logged.sequence)
         memory = memory_of(record)
         if memory is not None and memory.index in self._program.indices:

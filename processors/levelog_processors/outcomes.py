@@ -11,17 +11,20 @@ from levelog.intents import Intent
 from levelog.objects import ObjectKey
 from levelog.redaction import Redactor, with_encoded_data
 from levelog.resources import ResourceType
+from levelog_processors.outward import addressed, is_outward
 from levelog_processors.program import BoundView
 from levelog_store.rows import IntentRow, StoredObject, Target
 
 
 def target_type(view: BoundView, intent: Intent) -> ResourceType:
-    """Resource that an intent writes to.
+    """Resource that an intent writes to, or that an Event is about.
 
     Raises OperatorError if the operator declares no such resource.
     """
     if intent.resource is not None:
         return intent.resource.resource_type
+    if intent.verb == "event":  # about the parent
+        return view.handler.resource
     found = view.writes.get((intent.api_version, intent.kind))
     if found is None:
         raise OperatorError(
@@ -35,7 +38,7 @@ def target_type(view: BoundView, intent: Intent) -> ResourceType:
 def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> None:
     """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields."""
     target_key(view, parent, intent)
-    if view.reconcile is not None:
+    if view.reconcile is not None and intent.verb != "call":
         view.reconcile.refuse_undeclared(intent, target_type(view, intent))
 
 
@@ -44,6 +47,8 @@ def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectK
 
     Raises OperatorError if it needs a namespace, and neither has one.
     """
+    if is_outward(intent):
+        return addressed(view, parent, intent).target
     resource = target_type(view, intent)
     namespace = intent.namespace or parent.namespace
     if not namespace and resource.scope == "Namespaced":
@@ -78,6 +83,16 @@ def intent_rows(
     rows: list[IntentRow] = []
     seen: set[tuple[str, str]] = set()
     for ordinal, intent in enumerate(wanted):
+        if is_outward(intent):
+            row = _outward_row(identity, view, parent, number, ordinal, intent)
+            if (intent.verb, row.target) not in seen:
+                rows.append(row)
+            elif intent.verb == "call":
+                raise OperatorError(
+                    f"view {view.name} asks twice to call {intent.name} in one round: give each a name="
+                )
+            seen.add((intent.verb, row.target))
+            continue
         resource = target_type(view, intent)
         key = target_key(view, parent, intent)
         name = str(key)
@@ -112,6 +127,28 @@ def intent_rows(
             )
         )
     return rows
+
+
+def _outward_row(
+    identity: Sequence[str], view: BoundView, parent: StoredObject, number: int, ordinal: int, intent: Intent
+) -> IntentRow:
+    to = addressed(view, parent, intent)
+    options = canonical(intent.options)
+    return IntentRow(
+        key=digest(*identity, view.name, parent.uid, str(number), intent.verb, str(to.target), to.body, options),
+        round=number,
+        ordinal=ordinal,
+        verb=intent.verb,
+        target=str(to.target),
+        api_version=to.api_version,
+        kind=to.kind,
+        target_uid="",
+        target_version=0,
+        is_watched=False,
+        body=to.body,
+        options=options,
+        state="pending",
+    )
 
 
 def _content(view: BoundView, parent: StoredObject, intent: Intent, resource: ResourceType, key: ObjectKey) -> Any:
@@ -164,7 +201,7 @@ def _holds_already(intent: Intent, body: bytes, target: Target | None, applied: 
                 and target is not None
                 and _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
             )
-        case "create":
+        case _:
             return False
 
 

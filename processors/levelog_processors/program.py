@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from levelog.canonical import digest
 from levelog.children import refuse_shared
+from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
@@ -34,6 +35,8 @@ class BoundView(Struct, frozen=True):
     """Name in the tables of each index, by the view's parameter."""
     objects: Mapping[type[ResourceBase], str]
     """Name in the tables of the index of each class in `reads=`."""
+    effects: tuple[EffectHandler, ...]
+    """What its reconcile function may call."""
     writes: Mapping[tuple[str, str], ResourceType]
     """Resources that the operator declares, by (apiVersion, kind)."""
 
@@ -45,7 +48,7 @@ class BoundView(Struct, frozen=True):
     @property
     def reads(self) -> frozenset[str]:
         """Resources that have to be listed before the view may decide."""
-        sources = {str(index.resource.group_resource) for index in self.handler.sources}
+        sources = {str(index.resource.group_resource) for index in self.handler.sources if index.has_objects}
         return frozenset({str(self.handler.resource.group_resource), *sources})
 
     @property
@@ -61,6 +64,8 @@ class Program:
         self.operators: Final = tuple(operators)
         self.indices: Final[dict[str, BoundIndex]] = {}
         self.views: Final[dict[str, BoundView]] = {}
+        self.effects: Final[dict[str, EffectHandler]] = {}
+        """By name, `operator/effect`."""
         self.resources: Final[dict[str, ResourceType]] = {}
         """What has to be watched, by `resource.group`."""
         for operator in self.operators:
@@ -95,6 +100,7 @@ class Program:
                     f"operator {operator.name!r}: an index or view named {name!r} would hide levelog's own table of "
                     "that name: rename the function"
                 )
+        self.effects.update((f"{operator.name}/{name}", effect) for name, effect in operator.effects.items())
         _require_pure(operator)
         writes = operator.resources()
         for view_name, view in operator.views.items():
@@ -103,12 +109,17 @@ class Program:
             indices = {parameter.name: f"{operator.name}/{parameter.index.name}" for parameter in view.indices}
             objects = {cls: f"{operator.name}/{index.name}" for cls, index in view.objects.items()}
             reconcile = operator.reconcilers.get(view_name)
-            self.views[name] = BoundView(name, operator.name, view, reconcile, indices, objects, writes)
+            self.views[name] = BoundView(
+                name, operator.name, view, reconcile, indices, objects, tuple(operator.effects.values()), writes
+            )
 
     def _handlers(self) -> Iterator[Handler]:
         for name, index in self.indices.items():
             resource = str(index.handler.resource.group_resource)
             yield Handler(kind="index", name=name, fingerprint=index.handler.fingerprint, resource=resource)
+        for name, effect in self.effects.items():
+            resource = str(effect.index.resource.group_resource)
+            yield Handler(kind="effect", name=name, fingerprint=effect.fingerprint, resource=resource)
         for name, view in self.views.items():
             resource = str(view.handler.resource.group_resource)
             reads = tuple(sorted(view.sources))

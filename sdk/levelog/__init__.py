@@ -1,8 +1,9 @@
 """levelog: level-triggered Kubernetes operators on a durable log."""
 
+from levelog.effects import Call, GiveUp, Retry
 from levelog.errors import LevelogError, OperatorError
 from levelog.indices import Index
-from levelog.intents import Intent, apply, create, delete, patch, patch_status
+from levelog.intents import Intent, apply, call, create, delete, event, patch, patch_status
 from levelog.levels import Drift, Level
 from levelog.live import LiveIndex
 from levelog.lookups import Objects
@@ -21,7 +22,9 @@ __all__ = [
     "ABSENT",
     "PRESENT",
     "AnnotatedResource",
+    "Call",
     "Drift",
+    "GiveUp",
     "Index",
     "Intent",
     "LabelledResource",
@@ -34,10 +37,13 @@ __all__ = [
     "OperatorError",
     "OwnerReference",
     "Resource",
+    "Retry",
     "Struct",
     "apply",
+    "call",
     "create",
     "delete",
+    "event",
     "patch",
     "patch_status",
 ]

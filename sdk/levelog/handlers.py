@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, Self, TypeAlias, get_args, get_origin
+from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
@@ -38,6 +38,9 @@ OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
 
 class IndexHandler:
     """An index function: which objects it takes and what its entries look like."""
+
+    has_objects: ClassVar[bool] = True
+    """Whether objects fill it; else receipts do, and nothing has to be watched for it."""
 
     def __init__(
         self,

@@ -102,6 +102,16 @@ def applied_place(view: str, parent: str) -> tuple[str, str]:
     return f"{operator}/{MARK}{APPLIED}{function}", canonical(parent).decode()
 
 
+def call_entry(parent: str, name: str) -> str:
+    """What stands for an object in the entry of a call: no object's name, so that no record of one touches it."""
+    return f"{MARK}{parent}/{name}/"
+
+
+def calls_of(parent: str) -> tuple[str, str]:
+    """Between what the names of all entries of calls for a parent are, in byte order."""
+    return f"{MARK}{parent}/", f"{MARK}{parent}0"  # 0 is what follows /
+
+
 def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str, str]:
     """Key of an object in an `ObjectIndex`."""
     key = cls.resource_type.key(namespace, name)

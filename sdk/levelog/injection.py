@@ -28,6 +28,7 @@ class Given(StrEnum):
     LIVE_INDEX = "live index"
     OBJECTS = "objects"
     NOW = "now"
+    KEY = "idempotency key"
     LOGGER = "logger"
     SETTINGS = "settings"
 
@@ -45,6 +46,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.LIVE_INDEX: "indices (LiveIndex[K, V], by the index's name)",
     Given.OBJECTS: "objects: Objects (of the classes in reads=)",
     Given.NOW: "now: datetime",
+    Given.KEY: "idempotency_key: str",
     Given.LOGGER: "logger: logging.Logger",
     Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
 }
@@ -186,6 +188,8 @@ def shown(hint: object) -> str:
 def _given(name: str, hint: Any, lender: Lender) -> Given | None:
     if hint is datetime:
         return Given.NOW if name == "now" else None
+    if hint is str:
+        return Given.KEY if name == "idempotency_key" else None
     found = _BY_TYPE.get(get_origin(hint) or hint) if hint is not None else None
     return found or (Given.SETTINGS if lender.lends(hint) else None)
 

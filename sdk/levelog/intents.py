@@ -1,15 +1,24 @@
 """Intents: what a reconcile function asks to be written. Nothing is sent while the function runs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, Final, Literal, TypeAlias, TypeVar, get_args
 
 from msgspec import Struct
 
 from levelog.resources import Manifest, Resource, ResourceBase
 
-Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete"]
+Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]
+EventType: TypeAlias = Literal["Normal", "Warning"]
 Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+RequestT = TypeVar("RequestT")
+
+MOST_NOTE_BYTES: Final = 1024
+"""Of an Event's note; most of a reason or an action is 128 characters. Origin: validation of events.k8s.io/v1."""
+MOST_REASON_CHARACTERS: Final = 128
+MOST_CALL_NAME_CHARACTERS: Final = 253
 
 
 class IntentOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,10 +35,12 @@ class IntentOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """apply, create: make the parent the controlling owner, unless the manifest names owners itself."""
     remembered: bool = False
     """apply: the receipt says what the server made of the manifest (of children)."""
+    name: str = ""
+    """call: which call of the effect it is, where a parent has several."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """One write that a reconcile function asks for.
+    """One write, or another thing to do, that a reconcile function asks for.
 
     The target is given as its Resource class, or left to the manifest's apiVersion and kind. An empty namespace
     means the parent's.
@@ -43,6 +54,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     name: str
     body: Any = None
     options: IntentOptions = IntentOptions()
+    effect: Callable[..., Any] | None = None
+    """call: the function."""
 
 
 def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptions) -> Intent:
@@ -143,6 +156,50 @@ def delete(
     if not name:
         raise ValueError(f"delete: which {target.resource_type.plural}? give a name")
     return Intent(verb="delete", resource=target, name=name, namespace=namespace, options=options)
+
+
+def call(effect: Callable[Concatenate[RequestT, ...], Any], request: RequestT, *, name: str = "") -> Intent:
+    """Have an effect of the operator (`@op.effect`) called with a request, at least once.
+
+    `name` tells several calls of one effect for one parent apart: for each name, calls are made one after the other,
+    and the index of the effect holds the last one.
+    """
+    if "/" in name or len(name) > MOST_CALL_NAME_CHARACTERS:
+        raise ValueError(f"call: name={name!r} has a / or more than {MOST_CALL_NAME_CHARACTERS} characters")
+    function = getattr(effect, "__name__", str(effect))
+    return Intent(verb="call", name=function, body=request, options=IntentOptions(name=name), effect=effect)
+
+
+def event(
+    reason: str,
+    note: str = "",
+    *,
+    type: EventType = "Normal",  # noqa: A002 - so the field of the API is called
+    action: str = "Reconcile",
+    regarding: ResourceBase | None = None,
+) -> Intent:
+    """Tell users something by a Kubernetes Event (events.k8s.io/v1), of the parent unless `regarding` is given.
+
+    `reason` and `action` are words in CamelCase, `note` is a sentence for people, cut to 1,024 bytes. The same again
+    raises the count of the Event that is there. No level waits for an Event, or fails because of one.
+    """
+    for what, word in (("reason", reason), ("action", action)):
+        if not word or len(word) > MOST_REASON_CHARACTERS:
+            raise ValueError(f"event: {what}={word!r} has to have 1 to {MOST_REASON_CHARACTERS} characters")
+    if type not in get_args(EventType):
+        raise ValueError(f'event: type is "Normal" or "Warning", not {type!r}')
+    body: dict[str, Any] = {"type": type, "reason": reason, "action": action, "note": _cut(note)}
+    if regarding is None:
+        return Intent(verb="event", name=reason, body=body)
+    metadata = _metadata(regarding)
+    body["regarding"] = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
+    return Intent(verb="event", name=reason, resource=builtins.type(regarding), body=body)
+
+
+def _cut(note: str) -> str:
+    """A note as long as the API takes it."""
+    data = note.encode(errors="backslashreplace")
+    return data.decode() if len(data) <= MOST_NOTE_BYTES else data[: MOST_NOTE_BYTES - 3].decode(errors="ignore") + "…"
 
 
 def _metadata(target: ResourceBase) -> Any:

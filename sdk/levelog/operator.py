@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, overload
 
 from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
+from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers import RECONCILE_TIME, VIEW_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.hooks import Hooks
@@ -13,7 +14,7 @@ from levelog.injection import Lender
 from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
-from levelog.signatures import ChildrenF, IndexF, ReconcileF, ViewF
+from levelog.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
 from levelog.writes import Writes
 
 
@@ -34,6 +35,8 @@ class Operator:
         self.views: dict[str, ViewHandler] = {}
         self.reconcilers: dict[str, ReconcileHandler] = {}
         """By the name of the view."""
+        self.effects: dict[str, EffectHandler] = {}
+        """By name; each has an index of that name too."""
         self.on = Hooks(self._lender, self.indices)
         """Start-up and clean-up hooks: `@op.on.startup`, `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], str] = {}
@@ -177,6 +180,35 @@ class Operator:
 
         return register
 
+    @overload
+    def effect(self, function: EffectF) -> EffectF: ...
+
+    @overload
+    def effect(self, *, timeout: timedelta = EFFECT_TIME) -> Callable[[EffectF], EffectF]: ...
+
+    def effect(
+        self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME
+    ) -> EffectF | Callable[[EffectF], EffectF]:
+        """Register what is done outside the cluster: `(request) -> result`, both of any type that has a JSON form.
+
+        A reconcile function asks for it by `call(function, request)`. The actuator calls it at least once, each time
+        with the same `idempotency_key: str`, if it takes one; it may take a logger and the settings too. A plain
+        function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. One that
+        raises is called again, up to ten times; `Retry` says that nothing was done, and `GiveUp` that it is no use.
+
+        The calls that took place are an index of the effect's name: `page: Index[str, Call[Page, Ticket]]`, by the uid
+        of the parent, is what a view reads.
+        """
+
+        def register(function: EffectF) -> EffectF:
+            handler = EffectHandler.inspect(function, self._lender, timeout=timeout)
+            self._claim(handler.name, function)
+            self.effects[handler.name] = handler
+            self.indices[handler.name] = handler.index
+            return function
+
+        return register if function is None else register(function)
+
     def children(
         self,
         parent: type[ResourceBase],
@@ -254,7 +286,7 @@ class Operator:
 
     def reads(self) -> list[ResourceType]:
         """Resources that have to be watched: sources of indices, parents and `reads=` of views; each once, sorted."""
-        reads = {h.resource for h in self.indices.values()} | {h.resource for h in self.views.values()}
+        reads = {h.resource for h in self.indices.values() if h.has_objects} | {h.resource for h in self.views.values()}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 
     def _claim(self, name: str, function: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ tell about the reading itself.
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -86,6 +86,15 @@ class BookmarkNoted(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
+class CallNoted(Struct, frozen=True, kw_only=True):
+    """An effect that took place."""
+
+    name: str = ""
+    request: Any
+    """As JSON says it, decoded; the same holds for the result."""
+    result: Any
+
+
 class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """What became of an intent, told to the partition of its parent."""
 
@@ -114,6 +123,8 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """Actuator that carried it out: host, process id, and a name of its own."""
     applied: Applied | None = None
     """What the server made of an applied manifest, where the intent asks for it."""
+    call: CallNoted | None = None
+    """What an effect was asked and returned."""
     time: datetime
 
 

@@ -13,5 +13,6 @@ Children: TypeAlias = Manifest | Iterable[Manifest] | None
 
 IndexF = TypeVar("IndexF", bound=Callable[..., Entries])
 ViewF = TypeVar("ViewF", bound=Callable[..., Level[Any]])
+EffectF = TypeVar("EffectF", bound=Callable[..., Any])
 ReconcileF = TypeVar("ReconcileF", bound=Callable[..., Intents | AsyncIterable[Intent] | Awaitable[Intents]])
 ChildrenF = TypeVar("ChildrenF", bound=Callable[..., Children])

@@ -12,7 +12,8 @@ from levelog.resources import ResourceBase, ResourceType
 Writes: TypeAlias = Mapping[type[ResourceBase], Collection[Verb]]
 """What `@op.reconcile` takes: `{Pod: ["apply", "delete"], Web: ["patch_status"]}`."""
 
-VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
+VERBS: Final[tuple[Verb, ...]] = tuple(verb for verb in get_args(Verb) if verb != "call")
+"""A call writes no object. An event is named by the class of the objects that it is about."""
 
 
 class Write(Struct, frozen=True):

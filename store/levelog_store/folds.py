@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Integer, Row, Text, bindparam, case, delete, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.implicit import applied_place
+from levelog.implicit import applied_place, calls_of
 from levelog_store.clauses import among, insert_for, one_of, one_of_numbers
 from levelog_store.database import upsert
 from levelog_store.rows import (
@@ -44,6 +44,8 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
     await _write_checkpoints(connection, scope, changes)
     await _write_objects(connection, scope, changes)
     await _write_entries(connection, scope, changes)
+    if changes.calls_forgotten:
+        await _forget_calls(connection, scope, changes.calls_forgotten)
     await _write_syncs(connection, scope, changes)
     await _write_unreadable(connection, scope, changes)
     await write_key_versions(connection, scope, changes.keys)
@@ -230,6 +232,17 @@ async def _unsettled(connection: AsyncConnection, scope: int, touched: Mapping[s
     for view, parent, partition, target in rows:
         _merge(wakes, {(view, parent): Wake(partition, touched[target])})
     return wakes
+
+
+async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collection[str]) -> None:
+    """Delete what indices of effects hold of parents; these entries have names that begin with their parent's."""
+    entry = index_entries.c
+    await connection.execute(
+        delete(index_entries).where(
+            entry.scope == scope, entry.object > bindparam("begins"), entry.object < bindparam("ends")
+        ),
+        [dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)],
+    )
 
 
 async def _write_receipts(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:

@@ -5,10 +5,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Kind: TypeAlias = Literal["index", "view", "reconcile"]
+Kind: TypeAlias = Literal["index", "effect", "view", "reconcile"]
 
 HandlerName: TypeAlias = tuple[Kind, str]
-"""Kind and `operator/function`; a reconcile function is named as its view."""
+"""Kind and `operator/function`; a reconcile function is named as its view, the index of an effect as the effect."""
 
 
 class Handler(Struct, frozen=True, kw_only=True, order=True):
@@ -35,7 +35,10 @@ class Differences(Struct, frozen=True, kw_only=True):
     evaluated: tuple[Handler, ...]
     """Views to evaluate anew."""
     decided: frozenset[str]
-    """Views, not among these, of whose levels those that are not in sync are decided on anew."""
+    """Views, not among these, of whose levels those that are not in sync are decided on anew.
+
+    Their reconcile function changed, or an effect of their operator.
+    """
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -53,6 +56,8 @@ def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differen
         if handler.kind == "view" and (name in changed or not sources.isdisjoint(handler.reads))
     ]
     decided = {name for kind, name in changed if kind == "reconcile" and ("view", name) in new}
+    operators = {_operator(name) for kind, name in changed if kind == "effect"}
+    decided |= {name for kind, name in new if kind == "reconcile" and _operator(name) in operators}
     return Differences(
         emptied=_moved("index", old, new),
         indexed=tuple(indexed),
@@ -65,6 +70,10 @@ def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differen
 def by_name(handlers: Iterable[Handler]) -> dict[HandlerName, Handler]:
     """Handlers by kind and name."""
     return {_name(handler): handler for handler in handlers}
+
+
+def _operator(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def _name(handler: Handler) -> HandlerName:

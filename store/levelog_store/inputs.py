@@ -178,7 +178,7 @@ async def read_whole_index(connection: AsyncConnection, scope: int, index: str, 
 async def read_open_intents(
     connection: AsyncConnection, scope: int, of: Sequence[ViewParent]
 ) -> dict[ViewParent, list[OpenIntent]]:
-    """Intents of each level's last round, and older ones that are not settled."""
+    """Intents of each level's last round, and older ones that are not settled; no level waits for Events."""
     wanted = pairs(connection.dialect, of)
     table, held = intents.c, objects.c
     computed = ("outcome", "held_uid", "held_version", "held_is_deleting", "buried_version")
@@ -200,6 +200,7 @@ async def read_open_intents(
             table.scope == scope,
             table.parent_uid == levels.c.parent_uid,
             table.state != "superseded",
+            table.verb != "event",
             or_(table.round == levels.c.round, table.state.in_(("pending", "claimed", "written"))),
         )
         .order_by(table.round, table.ordinal)

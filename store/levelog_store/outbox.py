@@ -111,6 +111,13 @@ async def still_claimed(connection: AsyncConnection, scope: int, owner: str, key
     return set((await connection.execute(sql.held(dialect), values)).scalars())
 
 
+async def keep(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str], *, lease: timedelta) -> None:
+    """Let the claims of the intents last for another lease, as far as the owner still has them."""
+    dialect = connection.dialect
+    values = {"of_scope": scope, "of_keys": sql.texts(dialect, keys), "by": owner}
+    await connection.execute(sql.keep(dialect, lease), values)
+
+
 async def store_receipts(
     connection: AsyncConnection, scope: int, owner: str, receipts: Sequence[StoredReceipt]
 ) -> set[str]:

@@ -140,6 +140,13 @@ def take(dialect: Dialect, lease: timedelta) -> Update:
     )
 
 
+@lru_cache(maxsize=16)
+def keep(dialect: Dialect, lease: timedelta) -> Update:
+    """Let the claims of the rows `of_keys` that their owner holds last longer."""
+    ends = now(dialect, lease)
+    return update(intents).where(_is_in_scope, _is_one_of(dialect), _is_held).values(expires_at=ends, due_at=ends)
+
+
 @lru_cache(maxsize=4)
 def held(dialect: Dialect) -> Select[Any]:
     """Which of the rows `of_keys` their owner holds."""

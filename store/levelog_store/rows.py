@@ -187,6 +187,8 @@ class Changes(Struct):
     wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
     gone: set[ViewParent] = field(default_factory=set[ViewParent])
     """Levels whose parent is gone, or is another incarnation now."""
+    calls_forgotten: list[str] = field(default_factory=list[str])
+    """Parents of which all that effects did is forgotten."""
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
     unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, Self, TypeVar
 
 import msgspec
 from sqlalchemy import select
@@ -15,10 +15,11 @@ from levelog.resources import Manifest, ResourceBase
 from levelog_store.inputs import read_levels
 from levelog_store.tables import intents
 from levelog_testing.loopthread import LoopThread
-from levelog_testing.views import NotSeen, SeenIntent, SeenLevel, seen_level
+from levelog_testing.views import NotSeen, SeenEvent, SeenIntent, SeenLevel, seen_event, seen_level
 from levelog_testing.world import Clock, Refusal, World, open_world
 
 T = TypeVar("T")
+RequestT = TypeVar("RequestT")
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _SHOWN: Final = 5
@@ -135,6 +136,23 @@ class Simulation:
             ObjectKey.parse(target)
         self._open.refusals.append(Refusal(status, target, times))
 
+    def stand_in(self, effect: Callable[Concatenate[RequestT, ...], Any], function: Callable[[RequestT], Any]) -> None:
+        """Call a function in place of an effect from now on, with the request: it returns a result, or raises.
+
+        Effects themselves are not called in a simulation: without a stand-in they return None. `Retry`, `GiveUp` and
+        any other exception do what they do live. What was asked for is in `intents`, and how often in `calls`.
+
+        Raises KeyError for a function that is no effect of the operators.
+        """
+        world = self._open
+        self._in_loop(lambda: world.effects.put(effect, function))
+
+    @property
+    def events(self) -> list[SeenEvent]:
+        """Every Kubernetes Event that the cluster holds, by namespace and name."""
+        user = self._open.sandbox.user
+        return [seen_event(found) for found in self._in_loop(lambda: user.list("events.events.k8s.io"))]
+
     def run(self) -> None:
         """Fold, decide and write until nothing is pending at this time.
 
@@ -169,7 +187,7 @@ class Simulation:
 
     @property
     def calls(self) -> dict[str, int]:
-        """How often each view and reconcile function was called, by its name; those never called are not there."""
+        """How often each view, reconcile function and effect was called, by name; those never called are not there."""
         return {name.partition("/")[2]: n for name, n in self._open.decider.calls.functions.items()}
 
     @property

@@ -1,5 +1,6 @@
 """What a test reads of a simulation."""
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -49,6 +50,32 @@ class SeenIntent(Struct, frozen=True, kw_only=True):
     """How often it was sent."""
     error: str
     """What the cluster answered the last time, if it was no success."""
+
+
+class SeenEvent(Struct, frozen=True, kw_only=True):
+    """A Kubernetes Event as users see it."""
+
+    type: str
+    """Normal or Warning."""
+    reason: str
+    action: str
+    note: str
+    kind: str
+    """Of the object that it is about."""
+    namespace: str
+    name: str
+    count: int
+    """How often it happened."""
+
+
+def seen_event(event: Mapping[str, Any]) -> SeenEvent:
+    """Decode an Event of events.k8s.io/v1."""
+    about = event.get("regarding") or {}
+    return SeenEvent(
+        **{name: event.get(name, "") for name in ("type", "reason", "action", "note")},
+        **{name: about.get(name, "") for name in ("kind", "namespace", "name")},
+        count=(event.get("series") or {}).get("count", 1),
+    )
 
 
 def seen_level(row: LevelRow, returns: Any) -> SeenLevel:

@@ -20,6 +20,7 @@ from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSe
 from levelog.redaction import Redactor
 from levelog.resources import Manifest, ResourceType
 from levelog.subjects import partition_of
+from levelog_actuator.effects import EffectCaller
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
@@ -38,6 +39,7 @@ from levelog_store.outbox import ClaimedIntent
 from levelog_store.rows import PendingWake
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
+from levelog_testing.standins import StandIns
 
 PARTITIONS: Final = 4
 REDACTOR: Final = Redactor(b"of simulations, where nothing is secret")
@@ -63,6 +65,9 @@ class World:
         self.live = LiveIndices(database, scope, program, _NoHints())
         self._folder = Folder(database, scope, program)
         self._sender = sender
+        self.effects = StandIns(program.effects, self.decider.calls.count)
+        """What is called in place of effects."""
+        self._caller = EffectCaller(self.effects.handlers, ActuatorSettings())
         self._epochs: Mapping[int, int] = {}
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
@@ -81,6 +86,11 @@ class World:
             begun.append(SyncStarted(resource=resource, sync_id=name, time=self.clock()))
             ended.append(SyncFinished(resource=resource, sync_id=name, version=Version(0), time=self.clock()))
         await self._fold([(partition, mark) for mark in (*begun, *ended) for partition in range(PARTITIONS)])
+
+    async def close(self) -> None:
+        """End what runs of the user's functions."""
+        await self.decider.close()
+        await self._caller.close()
 
     async def run(self) -> None:
         """Fold, decide and write until nothing is pending now."""
@@ -226,7 +236,11 @@ class World:
         intent = ClaimedIntent(
             **{name: row[name] for name in fields}, attempts=attempts, is_doubtful=row["state"] == "claimed"
         )
-        result = await self._sender.carry_out(intent, lambda: True)
+        if intent.verb == "call":
+            self.effects.require(f"{intent.view.partition('/')[0]}/{ObjectKey.parse(intent.target).resource}")
+            result = await self._caller.carry_out(intent)
+        else:
+            result = await self._sender.carry_out(intent, lambda: True)
         async with self.database.transaction() as connection:
             await connection.execute(
                 update(intents)
@@ -306,7 +320,7 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
             code=program.handlers,
         )
         world = World(sandbox, database, scope, program, Sender(client, ActuatorSettings(), REDACTOR), clock)
-        stack.push_async_callback(world.decider.close)
+        stack.push_async_callback(world.close)
         world.refusals = refusals
         await stack.enter_async_context(world.live)
         await stack.enter_async_context(Lifecycle(program, world.live.index))

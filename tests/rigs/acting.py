@@ -9,8 +9,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from levelog.effects import EffectHandler
 from levelog.objects import Application, Cluster
 from levelog.objects import Sequence as LogSequence
+from levelog.operator import Operator
 from levelog.records import ReceiptNoted
 from levelog_actuator import HINT, Actuator, ActuatorSettings
 from levelog_kube.client import KubeClient
@@ -99,15 +101,25 @@ class Acting:
     ) -> None:
         await self._stack.aclose()
 
-    def actuator(self, settings: ActuatorSettings = QUICK) -> Actuator:
-        """An actuator that does not run yet."""
+    def actuator(self, settings: ActuatorSettings = QUICK, effects: Operator | None = None) -> Actuator:
+        """An actuator that does not run yet; it calls the effects of the operator."""
         publisher = BatchPublisher(self.stream)
-        return Actuator(self.database, self.scope, self.client, publisher, self.hints, settings=settings)
+        return Actuator(
+            self.database,
+            self.scope,
+            self.client,
+            publisher,
+            self.hints,
+            settings=settings,
+            effects=effects_of(effects),
+        )
 
     @asynccontextmanager
-    async def running(self, settings: ActuatorSettings = QUICK) -> AsyncGenerator[Actuator]:
+    async def running(
+        self, settings: ActuatorSettings = QUICK, effects: Operator | None = None
+    ) -> AsyncGenerator[Actuator]:
         """An actuator that runs; what it fails with is raised."""
-        actuator = self.actuator(settings)
+        actuator = self.actuator(settings, effects)
         self._running = task = asyncio.create_task(actuator.run())
         try:
             yield actuator
@@ -229,6 +241,11 @@ class Acting:
 WEBS = "webs.example.com"
 KIND = {"configmaps": "ConfigMap", "pods": "Pod", WEBS: "Web"}
 API_VERSION = {"configmaps": "v1", "pods": "v1", WEBS: "example.com/v1"}
+
+
+def effects_of(operator: Operator | None) -> dict[str, EffectHandler]:
+    """The effects of an operator as an actuator takes them."""
+    return {f"{operator.name}/{name}": effect for name, effect in operator.effects.items()} if operator else {}
 
 
 def plural_of(manifest: Any) -> str:

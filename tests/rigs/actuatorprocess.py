@@ -1,13 +1,16 @@
-"""An actuator in a process of its own: `python -m rigs.actuatorprocess NATS_URL DATABASE_URL KUBECONFIG`.
+"""An actuator in a process of its own: `python -m rigs.actuatorprocess NATS_URL DATABASE_URL KUBECONFIG [FOLDER]`.
 
 It waits as the tests do, prints a line once it runs, and works until it is stopped or killed.
+Its effect `note` adds a line to the file `calls` of the folder, and kills the process if there is a file `kill`.
 """
 
 import asyncio
+import os
 import signal
 import sys
 from pathlib import Path
 
+from levelog import Operator
 from levelog_actuator import Actuator
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
@@ -16,10 +19,27 @@ from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
 from levelog_store.database import Database
-from rigs.acting import APPLICATION, QUICK, scope_of
+from rigs.acting import APPLICATION, QUICK, effects_of, scope_of
 
 
-async def main(nats_url: str, database_url: str, kubeconfig: str) -> None:
+def noting(folder: Path) -> Operator:
+    """An operator whose effect leaves a trace outside the process before that ends."""
+    op = Operator("webs")
+
+    @op.effect
+    def note(request: str, idempotency_key: str) -> int:
+        with (folder / "calls").open("a") as file:
+            print(idempotency_key, request, file=file, flush=True)
+        if (folder / "kill").exists():
+            (folder / "kill").unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return len((folder / "calls").read_text().splitlines())
+
+    return op
+
+
+async def main(nats_url: str, database_url: str, kubeconfig: str, folder: str = "") -> None:
+    effects = effects_of(noting(Path(folder)) if folder else None)
     async with (
         await connect_nats(nats_url) as connection,
         await Database.open(database_url) as database,
@@ -29,7 +49,7 @@ async def main(nats_url: str, database_url: str, kubeconfig: str) -> None:
         stream = await open_stream(connection, cluster)
         scope = await scope_of(database, stream, cluster)
         async with Hints(connection, cluster, APPLICATION) as hints:
-            actuator = Actuator(database, scope, client, BatchPublisher(stream), hints, settings=QUICK)
+            actuator = Actuator(database, scope, client, BatchPublisher(stream), hints, settings=QUICK, effects=effects)
             task = asyncio.create_task(actuator.run())
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
             print("RUNS", flush=True)

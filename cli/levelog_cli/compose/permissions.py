@@ -10,8 +10,9 @@ from msgspec import Struct
 from levelog.children import ChildrenView
 from levelog.errors import ConfigurationError
 from levelog.handlers import ReconcileHandler
+from levelog.intents import Verb
 from levelog.resources import ResourceType
-from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
+from levelog_actuator.rights import EVENTS, EVENTS_OF_CLUSTER, RIGHTS, TO_BLOCK_OWNERS, Right
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
 from levelog_kube.errors import ApiError
@@ -81,7 +82,7 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[Need]:
         for name, handler in _reconcilers(program)
         for write in handler.writes or ()
         for verb in write.verbs
-        for need in _on(write.resource, RIGHTS[verb], namespaces, of=name, intent=verb)
+        for need in _for(write.resource, verb, namespaces, of=name)
     ]
 
 
@@ -105,6 +106,13 @@ def _reconcilers(program: Program) -> Iterator[tuple[str, ReconcileHandler]]:
         for handler in operator.reconcilers.values():
             name = handler.view.name if isinstance(handler.view, ChildrenView) else handler.name
             yield f"{operator.name}/{name}", handler
+
+
+def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: str) -> Iterator[Need]:
+    if verb == "event":  # these are where the objects are that they are about
+        namespaces = namespaces if resource.scope == "Namespaced" else (EVENTS_OF_CLUSTER,)
+        resource = EVENTS
+    yield from _on(resource, RIGHTS[verb], namespaces, of=of, intent=verb)
 
 
 def _on(

@@ -165,14 +165,18 @@ class _Process(Struct, kw_only=True):
             await self._work_on(scope, stream, database, hints)
 
     async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
-        if Role.PROCESS not in self.roles:
-            await self._actuate(scope, stream, database, hints)
-            return
         from levelog_processors.lifecycle import Lifecycle
         from levelog_processors.live import LiveIndices
         from levelog_processors.processor import Processor
 
         program = self.application.program
+        if Role.PROCESS not in self.roles:
+            async with AsyncExitStack() as stack:
+                if program.effects:  # which may need what start-up hooks make
+                    live = await stack.enter_async_context(LiveIndices(database, scope, program, hints))
+                    await stack.enter_async_context(Lifecycle(program, live.index))
+                await self._actuate(scope, stream, database, hints)
+            return
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
             processor = Processor(
                 database,
@@ -200,7 +204,16 @@ class _Process(Struct, kw_only=True):
 
             limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
             publisher = BatchPublisher(stream)
-            actuator = Actuator(database, scope, self.client, publisher, hints, settings=limits, redactor=self.redactor)
+            actuator = Actuator(
+                database,
+                scope,
+                self.client,
+                publisher,
+                hints,
+                settings=limits,
+                redactor=self.redactor,
+                effects=self.application.program.effects,
+            )
             await actuator.run()
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":

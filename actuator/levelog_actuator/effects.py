@@ -1,0 +1,160 @@
+"""Calling effects: each claim is kept as long as its function runs, which may be longer than a claim lasts."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from levelog.calling import CANCELLATION_TIME, FunctionCaller
+from levelog.effects import EffectHandler, GiveUp, Retry
+from levelog.errors import Unavailable
+from levelog.faults import HandlerFault, described, tell_fault
+from levelog.injection import Given
+from levelog.injection import about as say_about
+from levelog.intents import IntentOptions
+from levelog.objects import ObjectKey
+from levelog.records import CallNoted
+from levelog_actuator.results import Ended, Later, Result, about
+from levelog_actuator.settings import ActuatorSettings
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.outbox import ClaimedIntent
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+
+class EffectCaller:
+    """Calls the effects that intents ask for, by name (`operator/effect`), and tells what came of each call."""
+
+    def __init__(self, effects: Mapping[str, EffectHandler], settings: ActuatorSettings) -> None:
+        self._effects = effects
+        self._settings = settings
+        self._caller = FunctionCaller(subject="this intent")
+
+    async def carry_out(self, intent: ClaimedIntent) -> Result:
+        """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
+        operator, name = intent.view.partition("/")[0], ObjectKey.parse(intent.target).resource
+        options = msgspec.json.decode(intent.options, type=IntentOptions)
+        effect = self._effects.get(f"{operator}/{name}")
+        if effect is None:  # newer or older code may have it, and run beside this one
+            return self._later(
+                intent,
+                f"call of {name}: this code has no effect of that name in the operator {operator}: was it renamed?",
+                is_doubtful=intent.is_doubtful,
+            )
+        try:
+            request = msgspec.json.decode(intent.body, type=effect.request)
+        except msgspec.MsgspecError as error:
+            text = f"call of {name}: its request was made by other code and cannot be read: {error}"
+            return self._later(intent, text, is_doubtful=intent.is_doubtful)
+        return await self._call(intent, effect, request, options.name)
+
+    async def close(self) -> None:
+        """End what can be ended of functions that go on although their time is over."""
+        await self._caller.close()
+
+    async def _call(self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str) -> Result:
+        arguments = {effect.request_parameter: request, **effect.given.arguments({Given.KEY: intent.key})}
+        say_about(object=intent.parent, view=intent.view, intent=intent.key)
+        try:
+            result = await self._caller.run(
+                intent.key, lambda: effect.function(**arguments), effect.timeout, is_async=effect.is_async
+            )
+            told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
+        except Retry as error:
+            text = f"effect {effect.name}: {error or 'asks to be called again'}"
+            return self._later(intent, text, is_doubtful=intent.is_doubtful, error=error)
+        except GiveUp as error:
+            return Ended(intent=intent, outcome="failed", error=f"effect {effect.name}: {error or 'gave up'}")
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
+            if not isinstance(error, HandlerFault):
+                tell_fault("effect", effect.name, effect.function, error, subject=intent.parent)
+            return self._later(intent, f"effect {effect.name}: {described(error)}", is_doubtful=True)
+        return Ended(intent=intent, outcome="written", call=told)
+
+    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:
+        """Put a call off, or give it up after its last attempt."""
+        if intent.attempts >= self._settings.attempts:
+            return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
+        delay = error.delay if error is not None else None
+        if delay is None:
+            delay = self._settings.delay(intent.attempts)
+        return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
+
+
+class Effects:
+    """The calls of one actuator: begun when they are claimed, and kept while they run.
+
+    `on_result` is given what came of them, and `on_end` hears of each that is not under way any more.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        owner: str,
+        caller: EffectCaller,
+        settings: ActuatorSettings,
+        *,
+        on_result: Callable[[Result], None],
+        on_end: Callable[[ClaimedIntent], None],
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._owner = owner
+        self._caller = caller
+        self._settings = settings
+        self._on_result = on_result
+        self._on_end = on_end
+        self._begun: dict[str, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._begun)
+
+    def begin(self, intent: ClaimedIntent) -> None:
+        """Call the effect of a claimed intent."""
+        if intent.key in self._begun:  # its claim was lost while the database was away; the call goes on
+            self._on_end(intent)
+            return
+        task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
+        self._begun[intent.key] = task
+        task.add_done_callback(lambda _: self._end(intent))
+
+    async def run(self) -> None:
+        """Keep the claims of what is under way, until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.lease.total_seconds() / 3)
+            if not self._begun:
+                continue
+            try:
+                async with self._database.transaction(durable=False) as connection:
+                    await outbox.keep(
+                        connection, self._scope.number, self._owner, list(self._begun), lease=self._settings.lease
+                    )
+            except Unavailable as error:
+                log.warning("the claims of %d calls are not kept: %s", len(self._begun), error)
+
+    async def stop(self) -> None:
+        """Wait as long as a request may take, then cancel: what was cancelled is called again, with the same key."""
+        tasks = list(self._begun.values())
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=self._settings.request.total_seconds())
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
+        await self._caller.close()
+
+    def _end(self, intent: ClaimedIntent) -> None:
+        self._begun.pop(intent.key, None)
+        self._on_end(intent)
+
+    async def _carry_out(self, intent: ClaimedIntent) -> None:
+        try:
+            result = await self._caller.carry_out(intent)
+        except Exception as error:
+            log.exception("a call cannot be carried out", extra=about(intent))
+            result = Ended(intent=intent, outcome="failed", error=f"{type(error).__name__}: {error}")
+        self._on_result(result)

@@ -1,0 +1,136 @@
+"""Writing Kubernetes Events: the same one again raises the count of the Event that is there."""
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from levelog.objects import ObjectKey
+from levelog_actuator.answers import Reply
+from levelog_actuator.requests import Order, Request, object_path
+from levelog_actuator.results import Ended, Later, Outcome, Result
+from levelog_actuator.settings import ActuatorSettings
+from levelog_store.outbox import ClaimedIntent
+
+Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]
+
+LAST_INTENT: Final = "levelog/last-intent"
+"""Annotation: idempotency key of the intent that wrote the Event last, so that none is counted twice."""
+_INSTANCE: Final = socket.gethostname()[:128]
+_MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+_TRANSIENT: Final = frozenset({0, 401, 404, 408, 409, 429})
+"""Statuses after which an Event is tried again: no answer, no namespace yet, another actuator was first."""
+
+
+class _Series(Struct):
+    count: int = 1
+
+
+class _Metadata(Struct, rename="camel"):
+    uid: str = ""
+    resource_version: str = "0"
+    annotations: dict[str, str] = {}
+
+
+class _Event(Struct):
+    metadata: _Metadata
+    series: _Series | None = None
+
+
+_event: Final = msgspec.json.Decoder(_Event)
+
+
+class EventWriter:
+    """Writes Events, each intent once; `ask` sends a request and gives back whatever is answered.
+
+    Events are best effort: one that the API refuses has failed, which the process logs; no level waits for it.
+    """
+
+    def __init__(
+        self, ask: Ask, settings: ActuatorSettings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._ask = ask
+        self._settings = settings
+        self._clock = clock
+
+    async def carry_out(self, order: Order) -> Result:
+        """Write the Event, or raise the count of the one of its name."""
+        reply = await self._ask(self._creation(order))
+        if reply.status == 409:
+            reply = await self._ask(Request(method="GET", path=object_path(order)))
+            if reply.status == 200:
+                found = _event.decode(reply.body)
+                if found.metadata.annotations.get(LAST_INTENT) == order.intent.key:
+                    return _ended(order.intent, found, is_new=False)
+                reply = await self._ask(self._addition(order, found))
+        if 200 <= reply.status < 300:
+            return _ended(order.intent, _event.decode(reply.body), is_new=True)
+        return self._refused(order.intent, reply)
+
+    def _creation(self, order: Order) -> Request:
+        metadata = {**_named(order.target), "annotations": {LAST_INTENT: order.intent.key}}
+        body: dict[str, Any] = {
+            **order.body,
+            "apiVersion": order.intent.api_version,
+            "kind": "Event",
+            "metadata": metadata,
+            "eventTime": self._now(),
+            "reportingInstance": _INSTANCE,
+        }
+        path = object_path(order).rpartition("/")[0]
+        return Request(method="POST", path=path, query=_query(order), body=msgspec.json.encode(body))
+
+    def _addition(self, order: Order, found: _Event) -> Request:
+        """One more of it; nothing else of an Event may be changed."""
+        count = (found.series.count if found.series else 1) + 1
+        patch = {
+            "metadata": {
+                "resourceVersion": found.metadata.resource_version,
+                "annotations": {LAST_INTENT: order.intent.key},
+            },
+            "series": {"count": count, "lastObservedTime": self._now()},
+        }
+        return Request(
+            method="PATCH",
+            path=object_path(order),
+            query=_query(order),
+            body=msgspec.json.encode(patch),
+            content_type="application/merge-patch+json",
+        )
+
+    def _refused(self, intent: ClaimedIntent, reply: Reply) -> Result:
+        text = f"event {intent.target}: {reply.status or 'no answer'} {reply.reason}: {reply.message}"
+        is_unreachable = not reply.status and not reply.is_sent
+        if reply.status not in _TRANSIENT and reply.status < 500:
+            return Ended(intent=intent, outcome="failed", error=text)
+        if intent.attempts >= self._settings.attempts and not is_unreachable:
+            return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
+        return Later(
+            intent=intent,
+            delay=self._settings.delay(intent.attempts, retry_after=reply.retry_after),
+            error=text,
+            is_doubtful=False,  # sent again, it finds what it wrote
+            is_counted=not is_unreachable,
+            is_unreachable=is_unreachable,
+            is_throttled=reply.status == 429,
+        )
+
+    def _now(self) -> str:
+        return self._clock().astimezone(UTC).strftime(_MICROSECONDS)
+
+
+def _named(target: ObjectKey) -> dict[str, str]:
+    return {"name": target.name, "namespace": target.namespace}
+
+
+def _query(order: Order) -> Mapping[str, str]:
+    return {"fieldManager": order.field_manager}
+
+
+def _ended(intent: ClaimedIntent, found: _Event, *, is_new: bool) -> Ended:
+    version = int(found.metadata.resource_version)
+    outcome: Outcome = "written" if is_new else "unchanged"
+    return Ended(intent=intent, outcome=outcome, uid=found.metadata.uid, version=version)

@@ -1,0 +1,83 @@
+"""Intents that write to no object that the operator names: calls of effects, and Events."""
+
+import re
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog.canonical import canonical, digest
+from levelog.effects import GROUP, EffectHandler
+from levelog.errors import OperatorError
+from levelog.intents import Intent
+from levelog.objects import ObjectKey
+from levelog_processors.program import BoundView
+from levelog_store.rows import StoredObject
+
+EFFECTS_VERSION: Final = f"{GROUP}/v1"
+EVENTS_VERSION: Final = "events.k8s.io/v1"
+_NO_NAMESPACE: Final = "default"
+"""Where Events of cluster-scoped objects are. Origin: validation of events.k8s.io/v1."""
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""A DNS subdomain, as names of Events have to be."""
+_MOST_NAME_CHARACTERS: Final = 253 - 33  # for a dot and the digest
+
+
+class Outward(Struct, frozen=True, kw_only=True):
+    """Where an intent goes, and what is sent."""
+
+    target: ObjectKey
+    api_version: str
+    kind: str
+    body: bytes
+
+
+def is_outward(intent: Intent) -> bool:
+    """Tell whether the target of an intent is levelog's own choice."""
+    return intent.verb in ("call", "event")
+
+
+def addressed(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
+    """Target and body of a call or an Event. Raises OperatorError for a function that is no effect of the operator."""
+    return _call(view, parent, intent) if intent.verb == "call" else _event(view, parent, intent)
+
+
+def _call(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
+    """Calls of one effect, parent and name are in order: that is their target, `page.effects/default/shop`."""
+    handler = _effect(view, intent)
+    name = f"{parent.name}:{intent.options.name}" if intent.options.name else parent.name
+    target = ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
+    return Outward(target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=handler.encoded(intent.body))
+
+
+def _effect(view: BoundView, intent: Intent) -> EffectHandler:
+    for handler in view.effects:
+        if handler.function is intent.effect:
+            return handler
+    known = ", ".join(sorted(handler.name for handler in view.effects)) or "none"
+    raise OperatorError(
+        f"call of {intent.name}: it is no effect of the operator {view.operator!r}: decorate it with @op.effect; "
+        f"known are: {known}"
+    )
+
+
+def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
+    """The same Event again has the same name, so that its count is raised."""
+    resource = intent.resource.resource_type if intent.resource else view.handler.resource
+    named: dict[str, str] = intent.body.get("regarding") or {
+        "name": parent.name,
+        "namespace": parent.namespace,
+        "uid": parent.uid,
+    }
+    regarding = {name: value for name, value in named.items() if value}
+    regarding |= {"apiVersion": resource.api_version, "kind": resource.kind}
+    body: dict[str, Any] = {
+        **intent.body,
+        "regarding": regarding,
+        "reportingController": f"levelog-{view.operator}",
+    }
+    content = canonical(body)
+    begin = named["name"][:_MOST_NAME_CHARACTERS].rstrip("-.")
+    name = f"{begin if _NAME.fullmatch(begin) else 'event'}.{digest(content)}"
+    namespace = named["namespace"] or _NO_NAMESPACE
+    target = ObjectKey(group="events.k8s.io", resource="events", namespace=namespace, name=name)
+    return Outward(target=target, api_version=EVENTS_VERSION, kind="Event", body=content)

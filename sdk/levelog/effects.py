@@ -1,0 +1,157 @@
+"""External effects: functions that the actuator calls for a level, at least once, always with the same key."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from types import new_class
+from typing import Any, ClassVar, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from levelog.canonical import canonical, digest
+from levelog.errors import OperatorError
+from levelog.fingerprints import fingerprint, type_fingerprint
+from levelog.handlers import IndexHandler, require_time
+from levelog.injection import Given, Injections, Lender, injections, parameters, shown, type_hints
+from levelog.objectreaders import ObjectReader
+from levelog.resources import Resource
+from levelog.selectors import Selector
+
+RequestT = TypeVar("RequestT")
+ResultT = TypeVar("ResultT")
+
+EFFECT_TIME: Final = timedelta(seconds=10)
+"""Default time limit of an effect."""
+GROUP: Final = "effects"
+"""Stands for the API group in the targets of calls; no resource of a cluster has a group of this name."""
+MOST_BYTES: Final = 64 * 1024
+"""Of a request, and of a result, as JSON: both go into a record of the log."""
+OF_EFFECTS: Final = (Given.KEY, Given.LOGGER, Given.SETTINGS)
+
+
+class Retry(Exception):
+    """Raised by an effect that did nothing: call it again, after `delay` or when the actuator's schedule says.
+
+    Raise anything else when it is not certain that nothing was done.
+    """
+
+    def __init__(self, message: str = "", *, delay: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class GiveUp(Exception):
+    """Raised by an effect that is refused for good: it is not called again, and the level fails with the message."""
+
+
+class Call(Struct, Generic[RequestT, ResultT], frozen=True, kw_only=True):
+    """An effect that took place, as an index of the effect's name has it under the uid of the parent."""
+
+    request: RequestT
+    result: ResultT
+    name: str = ""
+    """That `call` was given; the last call of each name is kept."""
+    idempotency_key: str
+    called_at: datetime
+
+
+class EffectIndex(IndexHandler):
+    """The calls of an effect that took place, by the uid of the parent; receipts fill it, not objects."""
+
+    has_objects: ClassVar[bool] = False
+
+    def __init__(self, name: str, request: Any, result: Any) -> None:
+        options = {"group": GROUP, "version": "v1", "plural": name, "kind": name}
+        reader = ObjectReader(new_class(name, (Resource,), options), Selector())
+        calls: Any = Call[request, result]
+        super().__init__(
+            _no_entries,
+            reader,
+            Iterator[tuple[str, calls]],
+            name=name,
+            code=digest(type_fingerprint(request), type_fingerprint(result)),
+            errors="ignore",
+        )
+
+
+class EffectHandler:
+    """A registered effect: what it takes, what it returns, and for how long it may run."""
+
+    def __init__(
+        self, function: Callable[..., Any], request: Any, returns: Any, given: Injections, timeout: timedelta
+    ) -> None:
+        self.name = function.__name__
+        self.function = function
+        self.request_parameter = next(iter(inspect.signature(function).parameters))
+        self.request = request
+        """Type of the request."""
+        self.returns = returns
+        """Type of the result."""
+        self.given = given
+        self.timeout = timeout
+        self.is_async = inspect.iscoroutinefunction(function)
+        """Whether it runs in the event loop; else it runs in a thread."""
+        self.index = EffectIndex(self.name, request, returns)
+        self.fingerprint = digest(fingerprint(function), self.index.fingerprint, given.fingerprint)
+
+    @classmethod
+    def inspect(cls, function: Callable[..., Any], lender: Lender, *, timeout: timedelta) -> "EffectHandler":
+        """Check the signature of an effect. Raises OperatorError naming the function and the parameter."""
+        name = function.__name__
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OperatorError(f"effect {name}: yields; an effect runs to its end and returns its result")
+        require_time(function, "effect", timeout)
+        hints = type_hints(function)
+        names = parameters(function, "effect")
+        if not names:
+            raise OperatorError(f"effect {name}: takes no parameter; the first one is its request")
+        if names[0] not in hints:
+            raise OperatorError(
+                f"effect {name}: parameter {names[0]!r} is not annotated; it is the request, a Struct for example"
+            )
+        request, returns = hints[names[0]], hints.get("return", Any)
+        _require_json(name, f"parameter {names[0]!r} is", request)
+        _require_json(name, "returns", returns)
+        given = injections(function, "effect", names[1:], OF_EFFECTS, lender, first="its request first")
+        return cls(function, request, returns, given, timeout)
+
+    def encoded(self, request: Any) -> bytes:
+        """A request as it is stored. Raises OperatorError if the effect could not read it again."""
+        try:
+            body = canonical(request)
+            msgspec.json.decode(body, type=self.request)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise OperatorError(
+                f"call of {self.name}: it takes {shown(self.request)}, not this {type(request).__name__}: {error}"
+            ) from error
+        if len(body) > MOST_BYTES:
+            raise OperatorError(f"call of {self.name}: a request of {len(body)} bytes; {MOST_BYTES} are allowed")
+        return body
+
+    def kept(self, result: Any) -> Any:
+        """A result as it is recorded, decoded JSON. Raises GiveUp if views could not read it as the effect says."""
+        try:
+            body = canonical(result)
+            msgspec.json.decode(body, type=self.returns)
+        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+            raise GiveUp(
+                f"it took place, but returned {type(result).__name__}, not {shown(self.returns)}: {error}"
+            ) from error
+        if len(body) > MOST_BYTES:
+            raise GiveUp(f"it took place, but returned {len(body)} bytes; {MOST_BYTES} are kept")
+        return msgspec.json.decode(body)
+
+
+def _require_json(effect: str, what: str, hint: Any) -> None:
+    try:
+        msgspec.json.schema(hint)
+    except (TypeError, ValueError, NameError) as error:
+        raise OperatorError(
+            f"effect {effect}: {what} {shown(hint)}, which has no JSON form: use a Struct of texts, numbers, times, "
+            "lists and mappings"
+        ) from error
+
+
+def _no_entries(_: object) -> tuple[tuple[Any, Any], ...]:
+    return ()

@@ -1,0 +1,241 @@
+"""Effects: called at least once with one key, within their time, and told of in receipts."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+from msgspec.structs import replace
+
+from levelog import GiveUp, Operator, Retry, Struct
+from rigs.acting import QUICK, Acting
+from rigs.intents import intent
+from rigs.nats import NatsServer
+from rigs.processes import Process
+from rigs.waiting import until
+
+TESTS = Path(__file__).parents[2]
+FEW = replace(QUICK, attempts=3)
+
+
+class Page(Struct):
+    team: str
+
+
+class Ticket(Struct):
+    number: int
+
+
+@pytest_asyncio.fixture
+async def acting(on_sandbox: Acting) -> AsyncIterator[Acting]:
+    yield on_sandbox
+
+
+def wanted(effect: str = "page", body: Any = None, **columns: Any) -> dict[str, Any]:
+    given: dict[str, Any] = {"verb": "call", "api_version": "effects/v1", "kind": effect, "is_watched": False} | columns
+    return intent(f"{effect}.effects/default/shop", body={"team": "storage"} if body is None else body, **given)
+
+
+async def test_what_an_effect_was_asked_and_returned_is_in_its_receipt(acting: Acting) -> None:
+    op = Operator("webs")
+    keys: list[str] = []
+
+    @op.effect
+    def page(request: Page, idempotency_key: str) -> Ticket:
+        keys.append(idempotency_key)
+        return Ticket(len(request.team))
+
+    async with acting.running(effects=op):
+        (receipt,) = await acting.carried_out(wanted(options={"name": "night"}))
+    assert keys == [receipt.key]
+    assert receipt.outcome == "written"
+    assert receipt.call is not None
+    assert (receipt.call.name, receipt.call.request, receipt.call.result) == (
+        "night",
+        {"team": "storage"},
+        {"number": 7},
+    )
+    assert not acting.sent()
+
+
+async def test_an_effect_that_did_nothing_is_called_again_with_the_same_key(acting: Acting) -> None:
+    op = Operator("webs")
+    keys: list[str] = []
+
+    @op.effect
+    async def page(request: Page, idempotency_key: str) -> None:
+        keys.append(idempotency_key)
+        if len(keys) == 1:
+            raise Retry("the pager is busy", delay=timedelta(milliseconds=10))
+        if len(keys) == 2:
+            raise ConnectionResetError("by peer")
+
+    async with acting.running(effects=op):
+        (receipt,) = await acting.carried_out(wanted())
+    assert (receipt.outcome, receipt.attempts, keys) == ("written", 3, [receipt.key] * 3)
+
+
+async def test_only_a_call_that_certainly_did_nothing_can_be_withdrawn(acting: Acting) -> None:
+    op = Operator("webs")
+
+    @op.effect
+    def busy(request: Page) -> None:
+        raise Retry("busy", delay=timedelta(hours=1))
+
+    @op.effect
+    def breaks(request: Page) -> None:
+        raise OSError("half of it is done")
+
+    patient = replace(QUICK, first_delay=timedelta(hours=1), most_delay=timedelta(hours=1))
+    async with acting.running(patient, effects=op):
+        first, second = await acting.decide(wanted("busy"), wanted("breaks"))
+
+        async def were_called() -> bool:
+            rows = await acting.rows()
+            return bool(rows[first]["error"] and rows[second]["error"])
+
+        await until(were_called, "two calls that fail")
+        rows = await acting.rows()
+    assert [(rows[key]["state"], rows[key]["error"]) for key in (first, second)] == [
+        ("pending", "effect busy: busy"),
+        ("claimed", "effect breaks: OSError: half of it is done"),
+    ]
+
+
+async def test_an_effect_that_gives_up_or_has_no_attempt_left_has_failed(acting: Acting) -> None:
+    op = Operator("webs")
+
+    @op.effect
+    def refused(request: Page) -> None:
+        raise GiveUp("there is no such team")
+
+    @op.effect
+    async def breaks(request: Page) -> None:
+        raise KeyError("team")
+
+    @op.effect
+    def returns(request: Page) -> Ticket:
+        return "T-1"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+    async with acting.running(FEW, effects=op):
+        receipts = await acting.carried_out(wanted("refused"), wanted("breaks"), wanted("returns"))
+    assert [(each.outcome, each.attempts) for each in receipts] == [("failed", 1), ("failed", 3), ("failed", 1)]
+    assert receipts[0].error == "effect refused: there is no such team"
+    assert receipts[1].error == "given up after 3 attempts: effect breaks: KeyError: 'team'"
+    assert receipts[2].error.startswith("effect returns: it took place, but returned str, not Ticket: ")
+
+
+async def test_an_async_effect_is_ended_at_its_time_limit(acting: Acting) -> None:
+    op = Operator("webs")
+    ended: list[str] = []
+
+    @op.effect(timeout=timedelta(milliseconds=50))
+    async def page(request: Page) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(request.team)
+
+    async with acting.running(FEW, effects=op):
+        (receipt,) = await acting.carried_out(wanted())
+    assert receipt.error == "given up after 3 attempts: effect page: took longer than 0.05 s and was cancelled"
+    assert ended == ["storage"] * 3
+
+
+async def test_the_calls_of_an_effect_that_the_code_does_not_have_fail_and_name_it(acting: Acting) -> None:
+    op = Operator("webs")
+
+    @op.effect
+    def page(request: Page) -> None:
+        pass
+
+    async with acting.running(FEW, effects=op):
+        renamed, other = await acting.carried_out(wanted("call_out"), wanted(body={"squad": "storage"}))
+    assert "call of call_out: this code has no effect of that name in the operator webs" in renamed.error
+    assert "call of page: its request was made by other code and cannot be read" in other.error
+
+
+async def test_a_call_that_takes_longer_than_a_claim_is_not_made_again_meanwhile(acting: Acting) -> None:
+    op = Operator("webs")
+    ends, calls = asyncio.Event(), 0
+
+    @op.effect(timeout=timedelta(minutes=5))
+    async def page(request: Page) -> None:
+        nonlocal calls
+        calls += 1
+        await ends.wait()
+
+    brief = replace(QUICK, lease=timedelta(seconds=1), request=timedelta(seconds=0.5))
+    async with acting.running(brief, effects=op):
+        (key,) = await acting.decide(wanted())
+        kept: set[Any] = set()
+
+        async def is_kept() -> bool:
+            kept.add((await acting.rows())[key]["expires_at"])
+            return max(filter(None, kept)) - min(filter(None, kept)) > 2 * brief.lease if any(kept) else False
+
+        await until(is_kept, "a claim that lasts for two others", seconds=60)
+        ends.set()
+        (receipt,) = await acting.receipts_of([key])
+    assert (receipt.outcome, receipt.attempts, calls) == ("written", 1, 1)
+
+
+async def test_calls_that_hang_hold_up_no_write(acting: Acting) -> None:
+    op = Operator("webs")
+    ends = asyncio.Event()
+
+    @op.effect(timeout=timedelta(minutes=5))
+    async def page(request: Page) -> None:
+        await ends.wait()
+
+    calls = [{**wanted(), "target": f"page.effects/default/{n}"} for n in range(QUICK.claimed + 10)]
+    async with acting.running(effects=op):
+        await acting.decide(*calls)
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+        (receipt,) = await acting.carried_out(
+            acting.intent("apply", target=f"configmaps/{acting.namespace}/a", body=body)
+        )
+        ends.set()
+    assert receipt.outcome == "written"
+
+
+async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_again_with_the_same_key(
+    shared: Acting, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "kill").touch()
+    (key,) = await shared.decide(wanted("note", body="backup"))
+    argv: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "rigs.actuatorprocess",
+        nats_server.url,
+        shared.database_url,
+        shared.kubeconfig,
+    ]
+
+    def started() -> Process:
+        return Process([*argv, folder], tmp_path / "actuator.log", env={"PYTHONPATH": str(TESTS)})
+
+    first = started()
+
+    async def is_killed() -> bool:
+        return not first.is_running
+
+    try:
+        await until(is_killed, "the end of the first actuator", seconds=60)
+    finally:
+        first.kill()
+    second = started()
+    try:
+        (receipt,) = await shared.receipts_of([key], seconds=60)
+    finally:
+        second.kill()
+    assert (folder / "calls").read_text().splitlines() == [f"{key} backup"] * 2
+    assert (receipt.outcome, receipt.attempts) == ("written", 2)
+    assert receipt.call is not None
+    assert receipt.call.result == 2

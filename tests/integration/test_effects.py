@@ -1,0 +1,144 @@
+"""Levels and effects, in a simulation: what a level waits for, what fails it, what it sees."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Struct, call, event
+from levelog.errors import LevelogError
+from levelog.testing import Simulation
+
+
+class Record(Struct):
+    address: str
+
+
+class HostSpec(Struct):
+    names: tuple[str, ...] = ()
+    address: str = "10.0.0.1"
+
+
+class Host(Resource, group="example.com", version="v1", plural="hosts"):
+    spec: HostSpec
+
+
+def publishing() -> Operator:
+    """A record for each name of a host; a name that is left out stays, as nothing is called for it."""
+    op = Operator("dns")
+
+    @op.effect
+    def record(request: Record) -> int | None:
+        raise AssertionError("a simulation calls no effect")
+
+    @op.view
+    def published(host: Host, record: Index[str, Call[Record, int | None]]) -> Level[dict[str, str]]:
+        held = {each.name: each.request.address for each in record[host.metadata.uid]}
+        wanted = dict.fromkeys(host.spec.names, host.spec.address)
+        return Level(wanted, {name: address for name, address in held.items() if name in wanted})
+
+    @op.reconcile(published)
+    def publish(host: Host, level: Level[dict[str, str]]) -> Iterator[Intent]:
+        yield event("Publishing", "again")
+        for name in sorted(level.drift.missing | level.drift.changed):
+            yield call(record, Record(host.spec.address), name=name)
+
+    return op
+
+
+def host(*names: str, address: str = "10.0.0.1") -> dict[str, Any]:
+    metadata = {"name": "a", "namespace": "default"}
+    spec = {"names": [*names], "address": address}
+    return {"apiVersion": "example.com/v1", "kind": "Host", "metadata": metadata, "spec": spec}
+
+
+def status(simulation: Simulation) -> str:
+    return simulation.level("published", "default", "a").status
+
+
+def called(simulation: Simulation) -> list[str]:
+    return [each.target.partition(":")[2] for each in simulation.intents if each.verb == "call"]
+
+
+def test_a_level_is_in_sync_once_its_calls_took_place_and_calls_only_what_is_missing() -> None:
+    with Simulation(publishing()) as simulation:
+        simulation.apply(host("www", "ftp"))
+        simulation.run()
+        assert (status(simulation), called(simulation)) == ("in_sync", ["ftp", "www"])
+        simulation.apply(host("www", "ftp", "news"))
+        simulation.run()
+        simulation.apply(host("www", address="10.0.0.2"))
+        simulation.run()
+        assert (status(simulation), called(simulation)) == ("in_sync", ["ftp", "www", "news", "www"])
+        assert {each.state for each in simulation.intents} == {"settled"}
+
+
+def test_what_effects_did_for_a_parent_is_forgotten_with_it() -> None:
+    with Simulation(publishing()) as simulation:
+        for _ in range(2):
+            simulation.apply(host("www"))
+            simulation.run()
+            simulation.delete(Host, "a")
+            simulation.run()
+        assert called(simulation) == ["www", "www"]
+
+
+def test_a_call_that_fails_for_good_fails_its_level_until_something_changes() -> None:
+    op = publishing()
+
+    def refuses(request: Record) -> int:
+        if request.address == "10.0.0.1":
+            raise GiveUp("not ours")
+        return 1
+
+    with Simulation(op) as simulation:
+        simulation.stand_in(op.effects["record"].function, refuses)
+        simulation.apply(host("www"))
+        simulation.advance(timedelta(hours=1))
+        level = simulation.level("published", "default", "a")
+        assert (level.status, level.reason, simulation.calls["record"]) == ("failed", "effect record: not ours", 1)
+        simulation.apply(host("www", address="10.0.0.2"))
+        simulation.run()
+        assert status(simulation) == "in_sync"
+
+
+def test_no_level_waits_for_an_event_or_fails_because_of_one() -> None:
+    with Simulation(publishing()) as simulation:
+        simulation.refuse(403)
+        simulation.apply(host("www"))
+        simulation.run()
+        assert status(simulation) == "in_sync"
+        assert [(each.verb, each.state) for each in simulation.intents] == [("event", "failed"), ("call", "settled")]
+
+
+def test_an_event_that_comes_again_raises_the_count() -> None:
+    with Simulation(publishing()) as simulation:
+        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+            simulation.apply(host("www", address=address))
+            simulation.run()
+        (seen,) = simulation.events
+        assert (seen.reason, seen.kind, seen.name, seen.count) == ("Publishing", "Host", "a", 3)
+
+
+def test_a_simulation_asks_for_the_result_that_it_cannot_make_up() -> None:
+    op = Operator("dns")
+
+    @op.effect
+    def record(request: Record) -> int:
+        raise AssertionError("a simulation calls no effect")
+
+    @op.view
+    def published(host: Host) -> Level[int]:
+        return Level(1, 0)
+
+    @op.reconcile(published)
+    def publish(host: Host) -> list[Intent]:
+        return [call(record, Record("10.0.0.1"))]
+
+    with Simulation(op) as simulation:
+        simulation.apply(host("www"))
+        with pytest.raises(LevelogError, match=r"record does not return None: say what it returns"):
+            simulation.run()
+        with pytest.raises(KeyError, match="print is no effect"):
+            simulation.stand_in(print, lambda _: None)
