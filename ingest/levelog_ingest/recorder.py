@@ -100,8 +100,12 @@ class Recorder:
             return self._message(key, trimmed, redacted, origin, is_deleted=is_deleted)
         except _TooLarge as error:
             log.warning("%s; only its metadata are recorded", error, extra={"object": str(key)})
-            smaller = only_metadata(redacted, str(error))
-            return self._message(key, trimmed, smaller, origin, is_deleted=is_deleted)
+            try:
+                smaller = only_metadata(redacted, str(error))
+                return self._message(key, trimmed, smaller, origin, is_deleted=is_deleted)
+            except _TooLarge:
+                least = only_metadata(redacted, str(error), is_least=True)
+                return self._message(key, trimmed, least, origin, is_deleted=is_deleted)
 
     def _unreadable(self, body: bytes, error: str) -> Message:
         named = name_of(body)

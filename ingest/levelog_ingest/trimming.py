@@ -5,18 +5,23 @@ last-applied-configuration, in which secrets hide. The API server writes compact
 bytes; where it is not, as in JSON with white space, the object is decoded and encoded again.
 """
 
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import RecordError
+from levelog.leftout import MEMBER, LeftOut
 from levelog.objects import Uid, Version, parse_version
 from levelog.records import Written
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _LAST_APPLIED_BYTES: Final = LAST_APPLIED.encode()
 _NOTHING: Final = Raw(b"")
+_TIMES: Final = ("creationTimestamp", "deletionTimestamp")
+_IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", *_TIMES)
+_BELONGINGS: Final = ("ownerReferences", "finalizers", "labels", "annotations")
 MOST_NAME_CHARACTERS: Final = 253  # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 
 
@@ -99,19 +104,18 @@ def name_of(body: bytes) -> tuple[str, str] | None:
     return named.namespace, named.name
 
 
-def only_metadata(body: bytes, note: str) -> bytes:
-    """What is recorded of an object that is too large: who it is, whose, and why the rest is not there."""
+def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
+    """What is recorded of an object that is too large: who it is, whose, and why the rest is not there.
+
+    `is_least` leaves out all but its identity, where even the metadata are too large.
+    """
     given: dict[str, Any] = msgspec.json.decode(body)
-    metadata = given["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "generation", "ownerReferences", "finalizers")
-    kept_too = ("labels", "creationTimestamp", "deletionTimestamp")
+    kept = _IDENTITY if is_least else (*_IDENTITY, *_BELONGINGS)
     return msgspec.json.encode(
         {
+            MEMBER: LeftOut(reason=reason, bytes=len(body), sha256=sha256(body).hexdigest()),
             **{name: given[name] for name in ("apiVersion", "kind") if name in given},
-            "metadata": {
-                **{name: metadata[name] for name in (*kept, *kept_too) if name in metadata},
-                "annotations": {"levelog/left-out": note},
-            },
+            "metadata": {name: given["metadata"][name] for name in kept if name in given["metadata"]},
         }
     )
 

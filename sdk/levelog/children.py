@@ -25,6 +25,7 @@ from levelog.handlers import IndexParameter, ReconcileHandler, ViewHandler
 from levelog.implicit import APPLIED, MARK, ImplicitIndex
 from levelog.injection import Lender, parameters, type_hints
 from levelog.intents import Intent
+from levelog.leftout import refuse_remains
 from levelog.levels import Level
 from levelog.projection import Applied, fields_of
 from levelog.redaction import Redactor, with_encoded_data
@@ -77,7 +78,7 @@ class ChildIndex(ImplicitIndex):
         self.fingerprint = digest(_CODE, resources)  # whatever fields the classes name
 
     def entries(self, body: bytes) -> list[tuple[Any, Any]]:
-        """Entries of one object."""
+        """Entries of one object; one that is too large for the log is refused by the level of its parent alone."""
         found = msgspec.json.decode(body, type=dict[str, Any])
         metadata = found["metadata"]
         owners = msgspec.convert(metadata.get("ownerReferences") or [], list[_Owner])
@@ -133,6 +134,8 @@ class ChildrenView(ViewHandler):
             for kind in self.kinds
             for body in indices[MARK + index_name(self.parent, kind.cls)][metadata.uid]
         ]
+        for each in owned:
+            refuse_remains(each.body)
         there = {child.key for child in owned}
         leaving: set[str] = set()
         for child in wanted:

@@ -9,6 +9,7 @@
     ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
     ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
+    ├── ObjectTooLarge           an object does not fit into the log; its readers wait until it is smaller
     └── RecordError              one record cannot be read; it is logged and skipped for its key alone
 
 Every message names the object and the step that failed, and is raised from its cause.
@@ -49,6 +50,10 @@ class LeaseLost(LevelogError):
 
 class HookFailed(LevelogError):
     """A start-up hook did not do what the operator needs before it can begin."""
+
+
+class ObjectTooLarge(LevelogError):
+    """An object is recorded by its metadata alone, so that nothing can be computed from it."""
 
 
 class RecordError(LevelogError):

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.canonical import canonical, digest
+from levelog.errors import ObjectTooLarge
 from levelog.fingerprints import class_fingerprint
 from levelog.handlers import IndexHandler
 from levelog.objectreaders import ObjectReader, require_resource
@@ -59,7 +60,7 @@ class ObjectIndex(ImplicitIndex):
         """The one entry of an object."""
         try:
             return super().entries(body)
-        except (msgspec.ValidationError, ValueError, TypeError) as error:
+        except (msgspec.ValidationError, ObjectTooLarge, ValueError, TypeError) as error:
             return [(_named(self.cls, _placed.decode(body).metadata), UnreadableObject(unreadable=str(error)))]
 
     def read(self, value: bytes) -> ResourceBase:

@@ -10,6 +10,7 @@ from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
 from levelog.fingerprints import class_fingerprint, value_fingerprint
 from levelog.injection import shown
+from levelog.leftout import refuse_left_out
 from levelog.observations import ALWAYS, decode, digest_of
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
@@ -56,8 +57,10 @@ class ObjectReader:
     def read(self, body: bytes) -> Any:
         """Decode an object, whatever the filters say.
 
-        Raises msgspec.ValidationError, naming the path, if a field has another type than the handler's struct says.
+        Raises msgspec.ValidationError, naming the path, if a field has another type than the handler's struct says;
+        ObjectTooLarge if only its metadata are recorded.
         """
+        refuse_left_out(body)
         return self._decoder.decode(body)
 
     def inputs(self, body: bytes, looked_at: bytes | None) -> str | None:

@@ -59,7 +59,7 @@ def notes(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 @op.index(errors="ignore")
-def unreadable(secret: Secret) -> Iterator[tuple[str, str]]:
+def broken(secret: Secret) -> Iterator[tuple[str, str]]:
     raise ValueError(f"what is {secret}?")
     yield "", ""
 

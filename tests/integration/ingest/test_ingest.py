@@ -359,7 +359,7 @@ async def test_invariant_14_an_object_larger_than_nats_takes_is_recorded_by_its_
             state = state_of(await until_recorded(stream, lists))
     assert state["small"]["data"] == {"value": "x"}
     assert "data" not in state["large"]
-    assert "max_payload" in state["large"]["metadata"]["annotations"]["levelog/left-out"]
+    assert "max_payload" in state["large"]["levelog/left-out"]["reason"]
     assert state["large"]["metadata"]["uid"]
 
 

@@ -1,3 +1,4 @@
+from hashlib import sha256
 from random import Random
 from typing import Any
 
@@ -6,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from levelog.errors import RecordError
+from levelog.errors import ObjectTooLarge, RecordError
+from levelog.leftout import refuse_left_out
 from levelog_ingest.trimming import LAST_APPLIED, only_metadata, trim
 
 JSON = st.recursive(
@@ -118,9 +120,16 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
 def test_of_a_large_object_its_identity_and_owners_are_kept() -> None:
     metadata = {"name": "w", "uid": "u", "resourceVersion": "7", "ownerReferences": [{"uid": "o"}]}
     value = {"apiVersion": "v1", "kind": "Web", "metadata": {**metadata, "annotations": {"x": "y"}}, "spec": "z" * 9999}
-    small = msgspec.json.decode(only_metadata(msgspec.json.encode(value), "too large"))
-    assert small == {
+    body = msgspec.json.encode(value)
+    small = only_metadata(body, "a limit of 1")
+    assert msgspec.json.decode(small) == {
+        "levelog/left-out": {"reason": "a limit of 1", "bytes": len(body), "sha256": sha256(body).hexdigest()},
         "apiVersion": "v1",
         "kind": "Web",
-        "metadata": {**metadata, "annotations": {"levelog/left-out": "too large"}},
+        "metadata": {**metadata, "annotations": {"x": "y"}},
     }
+    with pytest.raises(ObjectTooLarge, match=rf"^w has {len(body)} bytes, which is more than the log takes"):
+        refuse_left_out(small)
+    refuse_left_out(body)
+    least = msgspec.json.decode(only_metadata(body, "a limit of 1", is_least=True))
+    assert least["metadata"] == {"name": "w", "uid": "u", "resourceVersion": "7"}
