@@ -20,6 +20,7 @@ ALSO: Final = {
     "IntentOptions": "levelog.intents",
     "Contact": "levelog.live",
     "Hooks": "levelog.hooks",
+    "Gone": "levelog.external",
 }
 """Classes that are met through public ones, and where they are."""
 LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}

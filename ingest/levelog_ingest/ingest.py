@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.redaction import Redactor
+from levelog.sources import SourceHandler
+from levelog_ingest.sources.runner import SourceRunner
 from levelog_ingest.watched import Progress, ResourceStatus, WatchedResource
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import SILENCE, KubeClient
@@ -22,6 +24,8 @@ log = logging.getLogger(__name__)
 class Ingest:
     """Watches resources and records what happens to them; keeps no state but the log.
 
+    Sources are called beside the watches.
+
     A resource is watched once: in one namespace or in all. A watch that hears nothing for the time of `silence`, not
     even a bookmark, is made anew. Raises ConfigurationError if that is not so, or if Secrets
     are to be watched without a key to redact them.
@@ -34,6 +38,7 @@ class Ingest:
         resources: Iterable[WatchedResource],
         redactor: Redactor,
         *,
+        sources: Iterable[SourceHandler] = (),
         on_change: Progress | None = None,
         silence: timedelta = SILENCE,
     ) -> None:
@@ -59,6 +64,10 @@ class Ingest:
                 silence=silence,
             )
 
+        self._sources = [
+            SourceRunner(source, stream, self._appender, redactor, on_change=on_change) for source in sources
+        ]
+
     async def run(self) -> None:
         """Watch until cancelled.
 
@@ -78,11 +87,13 @@ class Ingest:
         async with self._appender, asyncio.TaskGroup() as tasks:
             for name, watcher in self._watchers.items():
                 tasks.create_task(watcher.run(), name=f"watch {name}")
+            for source in self._sources:
+                tasks.create_task(source.run(), name=f"watch {source.status.watched}")
             tasks.create_task(self._verify_log(), name="verify the log")
 
     def snapshot(self) -> list[ResourceStatus]:
-        """How each watch goes, now."""
-        return [watcher.status for watcher in self._watchers.values()]
+        """How each watch goes, and each source, now."""
+        return [*(each.status for each in self._watchers.values()), *(each.status for each in self._sources)]
 
     async def _check_cluster(self) -> None:
         cluster = await cluster_uid(self._client)

@@ -10,6 +10,7 @@ from levelog.errors import RecordError
 from levelog.objects import Application, Cluster, Partition, Sequence
 from levelog.records import (
     BookmarkNoted,
+    ContactLost,
     GapNoted,
     LoggedRecord,
     ObjectDeleted,
@@ -26,12 +27,13 @@ from levelog.records import (
 from levelog.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
 from levelog_log.wire import Message, header_lines
 
-AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ObjectUnreadable
+AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ContactLost | ObjectUnreadable
 _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
     SyncStarted: Control.SYNC,
     SyncFinished: Control.SYNC,
     GapNoted: Control.GAP,
     BookmarkNoted: Control.BOOKMARK,
+    ContactLost: Control.BOOKMARK,  # one takes back what the other says
     ObjectUnreadable: Control.UNREADABLE,
 }
 

@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from datetime import timedelta
 from typing import Final, Self
 
@@ -319,6 +319,19 @@ class Reader:
         """Begin anew with another consumer."""
         self._broken = self._broken or reason
         self._attend.set()
+
+
+async def read_up_to_now(stream: LogStream, subject: str, *, start: Sequence = FIRST) -> AsyncGenerator[LoggedRecord]:
+    """The records of a subject that are in the log now, from a position on, in order. Raises as `Reader.next_batch`."""
+    last = await stream.last_record(subject)
+    if last is None or last.sequence < start:
+        return
+    async with Reader(stream, start=start, subjects=(subject,)) as reader:
+        while True:
+            for logged in await reader.next_batch():
+                yield logged
+                if logged.sequence >= last.sequence:
+                    return
 
 
 def _nanoseconds(duration: timedelta) -> int:

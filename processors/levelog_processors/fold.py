@@ -15,6 +15,7 @@ from levelog.canonical import canonical, digest
 from levelog.faults import described
 from levelog.records import (
     BookmarkNoted,
+    ContactLost,
     GapNoted,
     LoggedRecord,
     ObjectDeleted,
@@ -112,7 +113,7 @@ class Fold:
                             latest[name] = _Latest(record, logged, self._time.of(logged.partition))
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
-                case SyncStarted() | GapNoted() | BookmarkNoted():
+                case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
                     self._note_mark(logged, record)
                 case ReceiptNoted():
                     if record.application == self._application:
@@ -153,7 +154,13 @@ class Fold:
             finished[logged.sequence] = record
             views = [view.name for view in self._program.views_of(str(record.resource))]
             self._changes.listed.append((logged.partition, views))
-            ended = replace(begun, finished_sequence=logged.sequence, version=record.version, heard_at=record.time)
+            ended = replace(
+                begun,
+                finished_sequence=logged.sequence,
+                version=record.version,
+                heard_at=record.time,
+                error="",
+            )
             note_sync(self._changes, begun, ended, logged.sequence)
         for row, sequence in unlisted:
             record = finished[sequence]
@@ -236,7 +243,7 @@ class Fold:
         elif place in self._held.objects:
             self._changes.seen_again[place] = logged.sequence
 
-    def _note_mark(self, logged: LoggedRecord, record: SyncStarted | GapNoted | BookmarkNoted) -> None:
+    def _note_mark(self, logged: LoggedRecord, record: SyncStarted | GapNoted | BookmarkNoted | ContactLost) -> None:
         place: Input = (logged.partition, str(record.resource))
         before = self._changes.syncs.get(place) or self._held.syncs.get(place)
         after = before or SyncRow(
@@ -260,7 +267,9 @@ class Fold:
             case GapNoted():
                 after = replace(after, gap_sequence=logged.sequence)
             case BookmarkNoted():
-                after = replace(after, heard_at=record.time)
+                after = replace(after, heard_at=record.time, error="")
+            case ContactLost():
+                after = replace(after, error=record.error)
         note_sync(self._changes, before, after, logged.sequence)
 
     def _settle_object(self, name: str, last: _Latest) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.objects import ObjectKey
-from levelog.records import BookmarkNoted, GapNoted, LoggedRecord, SyncFinished, SyncStarted
+from levelog.records import BookmarkNoted, ContactLost, GapNoted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_processors.expiry import LogTime
 from levelog_processors.fold import Fold, object_names
 from levelog_processors.program import Program
@@ -22,6 +22,8 @@ from levelog_store.statistics import analyze_new
 
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
+
+_MARKS: Final = (SyncStarted, GapNoted, BookmarkNoted, ContactLost)
 
 
 class Folded(Struct, frozen=True):
@@ -86,7 +88,7 @@ class Folder:
         )
         async with self._database.reading() as connection:
             held = await read_held(connection, self._scope.number, names, indexed=indexed, parents=parents)
-            if any(isinstance(logged.record, SyncStarted | GapNoted | BookmarkNoted) for logged in records):
+            if any(isinstance(logged.record, _MARKS) for logged in records):
                 held.syncs = await read_syncs(connection, self._scope.number)
             await self._look_for_expired(connection, held, records)
         return Fold(self._program, self._scope.application, held).records(records)

@@ -9,10 +9,12 @@ from levelog.canonical import digest
 from levelog.children import refuse_shared
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
+from levelog.external import is_external
 from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.purity import require_pure
 from levelog.resources import ResourceBase, ResourceType
+from levelog.sources import SourceHandler
 from levelog_store.handlers import Handler
 from levelog_store.names import RESERVED
 
@@ -67,7 +69,9 @@ class Program:
         self.effects: Final[dict[str, EffectHandler]] = {}
         """By name, `operator/effect`."""
         self.resources: Final[dict[str, ResourceType]] = {}
-        """What has to be watched, by `resource.group`."""
+        """What has to be watched at the API, by `resource.group`."""
+        self.sources: Final[dict[str, SourceHandler]] = {}
+        """What gives the external records, by `resource.external`."""
         for operator in self.operators:
             self._add(operator)
         if not self.views and not self.indices:
@@ -76,14 +80,25 @@ class Program:
         self.handlers: Final = tuple(sorted(self._handlers()))
         """What is compared with the code that was promoted before, sorted by kind and name."""
         self.fingerprint: Final = digest(*(f"{h.kind} {h.name}={h.fingerprint}" for h in self.handlers))
-        self.watched: Final = frozenset(self.resources)
+        self._require_sources()
+        self.watched: Final = frozenset({*self.resources, *self.sources})
+        """Everything that the log shows, by `resource.group`."""
         self.expires: Final = any(index.handler.expires is not None for index in self.indices.values())
         """Some index has entries that expire."""
 
     def _add(self, operator: Operator) -> None:
         if any(other is not operator and other.name == operator.name for other in self.operators):
             raise OperatorError(f"two operators are named {operator.name!r}; names are unique in an application")
+        for name, source in operator.sources.items():
+            other = self.sources.setdefault(name, source)
+            if other is not source:
+                raise OperatorError(
+                    f"{name} has two sources, {other.operator}/{other.name} and {source.operator}/{source.name}; "
+                    "records of one kind come from one source: give one of the classes another plural"
+                )
         for resource in operator.reads():
+            if is_external(resource.group_resource):
+                continue
             name = str(resource.group_resource)
             held = self.resources.setdefault(name, resource)
             if held.version != resource.version:
@@ -112,6 +127,17 @@ class Program:
             self.views[name] = BoundView(
                 name, operator.name, view, reconcile, indices, objects, tuple(operator.effects.values()), writes
             )
+
+    def _require_sources(self) -> None:
+        """Refuse to read external records that nothing gives: the views would wait for ever."""
+        for operator in self.operators:
+            for resource in operator.reads():
+                name = str(resource.group_resource)
+                if is_external(resource.group_resource) and name not in self.sources:
+                    raise OperatorError(
+                        f"operator {operator.name!r} reads {resource.kind}, which no source gives: "
+                        f"write one, @op.source({resource.kind}, every=timedelta(seconds=30))"
+                    )
 
     def _handlers(self) -> Iterator[Handler]:
         for name, index in self.indices.items():

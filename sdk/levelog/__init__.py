@@ -2,6 +2,7 @@
 
 from levelog.effects import Call, GiveUp, Retry
 from levelog.errors import LevelogError, OperatorError
+from levelog.external import External
 from levelog.indices import Index
 from levelog.intents import Intent, apply, call, create, delete, event, patch, patch_status
 from levelog.levels import Drift, Level
@@ -24,6 +25,7 @@ __all__ = [
     "AnnotatedResource",
     "Call",
     "Drift",
+    "External",
     "GiveUp",
     "Index",
     "Intent",

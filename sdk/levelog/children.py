@@ -20,6 +20,7 @@ from levelog.childlevels import (
     sight_of,
 )
 from levelog.errors import ChildRefused, OperatorError
+from levelog.external import refuse_external
 from levelog.fingerprints import fingerprint
 from levelog.handlers import IndexParameter, ReconcileHandler, ViewHandler
 from levelog.implicit import APPLIED, MARK, ImplicitIndex
@@ -305,6 +306,7 @@ def _kinds(name: str, parent: type[ResourceBase], of: Any) -> tuple[ChildKind, .
     if not classes:
         raise OperatorError(f"children {name}: of=[] names no class of children")
     for cls in (parent, *classes):
+        refuse_external(f"children {name}: ", cls)
         if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
             shown = cls.__name__ if isinstance(cls, type) else repr(cls)
             raise OperatorError(f"children {name}: {shown} is not a class derived from Resource with a plural")

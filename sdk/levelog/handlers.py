@@ -10,6 +10,7 @@ from msgspec import Struct
 from levelog.annotations import pair_types, require_index, require_level, shown
 from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
+from levelog.external import refuse_external
 from levelog.fingerprints import fingerprint, type_fingerprint
 from levelog.indices import Index
 from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, type_hints
@@ -196,6 +197,7 @@ class ViewHandler:
         hints = type_hints(function)
         first, *rest = _parameters(function, "view", "parent")
         reader = object_reader("view", function, first, hints.get(first), selector, of=of)
+        refuse_external(f"view {function.__name__}: its parent {first!r}: ", reader.cls)
         _refuse_circle(function, "view", hints, (Level,))
         given = injections(function, "view", rest, OF_VIEWS, lender)
         indices: list[IndexParameter] = []

@@ -6,6 +6,7 @@ from typing import Any, Concatenate, Final, Literal, TypeAlias, TypeVar, get_arg
 
 from msgspec import Struct
 
+from levelog.external import refuse_external
 from levelog.resources import Manifest, Resource, ResourceBase
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
@@ -117,6 +118,7 @@ def patch(
     if_unchanged: bool = False,
 ) -> Intent:
     """Merge patch (a mapping) or JSON patch (a sequence of operations) of an object that exists."""
+    refuse_external("patch: ", resource)
     kind: PatchType = "merge" if isinstance(body, Mapping) else "json"
     if isinstance(body, Mapping):
         _refuse_identity("patch", f"{resource.resource_type.kind} {name}", body.get("metadata"))
@@ -127,6 +129,7 @@ def patch(
 
 def patch_status(target: ResourceBase, status: Mapping[str, Any], *, if_unchanged: bool = False) -> Intent:
     """Merge patch of an object's status subresource."""
+    refuse_external("patch_status: ", type(target))
     metadata = _metadata(target)
     return Intent(
         verb="patch_status",
@@ -148,6 +151,7 @@ def delete(
 ) -> Intent:
     """Delete an object, given itself or as class and name; only the incarnation that the decision saw is deleted."""
     options = IntentOptions(propagation=propagation, if_unchanged=if_unchanged)
+    refuse_external("delete: ", target if isinstance(target, type) else type(target))
     if isinstance(target, ResourceBase):
         metadata = _metadata(target)
         return Intent(

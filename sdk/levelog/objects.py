@@ -81,9 +81,10 @@ class ObjectKey(Struct, frozen=True, order=True):
     def parse(cls, text: str) -> "ObjectKey":
         """Read what `str` wrote.
 
-        Raises ConfigurationError if the text has not the form RESOURCE[.GROUP]/NAMESPACE/NAME.
+        A name may hold slashes, as those of external records do. Raises ConfigurationError if the text has not the
+        form RESOURCE[.GROUP]/NAMESPACE/NAME.
         """
-        parts = text.split("/")
+        parts = text.split("/", 2)
         if len(parts) != 3 or not all(parts):
             raise ConfigurationError(
                 f"{text!r} does not name an object: write RESOURCE[.GROUP]/NAMESPACE/NAME, with _ for no namespace"

@@ -7,6 +7,7 @@ from typing import Any, overload
 from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
+from levelog.external import External, is_external
 from levelog.handlers import RECONCILE_TIME, VIEW_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
 from levelog.hooks import Hooks
 from levelog.implicit import ImplicitIndex, ObjectIndex, require_resources
@@ -15,6 +16,7 @@ from levelog.levels import Level
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector, Value
 from levelog.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
+from levelog.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.writes import Writes
 
 
@@ -37,6 +39,8 @@ class Operator:
         """By the name of the view."""
         self.effects: dict[str, EffectHandler] = {}
         """By name; each has an index of that name too."""
+        self.sources: dict[str, SourceHandler] = {}
+        """By the resource of their records, `branches.external`."""
         self.on = Hooks(self._lender, self.indices)
         """Start-up and clean-up hooks: `@op.on.startup`, `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], str] = {}
@@ -254,6 +258,44 @@ class Operator:
 
         return register
 
+    @overload
+    def source(
+        self, record: type[External], *, every: timedelta, timeout: timedelta = SOURCE_TIME
+    ) -> Callable[[PolledF], PolledF]: ...
+
+    @overload
+    def source(
+        self, record: type[External], *, timeout: timedelta | None = None
+    ) -> Callable[[WatchingF], WatchingF]: ...
+
+    def source(
+        self, record: type[External], *, every: timedelta | None = None, timeout: timedelta | None = None
+    ) -> Callable[[Any], Any]:
+        """Register the function that tells which records of a class there are in an external system.
+
+        It runs in ingest, in one process at a time, and may take `logger` and `settings`. With `every` it gives the
+        whole set at each call: returned or yielded, by a plain function, which runs in a thread, or an async one. A
+        record that is missing then is gone. Without `every` it is an async generator that waits for changes by itself:
+        it yields whole sets, a list first, or single changes, a record or `Branch.gone("main")`.
+
+        Only what differs is recorded. While it raises, or takes longer than `timeout`, the records stay as they are,
+        indices of them are stale, and it is called again with backoff.
+        """
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            handler = SourceHandler.inspect(function, record, self._lender, every=every, timeout=timeout)
+            self._claim(handler.name, function)
+            resource = str(handler.resource.group_resource)
+            if resource in self.sources:
+                raise OperatorError(
+                    f"source {handler.name}: the records of {record.__name__} are given by "
+                    f"{self.sources[resource].name!r} already; a class has one source"
+                )
+            self.sources[resource] = handler
+            return function
+
+        return register
+
     def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.
 
@@ -267,7 +309,7 @@ class Operator:
             )
 
     def resources(self) -> dict[tuple[str, str], ResourceType]:
-        """All resources that the operator reads or writes, by (apiVersion, kind).
+        """All resources of the Kubernetes API that the operator reads or writes, by (apiVersion, kind).
 
         Raises OperatorError if one resource is declared in two versions.
         """
@@ -275,6 +317,8 @@ class Operator:
         versions: dict[str, ResourceType] = {}
         written = (write.resource for handler in self.reconcilers.values() for write in handler.writes or ())
         for resource in (*self.reads(), *written):
+            if is_external(resource.group_resource):
+                continue
             found[resource.api_version, resource.kind] = resource
             other = versions.setdefault(str(resource.group_resource), resource)
             if other.version != resource.version:
@@ -285,7 +329,7 @@ class Operator:
         return found
 
     def reads(self) -> list[ResourceType]:
-        """Resources that have to be watched: sources of indices, parents and `reads=` of views; each once, sorted."""
+        """What has to be watched, external records too: of indices, parents and `reads=`; each once, sorted."""
         reads = {h.resource for h in self.indices.values() if h.has_objects} | {h.resource for h in self.views.values()}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 
@@ -295,6 +339,8 @@ class Operator:
         held = [kind for kind, handlers in kinds.items() if name in handlers]
         if any(handler.name == name and handler.function is not function for handler in self.reconcilers.values()):
             held.append("reconcile function")
+        if any(handler.name == name for handler in self.sources.values()):
+            held.append("source")
         if held:
             raise OperatorError(
                 f"{function.__qualname__}: operator {self.name!r} has the {held[0]} {name!r} already; "

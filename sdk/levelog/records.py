@@ -95,6 +95,14 @@ class CallNoted(Struct, frozen=True, kw_only=True):
     result: Any
 
 
+class ContactLost(Struct, frozen=True, kw_only=True):
+    """Whoever tells about a resource fails: what is known of it may be old, until a bookmark or a list comes."""
+
+    resource: GroupResource
+    error: str
+    time: datetime
+
+
 class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """What became of an intent, told to the partition of its parent."""
 
@@ -155,11 +163,14 @@ Record: TypeAlias = (
     | SyncFinished
     | GapNoted
     | BookmarkNoted
+    | ContactLost
     | ReceiptNoted
     | ObjectUnreadable
     | Unreadable
 )
-ControlRecord: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ReceiptNoted | ObjectUnreadable
+ControlRecord: TypeAlias = (
+    SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ContactLost | ReceiptNoted | ObjectUnreadable
+)
 
 
 class LoggedRecord(Struct, frozen=True, kw_only=True):
@@ -176,6 +187,7 @@ _CONTROL: Final[dict[str, type[ControlRecord]]] = {
     "levelog.sync.finished": SyncFinished,
     "levelog.gap.noted": GapNoted,
     "levelog.bookmark.noted": BookmarkNoted,
+    "levelog.contact.lost": ContactLost,
     "levelog.receipt.noted": ReceiptNoted,
     "levelog.object.unreadable": ObjectUnreadable,
 }

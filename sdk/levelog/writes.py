@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias, get_args
 from msgspec import Struct
 
 from levelog.errors import OperatorError
+from levelog.external import refuse_external
 from levelog.intents import Verb
 from levelog.resources import ResourceBase, ResourceType
 
@@ -57,6 +58,7 @@ def refuse_undeclared(
 def _write(what: str, cls: Any, verbs: Any) -> Write:
     if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
         raise OperatorError(f"{what} names {cls!r}, which is not a class derived from Resource with a plural")
+    refuse_external(f"{what}: ", cls)
     if isinstance(verbs, str) or not isinstance(verbs, Collection) or not verbs:
         raise OperatorError(f'{what} gives {cls.__name__} {verbs!r}, which is not a list of verbs: ["apply", "delete"]')
     for verb in verbs:

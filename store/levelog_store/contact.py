@@ -16,7 +16,7 @@ class ContactRow(Struct, frozen=True):
     listed: int
     """Partitions that saw a complete list."""
     stale: int
-    """Those of them in which it is listed again, or history is missing since."""
+    """Those of them in which it is listed again, history is missing since, or nothing is heard of it now."""
     heard_at: datetime | None
 
 
@@ -26,6 +26,7 @@ _IS_STALE = and_(
     or_(
         syncs.c.started_sequence > syncs.c.finished_sequence,
         syncs.c.gap_sequence > syncs.c.finished_sequence,
+        syncs.c.error != "",
     ),
 )
 _LISTED = func.coalesce(func.sum(case((_IS_LISTED, 1), else_=0)), 0)
@@ -44,7 +45,7 @@ async def read_contact(connection: AsyncConnection, scope: int, resource: str) -
     return ContactRow(*row)
 
 
-def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any]:
+def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
     """Every resource that an application reads, on each cluster: what the SQL view `inputs` shows."""
     return (
         select(
@@ -53,6 +54,7 @@ def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any]:
             (scopes.c.partitions == _LISTED).label("is_listed"),
             (_STALE > 0).label("is_stale"),
             func.max(syncs.c.heard_at).label("last_contact"),
+            func.max(syncs.c.error).label("error"),
             scopes.c.cluster,
         )
         .join(scopes, scopes.c.scope == syncs.c.scope)

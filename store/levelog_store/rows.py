@@ -136,11 +136,15 @@ class SyncRow(Struct, frozen=True, kw_only=True):
     version: int
     gap_sequence: int = 0
     heard_at: datetime | None = None
+    error: str = ""
+    """Why nothing is heard of the resource now; empty while something is."""
 
     @property
     def is_stale(self) -> bool:
-        """Tell whether the list is begun again after a complete one, or history is missing since."""
-        return 0 < self.finished_sequence < max(self.started_sequence, self.gap_sequence)
+        """Whether it was listed once, and is listed again, history is missing since, or nothing is heard of it now."""
+        if self.finished_sequence == 0:
+            return False
+        return bool(self.error) or self.finished_sequence < max(self.started_sequence, self.gap_sequence)
 
 
 class Wake(Struct, frozen=True):

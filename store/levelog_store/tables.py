@@ -191,6 +191,7 @@ syncs = Table(
     Column("version", BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
     Column("gap_sequence", BigInteger, nullable=False, comment="of the last note that history is missing; 0: none"),
     _time("heard_at"),
+    Column("error", BYTE_TEXT, nullable=False, comment="why nothing is heard of the resource now; empty: it is"),
 )
 
 objects = Table(

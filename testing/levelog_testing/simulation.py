@@ -1,6 +1,6 @@
 """Simulation: an operator's whole loop, stepped by a test."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Final, Self, TypeVar
 import msgspec
 from sqlalchemy import select
 
+from levelog.external import External
 from levelog.objects import ObjectKey
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceBase
@@ -124,6 +125,24 @@ class Simulation:
         user = self._open.sandbox.user
         return self._in_loop(lambda: user.list(kind))
 
+    def observe(self, record: type[External], records: Iterable[External]) -> None:
+        """Let a source give this whole set of its records; what is missing in it is gone.
+
+        Sources are not called unless a test asks for it with `poll`; their sets are empty at first. Raises LevelogError
+        for a record that could not be recorded.
+        """
+        world = self._open
+        self._call(world.observe(world.externals.observe(record, records, self.now)))
+
+    def poll(self, record: type[External]) -> None:
+        """Call the source of a class once, as ingest does; what it raises makes it fail as with `lose`."""
+        self._call(self._poll(record))
+
+    def lose(self, record: type[External], error: str) -> None:
+        """Let the source of a class fail: its records stay, indices of them are stale until it is heard of again."""
+        world = self._open
+        self._call(world.observe(world.externals.lose(record, error, self.now)))
+
     def refuse(self, status: int, *, target: str = "", times: int = -1) -> None:
         """Let the cluster answer the operator's writes with an HTTP status instead of carrying them out.
 
@@ -204,6 +223,10 @@ class Simulation:
             what = "more than one view is named" if found else "there is no view"
             raise NotSeen(f"{what} {view!r}; views are: {', '.join(found or views)}")
         return found[0]
+
+    async def _poll(self, record: type[External]) -> None:
+        world = self._open
+        await world.observe(await world.externals.poll(record, self.now))
 
     async def _level(self, source: str, parent: ObjectKey) -> SeenLevel:
         world = self._open

@@ -39,6 +39,7 @@ from levelog_store.outbox import ClaimedIntent
 from levelog_store.rows import PendingWake
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
+from levelog_testing.externals import Externals
 from levelog_testing.standins import StandIns
 
 PARTITIONS: Final = 4
@@ -71,6 +72,7 @@ class World:
         self._epochs: Mapping[int, int] = {}
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
+        self.externals = Externals(program.sources)
         self._postponed: dict[str, datetime] = {}
         self._written: set[int] = set()
         """resourceVersions of the operator's own writes."""
@@ -81,7 +83,7 @@ class World:
         self._epochs = await Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1)).tend()
         begun: list[Record] = []
         ended: list[Record] = []
-        for name in self.program.resources:
+        for name in sorted(self.program.watched):
             resource = GroupResource.parse(name)
             begun.append(SyncStarted(resource=resource, sync_id=name, time=self.clock()))
             ended.append(SyncFinished(resource=resource, sync_id=name, version=Version(0), time=self.clock()))
@@ -126,8 +128,18 @@ class World:
                 BookmarkNoted(resource=GroupResource.parse(name), version=Version(0), time=time)
                 for name in self.program.resources
             ]
+            marks += [self.externals.bookmark(n, time) for n in self.program.sources if n not in self.externals.lost]
             await self._fold([(partition, mark) for mark in marks for partition in range(PARTITIONS)])
         await self.run()
+
+    async def observe(self, records: Sequence[Record]) -> None:
+        """Fold what was said of external records."""
+        for record in records:
+            match record:
+                case ObjectSeen(key=key) | ObjectDeleted(key=key):
+                    await self._fold([(partition_of(key, PARTITIONS), record)])
+                case _:
+                    await self._fold([(partition, record) for partition in range(PARTITIONS)])
 
     def user_apply(self, manifest: Manifest) -> Manifest:
         """Apply a manifest as a user."""

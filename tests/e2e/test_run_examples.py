@@ -1,6 +1,7 @@
 """Each example by `levelog run` on a real API server, with the permissions that it needs and no others."""
 
 import sqlite3
+import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,10 +28,12 @@ WHO_ARE_YOU = rule(["namespaces"], "get")
 
 
 @asynccontextmanager
-async def running(cluster: ControlPlane, name: str, folder: Path, *rules: Rule) -> AsyncGenerator[Levelog]:
+async def running(
+    cluster: ControlPlane, name: str, folder: Path, *rules: Rule, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[Levelog]:
     """`levelog run` of an example, stopped in order at the end."""
     levelog = Levelog(folder, await cluster.kubeconfig_for([WHO_ARE_YOU, *rules]))
-    process = levelog.start("run", EXAMPLES / name / f"{name}.py")
+    process = levelog.start("run", EXAMPLES / name / f"{name}.py", env=env)
     try:
         yield levelog
         assert await process.stops() == 0
@@ -201,3 +204,66 @@ async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane
         *[("patch", "deployments")] * 2,
         ("patch", "services"),
     ]
+
+
+async def test_a_release_follows_a_branch(private_control_plane: ControlPlane, tmp_path: Path) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    rules = (
+        rule(["releases"], "list", "watch", "get", group="example.com"),
+        rule(["releases/status"], "patch", group="example.com"),
+    )
+    await define(api, "releases")
+    [release] = manifests("releases/stable.yaml")
+    releases = "/apis/example.com/v1/namespaces/default/releases"
+    git(repository, "init", "--initial-branch", "main")
+    first = commit(repository)
+
+    async def shows(tip: str | None) -> None:
+        async def does() -> bool:
+            _, found = await api.request("GET", f"{releases}/stable")
+            return bool(found.get("status", {}).get("commit") == tip)
+
+        await until(does, f"the commit {tip}", seconds=60)
+
+    env = {"REPOSITORY": str(repository)}
+    async with running(cluster, "releases", tmp_path, *rules, env=env) as levelog:
+        await apply(api, releases, release)
+        await shows(first)
+        await shows(commit(repository))
+        (repository / ".git").rename(tmp_path / "away")
+
+        async def is_stale() -> bool:
+            database = sqlite3.connect(levelog.data / "levelog.db")
+            try:
+                query = (
+                    "select is_listed, is_stale, error like '%git%' from inputs where resource = 'branches.external'"
+                )
+                return database.execute(query).fetchall() == [(1, 1, 1)]
+            finally:
+                database.close()
+
+        await until(is_stale, "branches that are stale", seconds=60)
+        await level(levelog, "followed", "stable", "in_sync")
+        (tmp_path / "away").rename(repository / ".git")
+        await shows(commit(repository))
+    git(repository, "checkout", "--quiet", "-b", "other")
+    git(repository, "branch", "--delete", "--force", "main")
+    async with running(cluster, "releases", tmp_path, *rules, env=env):
+        await shows(None)
+    written = [one for one in await cluster.audit.writes() if "levelog" in one.user_agent and one.name]
+    assert {(one.verb, one.resource) for one in written} == {("patch", "releases")}
+    assert len(written) == 4
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com")
+    ran = subprocess.run(["git", "-C", folder, *who, *arguments], check=True, capture_output=True, text=True)
+    return ran.stdout.strip()
+
+
+def commit(folder: Path) -> str:
+    """Commit on the branch that is checked out, and return which."""
+    git(folder, "commit", "--allow-empty", "--message", "more")
+    return git(folder, "rev-parse", "HEAD")

@@ -27,8 +27,9 @@ async def ingest(
         )
         for resource in program.resources.values()
     ]
+    sources = list(program.sources.values())
     if not FirstLists.is_wanted() or settings.log_format is LogFormat.JSON:
-        await Ingest(client, stream, watched, redactor).run()
+        await Ingest(client, stream, watched, redactor, sources=sources).run()
         return
-    with FirstLists([str(each.resource) for each in watched]) as lists:
-        await Ingest(client, stream, watched, redactor, on_change=lists).run()
+    with FirstLists([str(each.resource) for each in watched] + list(program.sources)) as lists:
+        await Ingest(client, stream, watched, redactor, sources=sources, on_change=lists).run()

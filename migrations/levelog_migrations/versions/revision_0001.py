@@ -94,6 +94,7 @@ def upgrade() -> None:
             "gap_sequence", sa.BigInteger, nullable=False, comment="of the last note that history is missing; 0: none"
         ),
         sa.Column("heard_at", TIME),
+        sa.Column("error", TEXT, nullable=False, comment="why nothing is heard of the resource now; empty: it is"),
         sa.PrimaryKeyConstraint("scope", "partition", "resource", name="syncs_pkey"),
     )
     op.create_table(

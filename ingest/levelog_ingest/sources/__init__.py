@@ -1,0 +1,1 @@
+"""External sources: their functions are called, and what differs from what the log holds is recorded."""

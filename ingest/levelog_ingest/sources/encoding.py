@@ -1,0 +1,103 @@
+"""A source's records as they are recorded: named, encoded, redacted, and read back once to see that they can be."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import msgspec
+from msgspec import Struct
+
+from levelog.errors import RecordError
+from levelog.external import External, Gone, external_key
+from levelog.objects import ObjectKey, Uid
+from levelog.redaction import Redactor
+from levelog.sources import SourceHandler
+
+
+class EncodedSet(Struct, frozen=True):
+    """A whole set: bytes of each record, and what cannot be recorded."""
+
+    bodies: Mapping[ObjectKey, bytes]
+    refused: Mapping[ObjectKey, str]
+    """Why, by key: what was recorded of these before stays."""
+    unnamed: tuple[str, ...]
+    """Why, of what has no key."""
+
+    @property
+    def complaint(self) -> str:
+        """One sentence on what is refused; empty if nothing is."""
+        reasons = [*self.unnamed, *(self.refused[key] for key in sorted(self.refused))]
+        if not reasons:
+            return ""
+        more = f", and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+        return f"{reasons[0]}{more}"
+
+
+class Encoder:
+    """Encodes the records of one source."""
+
+    def __init__(self, source: SourceHandler, redactor: Redactor) -> None:
+        self._cls = source.cls
+        self._redactor = redactor
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(source.cls)
+
+    def key(self, record: External | Gone) -> ObjectKey:
+        """Key of a record. Raises RecordError for what is no record of the source's class, or has no usable name."""
+        if isinstance(record, Gone):
+            name, namespace, cls = record.name, record.namespace, record.cls
+        else:
+            name, namespace, cls = getattr(record, "name", ""), getattr(record, "namespace", ""), type(record)
+        if cls is not self._cls:
+            raise RecordError(f"{_class_of(record)} is no {self._cls.__name__}")
+        try:
+            return external_key(self._cls, name, namespace)
+        except ValueError as error:
+            raise RecordError(f"a {self._cls.__name__} cannot be recorded: {error}") from error
+
+    def body(self, key: ObjectKey, record: External) -> bytes:
+        """JSON of a record; equal for equal records. Raises RecordError if its class could not read it."""
+        metadata = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {}), "uid": uid_of(key)}
+        try:
+            head = msgspec.json.encode({"metadata": metadata})
+            fields = msgspec.json.encode(record, order="deterministic")  # sets, and mappings in any order, compare
+            body = head[:-1] + b"," + fields[1:]
+            self._decoder.decode(body)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise RecordError(f"{shown(self._cls, key)} cannot be recorded: {error}") from error
+        return self._redactor.redact_body(key.group_resource, body)
+
+    def whole(self, records: Iterable[object]) -> EncodedSet:
+        """Encode a set. What cannot be encoded, or comes twice, is refused by itself."""
+        bodies: dict[ObjectKey, bytes] = {}
+        refused: dict[ObjectKey, str] = {}
+        unnamed: list[str] = []
+        for record in records:
+            try:
+                key = self.key(record)  # type: ignore[arg-type]  # whatever the user's function gives is looked at
+            except RecordError as error:
+                unnamed.append(str(error))
+                continue
+            if key in bodies or key in refused:
+                bodies.pop(key, None)
+                refused.setdefault(key, f"{shown(self._cls, key)} is there more than once")
+                continue
+            try:
+                bodies[key] = self.body(key, record)  # type: ignore[arg-type]
+            except RecordError as error:
+                refused[key] = str(error)
+        return EncodedSet(bodies, refused, tuple(unnamed))
+
+
+def uid_of(key: ObjectKey) -> Uid:
+    """A record has one incarnation: its name is all that tells it from others."""
+    return Uid(str(uuid5(NAMESPACE_URL, f"levelog:{key}")))
+
+
+def shown(cls: type[External], key: ObjectKey) -> str:
+    """A record as messages name it: `Branch 'main'`."""
+    return f"{cls.__name__} {(f'{key.namespace}/{key.name}' if key.namespace else key.name)!r}"
+
+
+def _class_of(value: object) -> str:
+    cls = value.cls if isinstance(value, Gone) else type(value)
+    return f"something of class {cls.__name__}"

@@ -1,0 +1,75 @@
+"""External records in a simulation: given by the test, or by one call of their source."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from levelog.errors import LevelogError
+from levelog.external import External
+from levelog.objects import ObjectKey, Version
+from levelog.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
+from levelog.redaction import Redactor
+from levelog.sources import SourceHandler
+from levelog_ingest.sources.calling import Calls, SourceFault
+from levelog_ingest.sources.encoding import Encoder, uid_of
+from levelog_ingest.sources.holding import Holding
+
+
+class Externals:
+    """What the external systems of some sources hold, as the simulation's log was told."""
+
+    def __init__(self, sources: Mapping[str, SourceHandler]) -> None:
+        self._sources = sources
+        self._holdings = {name: Holding() for name in sources}
+        self._bodies: dict[ObjectKey, bytes] = {}
+        self.lost: set[str] = set()
+        """Resources whose sources fail."""
+
+    def observe(self, cls: type[External], records: Iterable[object], now: datetime) -> list[Record]:
+        """Records of what differs from a whole set. Raises LevelogError for what ingest could not record."""
+        name, source = self._source(cls)
+        holding = self._holdings[name]
+        encoded = Encoder(source, Redactor(is_off=True)).whole(records)
+        if encoded.complaint:
+            raise LevelogError(encoded.complaint)
+        version = holding.next_version(now)
+        changes = holding.compare(encoded.bodies, ())
+        made: list[Record] = []
+        for key in changes.changed:
+            body = self._bodies[key] = encoded.bodies[key]
+            holding.put(key, body, version)
+            made.append(ObjectSeen(key=key, uid=uid_of(key), version=version, origin="watch", time=now, body=body))
+        for key in changes.gone:
+            body = self._bodies.pop(key)
+            holding.drop(key)
+            made.append(ObjectDeleted(key=key, uid=uid_of(key), version=version, origin="watch", time=now, body=body))
+        self.lost.discard(name)
+        return [*made, BookmarkNoted(resource=source.resource.group_resource, version=version, time=now)]
+
+    def lose(self, cls: type[External], error: str, now: datetime) -> list[Record]:
+        """The record of a source that fails."""
+        name, source = self._source(cls)
+        self.lost.add(name)
+        return [ContactLost(resource=source.resource.group_resource, error=error, time=now)]
+
+    async def poll(self, cls: type[External], now: datetime) -> list[Record]:
+        """Call the source once, as ingest does; what it raises makes it fail, and nothing else."""
+        name, source = self._source(cls)
+        if source.every is None:
+            raise LevelogError(f"{source} waits for changes by itself: give the records of {name} with observe()")
+        try:
+            records = await Calls(source).poll()
+        except SourceFault as fault:
+            return self.lose(cls, f"{source}: {fault}", now)
+        return self.observe(cls, records, now)
+
+    def bookmark(self, name: str, now: datetime) -> BookmarkNoted:
+        """The record that a source is heard of."""
+        resource = self._sources[name].resource.group_resource
+        return BookmarkNoted(resource=resource, version=Version(self._holdings[name].version), time=now)
+
+    def _source(self, cls: type[External]) -> tuple[str, SourceHandler]:
+        name = str(cls.resource_type.group_resource)
+        if name not in self._sources or self._sources[name].cls is not cls:
+            given = ", ".join(source.cls.__name__ for source in self._sources.values()) or "none"
+            raise LevelogError(f"no source gives the records of {cls.__name__}; those with a source: {given}")
+        return name, self._sources[name]

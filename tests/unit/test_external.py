@@ -1,0 +1,223 @@
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from levelog import External, Index, Intent, Level, Objects, Operator, OperatorError, Resource, Struct, delete, patch
+from levelog.external import external_key
+from levelog.objects import ObjectKey
+from levelog_processors.program import Program
+
+EVERY = timedelta(seconds=30)
+
+
+class Branch(External, plural="branches"):
+    commit: str
+
+
+class Zone(External, plural="zones", scope="Namespaced"):
+    pass
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+class Git(Struct):
+    url: str = ""
+
+
+def with_index(op: Operator) -> Operator:
+    @op.index
+    def tips(branch: Branch) -> Iterator[tuple[str, str]]:
+        yield branch.name, branch.commit
+
+    return op
+
+
+def with_source(op: Operator) -> Operator:
+    @op.source(Branch, every=EVERY)
+    def branches() -> list[Branch]:
+        return []
+
+    return op
+
+
+def test_a_record_is_made_and_read_by_its_own_fields() -> None:
+    branch = Branch(name="main", commit="2f1c")
+    assert (branch.metadata.name, branch.metadata.namespace) == ("main", "")
+    op = with_index(Operator("git"))
+    assert op.indices["tips"].entries(b'{"metadata":{"name":"main"},"name":"main","commit":"2f1c"}') == [
+        ("main", "2f1c")
+    ]
+
+
+def test_a_name_may_hold_slashes() -> None:
+    key = external_key(Branch, "feature/a/b", "")
+    assert ObjectKey.parse(str(key)) == key
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "namespace", "said"),
+    [
+        (Branch, "", "", "may not be empty"),
+        (Branch, " a", "", "blank"),
+        (Branch, "a\nb", "", "controls"),
+        (Branch, "\ud800", "", "controls"),
+        (Branch, "a" * 501, "", "501 bytes; at most 500"),
+        (Branch, 7, "", "have to be texts"),
+        (Branch, "a", "b", 'scope="Namespaced"'),
+        (Zone, "a", "", "namespace is ''"),
+        (Zone, "a", "b/c", "slash"),
+        (Zone, "a", "_", "slash"),
+    ],
+)
+def test_a_name_that_cannot_be_recorded_is_refused(cls: type[External], name: Any, namespace: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        external_key(cls, name, namespace)
+
+
+def test_external_classes_are_no_resources_of_the_api() -> None:
+    op = with_source(with_index(Operator("git")))
+    program = Program([op])
+    assert (set(program.resources), set(program.sources)) == (set(), {"branches.external"})
+    assert program.watched == {"branches.external"}
+    assert op.resources() == {}
+
+
+def test_a_source_changes_no_fingerprint() -> None:
+    def fingerprint(value: str) -> str:
+        op = with_index(Operator("git"))
+
+        @op.source(Branch, every=EVERY)
+        def branches() -> list[Branch]:
+            return [Branch(name=value, commit="")]
+
+        return Program([op]).fingerprint
+
+    assert fingerprint("a") == fingerprint("b")
+
+
+def test_records_that_nothing_gives_are_refused() -> None:
+    with pytest.raises(OperatorError, match="reads Branch, which no source gives"):
+        Program([with_index(Operator("git"))])
+
+
+def test_records_have_one_source() -> None:
+    op = with_source(Operator("git"))
+    with pytest.raises(OperatorError, match="given by 'branches' already"):
+
+        @op.source(Branch, every=EVERY)
+        def more() -> list[Branch]:
+            return []
+
+    with pytest.raises(OperatorError, match="two sources, a/branches and b/branches"):
+        Program([with_source(with_index(Operator("a"))), with_source(Operator("b"))])
+
+
+def plain() -> list[Branch]:
+    return []
+
+
+async def coroutine() -> list[Branch]:
+    return []
+
+
+async def generator() -> AsyncIterator[list[Branch]]:
+    yield []
+
+
+def asking(branch: Branch) -> list[Branch]:
+    return [branch]
+
+
+@pytest.mark.parametrize(
+    ("function", "cls", "options", "said"),
+    [
+        (plain, Branch, {}, "source plain: say how often it is asked"),
+        (coroutine, Branch, {}, "source coroutine: say how often it is asked"),
+        (plain, Branch, {"every": 30}, "every=30 is not a time above 0"),
+        (plain, Branch, {"every": timedelta(0)}, "is not a time above 0"),
+        (plain, Branch, {"every": EVERY, "timeout": timedelta(0)}, "timeout="),
+        (generator, Web, {}, "source generator: Web is not a class of external records"),
+        (generator, External, {}, "source generator: External is not a class of external records"),
+        (asking, Branch, {"every": EVERY}, "source asking: parameter 'branch' is Branch"),
+    ],
+)
+def test_a_source_that_cannot_be_asked_is_refused(
+    function: Callable[..., Any], cls: Any, options: dict[str, Any], said: str
+) -> None:
+    source: Any = Operator("git", settings=Git()).source
+    with pytest.raises(OperatorError, match=re.escape(said)):
+        source(cls, **options)(function)
+
+
+def test_settings_and_logger_are_given() -> None:
+    op = Operator("git", settings=Git(url="here"))
+
+    @op.source(Branch, every=EVERY)
+    def branches(git: Git) -> list[Branch]:
+        return [Branch(name=git.url, commit="")]
+
+    assert op.sources["branches.external"].begin() == [Branch(name="here", commit="")]
+
+
+def test_classes_say_what_is_wrong_with_them() -> None:
+    with pytest.raises(OperatorError, match="group= is for classes of the Kubernetes API"):
+
+        class Grouped(External, plural="branches", group="example.com"):  # pyright: ignore[reportUnusedClass]
+            pass
+
+    with pytest.raises(OperatorError, match=re.escape("plural='a.b' has to be of a-z")):
+
+        class Dotted(External, plural="a.b"):  # pyright: ignore[reportUnusedClass]
+            pass
+
+    with pytest.raises(OperatorError, match="metadata is levelog's own"):
+
+        class Own(External, plural="owns"):  # pyright: ignore[reportUnusedClass]
+            metadata: dict[str, str]  # type: ignore[assignment]  # pyright: ignore
+
+
+def test_nothing_writes_an_external_record() -> None:
+    branch: Any = Branch
+    for write in (
+        lambda: delete(branch, "main"),
+        lambda: patch(branch, "main", {}),
+        lambda: delete(branch(name="a", commit="")),
+    ):
+        make: Any = write
+        with pytest.raises(OperatorError, match="Branch is External"):
+            make()
+    op = with_source(Operator("git"))
+
+    @op.view
+    def level(web: Web) -> Level[int]:
+        return Level(desired=0, actual=0)
+
+    with pytest.raises(OperatorError, match="Branch is External"):
+
+        @op.reconcile(level, writes={branch: ["delete"]})
+        def converge(web: Web) -> Iterator[Intent]:
+            yield from ()
+
+    with pytest.raises(OperatorError, match="Branch is External"):
+        op.children(Web, of=branch)(lambda web: None)  # pyright: ignore
+    with pytest.raises(OperatorError, match="its parent 'branch': Branch is External"):
+
+        @op.view
+        def of_branches(branch: Branch) -> Level[int]:
+            return Level(desired=0, actual=0)
+
+
+def test_a_view_reads_records_by_class_and_by_index() -> None:
+    op = with_source(with_index(Operator("git")))
+
+    @op.view(reads=[Branch])
+    def followed(web: Web, tips: Index[str, str], objects: Objects) -> Level[str]:
+        return Level(desired="", actual="")
+
+    program = Program([op])
+    assert program.views["git/followed"].reads == {"webs.example.com", "branches.external"}
