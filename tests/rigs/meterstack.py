@@ -1,0 +1,210 @@
+"""Ingest, a processor and an actuator for Meters of one namespace, each behind a fault proxy, in this process."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from sqlalchemy import func, select
+
+from levelog.errors import LevelogError
+from levelog.objects import Application, GroupResource
+from levelog.redaction import Redactor
+from levelog_actuator import Actuator, ActuatorSettings
+from levelog_cli.loading import load_operators
+from levelog_ingest.ingest import Ingest
+from levelog_ingest.watched import WatchedResource
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.connection import connect as connect_nats
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_processors.processor import Processor
+from levelog_processors.program import Program
+from levelog_store.database import Database
+from levelog_store.scopes import open_scope
+from levelog_store.tables import intents, levels
+from rigs.api import MERGE_PATCH, Api
+from rigs.apirequests import ApiRequest
+from rigs.faultproxy import FaultProxy
+from rigs.meters import METERS_FILE, meter
+from rigs.waiting import until
+
+SETTINGS: Final = ActuatorSettings(
+    lease=timedelta(seconds=10),
+    request=timedelta(seconds=3),
+    attempts=30,
+    first_delay=timedelta(milliseconds=50),
+    most_delay=timedelta(milliseconds=500),
+    sweep=timedelta(seconds=1),
+)
+SILENCE: Final = timedelta(seconds=3)
+PATIENCE: Final = timedelta(seconds=60)
+_WATCHED: Final = (("example.com", "meters"), ("", "configmaps"))
+
+Effects = Counter[tuple[str, str]]
+"""Effective writes of levelog's, by verb and name of the object."""
+
+
+class MeterStack:
+    """Used as `async with MeterStack(...)`; `ingest` and `actuate` are the proxies, which the test itself goes past."""
+
+    def __init__(self, api: Api, nats_url: str, database_url: str, folder: Path, namespace: str) -> None:
+        """The database has its tables already: Alembic makes those of one at a time."""
+        self._database_url = database_url
+        self.ingest = FaultProxy(api.url, ca_file=api.ca_file)
+        self.actuate = FaultProxy(api.url, ca_file=api.ca_file)
+        self._api = api
+        self._nats_url = nats_url
+        self._folder = folder
+        self._namespace = namespace
+        self._wanted: dict[str, tuple[str, int]] = {}
+        self._own: set[str] = set()
+        """Versions that the test itself wrote."""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = AsyncExitStack()
+        self._database: Database
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            for proxy in (self.ingest, self.actuate):
+                await stack.enter_async_context(proxy)
+            self._database = await stack.enter_async_context(await Database.open(self._database_url))
+            connection = await stack.enter_async_context(await connect_nats(self._nats_url, timeout=PATIENCE))
+            direct = FaultProxy(self._api.url, ca_file=self._api.ca_file)
+            await stack.enter_async_context(direct)
+            async with await connect_kube(self._kubeconfig(direct, "direct")) as client:
+                stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
+            hints = await stack.enter_async_context(Hints(connection, stream.cluster, Application("meters")))
+            stack.push_async_callback(self._end)
+            self._tasks = [
+                asyncio.create_task(_supervised(lambda: self._run_ingest(stream))),
+                asyncio.create_task(self._work(stream, hints)),
+            ]
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def create(self, name: str, verb: str) -> None:
+        """Make a Meter that wants 1."""
+        self._wanted[name] = (verb, 1)
+        made = await self._api.create(self._path(), meter(name, verb, 1))
+        self._own.add(made["metadata"]["resourceVersion"])
+
+    async def change(self, name: str, wanted: int) -> None:
+        """Let it want another number."""
+        self._wanted[name] = (self._wanted[name][0], wanted)
+        status, changed = await self._api.request(
+            "PATCH", self._path(name), {"spec": {"wanted": wanted}}, content_type=MERGE_PATCH
+        )
+        assert status == 200, changed
+        self._own.add(changed["metadata"]["resourceVersion"])
+
+    async def converges(self) -> None:
+        """Wait until each Meter shows what it wants, and nothing is left to be done."""
+        await until(self._has_converged, f"what the Meters of {self._namespace} want", seconds=150)
+
+    def effects(self) -> Effects:
+        """Told by the answers: a version that no other write was answered with is a write that changed something."""
+        found: Effects = Counter()
+        versions: set[str] = set()
+        for exchange in self.actuate.log:
+            request = exchange.request
+            for answer in exchange.answers:
+                if not request.is_write or answer.status >= 300:
+                    continue
+                if request.verb == "delete" or answer.version not in self._own | versions:
+                    found[request.verb, request.name] += 1
+                versions.add(answer.version)
+        return found
+
+    async def meters(self) -> dict[str, Any]:
+        """Meters by name."""
+        _, found = await self._api.request("GET", self._path())
+        return {each["metadata"]["name"]: each for each in found["items"]}
+
+    async def _has_converged(self) -> bool:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        meters = await self.meters()
+        _, found = await self._api.request("GET", f"/api/v1/namespaces/{self._namespace}/configmaps")
+        maps = {each["metadata"]["name"] for each in found["items"]}
+        for name, (verb, wanted) in self._wanted.items():
+            spec, status = meters[name]["spec"], meters[name].get("status") or {}
+            shown = {"status": status.get("shown"), "merge": spec.get("shown"), "append": (spec["entries"] or [0])[-1]}
+            own = {each for each in maps if each.startswith(f"{name}-")}
+            if own != {f"{name}-{wanted}"} if verb in {"apply", "create"} else shown[verb] != wanted:
+                return False
+        async with self._database.reading() as connection:
+            state = intents.c.state.in_(("pending", "claimed", "written"))
+            left = (await connection.execute(select(func.count()).select_from(intents).where(state))).scalar_one()
+            drifting = select(func.count()).select_from(levels).where(levels.c.status != "in_sync")
+            return not left and not (await connection.execute(drifting)).scalar_one()
+
+    async def _run_ingest(self, stream: LogStream) -> None:
+        watched = [
+            WatchedResource(
+                resource=GroupResource(group=group, resource=resource), version="v1", namespace=self._namespace
+            )
+            for group, resource in _WATCHED
+        ]
+        async with await connect_kube(self._kubeconfig(self.ingest, "ingest")) as client:
+            await Ingest(client, stream, watched, Redactor(), silence=SILENCE).run()
+
+    async def _work(self, stream: LogStream, hints: Hints) -> None:
+        program = Program(load_operators([METERS_FILE]))
+        scope = await open_scope(
+            self._database,
+            cluster=stream.cluster,
+            application=Application("meters"),
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+            fingerprint=program.fingerprint,
+            code=program.handlers,
+        )
+
+        async def act() -> None:
+            async with await connect_kube(self._kubeconfig(self.actuate, "actuate")) as client:
+                publisher = BatchPublisher(stream)
+                await Actuator(self._database, scope, client, publisher, hints, settings=SETTINGS).run()
+
+        async with asyncio.TaskGroup() as tasks:
+            processor = Processor(self._database, scope, program, stream, hints, owner="one")
+            tasks.create_task(processor.run())
+            tasks.create_task(_supervised(act))
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _kubeconfig(self, proxy: FaultProxy, name: str) -> Path:
+        path = self._folder / f"{self._namespace}-{name}.kubeconfig"
+        return proxy.kubeconfig(path, token=self._api.token or "none")
+
+    def _path(self, name: str = "") -> str:
+        return f"/apis/example.com/v1/namespaces/{self._namespace}/meters" + (f"/{name}" if name else "")
+
+
+def of_meter(name: str) -> Callable[[ApiRequest], bool]:
+    """Whether a request is about a Meter or its ConfigMaps."""
+    return lambda request: request.name == name or request.name.startswith(f"{name}-")
+
+
+async def _supervised(run: Callable[[], Awaitable[None]]) -> None:
+    """Start it again when it ends with an error that a supervisor starts a process again for."""
+    while True:
+        try:
+            await run()
+        except LevelogError:
+            await asyncio.sleep(0.1)
