@@ -110,9 +110,14 @@ def field_manager(view: str) -> str:
     return f"levelog-{view.partition('/')[0]}"
 
 
-def write_request(order: Order, guard: Guard, deadline: timedelta) -> Request:
-    """The request for an intent; the server gives up on it shortly before the deadline, as far as it keeps its word."""
+def write_request(order: Order, guard: Guard, deadline: timedelta, *, is_dry: bool = False) -> Request:
+    """The request for an intent; the server gives up on it shortly before the deadline, as far as it keeps its word.
+
+    A dry one is answered as if it had been carried out, and is not.
+    """
     query = {"timeout": f"{max(1, int(deadline.total_seconds()) - 1)}s"}
+    if is_dry:
+        query["dryRun"] = "All"
     path = object_path(order)
     if order.verb == "delete":
         options = {
@@ -120,7 +125,7 @@ def write_request(order: Order, guard: Guard, deadline: timedelta) -> Request:
             "kind": "DeleteOptions",
             "propagationPolicy": order.options.propagation,
             "preconditions": guard.metadata,
-        }
+        } | ({"dryRun": ["All"]} if is_dry else {})  # the server reads the options of a deletion from the body alone
         return Request(method="DELETE", path=path, query=query, body=msgspec.json.encode(options))
     query["fieldManager"] = order.field_manager
     match order.verb:

@@ -57,7 +57,16 @@ class Sender:
     `redactor` is that of what is recorded; none: one without a key, which opens nothing that is encrypted.
     """
 
-    def __init__(self, client: KubeClient, settings: ActuatorSettings, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: ActuatorSettings,
+        redactor: Redactor | None = None,
+        *,
+        is_dry: bool = False,
+    ) -> None:
+        """`is_dry`: all writes are server-side dry runs."""
+        self._is_dry = is_dry
         self._client = client
         self._settings = settings
         self._redactor = redactor or Redactor()
@@ -198,6 +207,13 @@ class Sender:
             return None
         return applied(order.shown, self._redactor.redact_manifest(order.target.group_resource, dict(answer)))
 
+    async def look(self, order: Order) -> Sighting | None:
+        """The target as it is now; None if it is not there, or cannot be read."""
+        try:
+            return await self._look(order, None)
+        except _Refused:
+            return None
+
     async def _look(self, order: Order, refusal: Reply | None) -> Sighting | None:
         """The target as it is; the answer to a write that went through shows it already."""
         if refusal is not None and refusal.status == 200:
@@ -210,7 +226,7 @@ class Sender:
         return Sighting.read(reply.body)
 
     async def _send(self, order: Order, guard: Guard) -> Reply:
-        return await self._ask(write_request(order, guard, self._settings.request))
+        return await self._ask(write_request(order, guard, self._settings.request, is_dry=self._is_dry))
 
     async def _ask(self, request: Request) -> Reply:
         self.requests += 1

@@ -80,6 +80,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     threads: Annotated[
         int, _option("Reconcile functions that are not async run in so many threads; default: 32", metavar="NUMBER")
     ] = 32
+    dry_run: Annotated[bool, _option("Tell what would be written, and write nothing.", flag="--dry-run")] = False
     requests: Annotated[
         int, _option("Writes at once to the Kubernetes API; default: 32", metavar="NUMBER", least=1)
     ] = 32

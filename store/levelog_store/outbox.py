@@ -104,6 +104,17 @@ async def claim(
     ]
 
 
+async def read_open(connection: AsyncConnection, scope: int, limit: int) -> list[ClaimedIntent]:
+    """Intents that are to be sent, or may have been, in the order of the decisions; nothing is claimed."""
+    rows = await connection.execute(sql.to_send(), {"of_scope": scope, "limit": limit})
+    return [
+        ClaimedIntent(
+            **dict(zip(_FIELDS, row, strict=False)), attempts=row.attempts, is_doubtful=row.state == "claimed"
+        )
+        for row in rows
+    ]
+
+
 async def still_claimed(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str]) -> set[str]:
     """Those of the intents that the owner may still act on."""
     dialect = connection.dialect

@@ -129,6 +129,18 @@ def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[
     )
 
 
+@lru_cache(maxsize=1)
+def to_send() -> Select[Any]:
+    """Up to `limit` rows that are open, in the order of the decisions."""
+    table = intents.c
+    return (
+        select(*(table[name] for name in CLAIMED_COLUMNS))
+        .where(_is_in_scope, table.state.in_(_OPEN))
+        .order_by(table.decided_at, table.round, table.ordinal, table.key)
+        .limit(bindparam("limit", type_=Integer))
+    )
+
+
 @lru_cache(maxsize=16)
 def take(dialect: Dialect, lease: timedelta) -> Update:
     """Claim the rows `of_keys`."""

@@ -14,7 +14,7 @@ Files = Annotated[
     typer.Argument(metavar="FILE", help="Python files, or folders of them, that define operators.", show_default=False),
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
-_WRITES: Final = ("requests", "group_requests")
+_WRITES: Final = ("requests", "group_requests", "dry_run")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 

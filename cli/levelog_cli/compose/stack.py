@@ -203,6 +203,11 @@ class _Process(Struct, kw_only=True):
             from levelog_actuator.settings import ActuatorSettings
 
             limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
+            if self.settings.dry_run:
+                from levelog_actuator.dryrun import DryRun
+
+                await DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor).run()
+                return
             publisher = BatchPublisher(stream)
             actuator = Actuator(
                 database,

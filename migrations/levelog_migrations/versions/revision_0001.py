@@ -193,9 +193,6 @@ def upgrade() -> None:
         sa.Column(
             "cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"
         ),
-        sa.Column("acted_on", TEXT, nullable=False, comment="digest of the drift of the last round"),
-        sa.Column("acted_at", TIME),
-        sa.Column("repeats", sa.Integer, nullable=False, comment="rounds in quick succession with that same drift"),
         sa.Column("recheck_at", TIME),
         sa.Column("evaluated_at", TIME),
         sa.PrimaryKeyConstraint("scope", "view", "parent", name="levels_pkey"),
@@ -267,10 +264,6 @@ def upgrade() -> None:
         sa.Column("is_folded", sa.Boolean, nullable=False, comment="the receipt came back from the log"),
         sa.Column("result_uid", TEXT, nullable=False),
         sa.Column("result_version", sa.BigInteger, nullable=False),
-        sa.Column("answered_at", TIME),
-        sa.Column("sighted_uid", TEXT, comment="of the target at the API, when the log did not show it; empty: gone"),
-        sa.Column("sighted_version", sa.BigInteger),
-        sa.Column("sighted_at", TIME),
         sa.PrimaryKeyConstraint("scope", "key", name="intents_pkey"),
     )
     op.create_index(
