@@ -87,7 +87,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     group_requests: Annotated[
         int, _option("Writes at once to one API group; default: 24", metavar="NUMBER", least=1)
     ] = 24
-    namespace: Annotated[str, _option("Watch this namespace only; default: all.", metavar="NAME")] = ""
+    namespace: Annotated[
+        list[str] | None,
+        _option("Watch this namespace only; several times, or with commas; default: all.", metavar="NAME"),
+    ] = None
     backfill_rate: Annotated[
         float, _option("Objects a second that changed code computes anew; default: 500", metavar="NUMBER", least=0.001)
     ] = 500.0
@@ -104,8 +107,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Those that are watched; none: all."""
-        return tuple(name.strip() for name in self.namespace.split(",") if name.strip())
+        """Those that are watched, sorted; none for all."""
+        given = (name.strip() for one in self.namespace or () for name in one.split(","))
+        return tuple(sorted({name for name in given if name}))
 
     def required(self, name: str, why: str) -> str:
         """The value of a setting that the command cannot do without.

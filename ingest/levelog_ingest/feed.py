@@ -1,17 +1,20 @@
-"""One resource read from the API server into the log: lists and watches, one connection after another."""
+"""One part of a resource read from the API server into the log: lists and watches, one connection after another."""
 
 import logging
 import random
-import secrets
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Final
+
+from msgspec import Struct
 
 from levelog.errors import LevelogError, RecordError
 from levelog.objects import Version
+from levelog.records import Origin
 from levelog_ingest.events import WatchEvent, read_bookmark, read_event
 from levelog_ingest.listing import count_objects, list_pages
 from levelog_ingest.recorder import Recorder
+from levelog_ingest.sync import Sync
 from levelog_ingest.watched import Progress, ResourceStatus
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
@@ -32,36 +35,43 @@ class Expired(LevelogError):
     """The server no longer has the history that was asked for."""
 
 
-class Feed:
-    """Reads one resource and hands it to a lane; `read` is called again and again, and does what is next.
+class Source(Struct, kw_only=True):
+    """The API server, as it serves one resource."""
 
-    `version` is how far the lane was fed, None while a list is needed; `listed_at` when the last list ended.
+    client: KubeClient
+    served: Served
+    silence: timedelta
+    streams_lists: bool = True
+
+
+class Feed:
+    """Reads one part of a resource and hands it to a lane; `read` is called again and again, and does what is next.
+
+    A list that breaks off cannot go on: the whole sync is then begun anew, with other feeds.
     """
 
     def __init__(
         self,
-        client: KubeClient,
-        served: Served,
+        source: Source,
+        part: str,
+        sync: Sync,
         lane: Lane,
         recorder: Recorder,
         status: ResourceStatus,
         on_change: Progress | None,
-        *,
-        baseline_every: timedelta | None,
-        silence: timedelta,
     ) -> None:
-        self.version: Version | None = None
-        self.listed_at: datetime | None = None
-        self._client = client
-        self._served = served
-        self._path = served.collection(status.watched.namespace)
+        self.part = part
+        self.sync = sync
+        self.is_listed = part in sync.versions
+        self.is_half_listed = False
+        """Whether its list was begun, so that a new one cannot be part of the same sync."""
+        self._source = source
+        self._client = source.client
+        self._path = source.served.collection(part)
         self._lane = lane
         self._recorder = recorder
         self._status = status
         self._on_change = on_change
-        self._baseline_every = baseline_every
-        self._silence = silence
-        self._streams_lists = True
         self._waiting: list[Message] = []
         self._waiting_bytes = 0
 
@@ -71,21 +81,18 @@ class Feed:
         Raises Expired, ApiError and Unavailable; Unavailable that is no error of the kube room comes from the log, and
         then the lane is spent.
         """
-        await self._hand_over()  # of a connection that broke after its events were counted in `version`
-        if self.version is not None and self._is_baseline_due():
-            log.info("listing again, so that the log holds a baseline", extra=self._extra())
-            self.version = None
+        await self._hand_over()  # of a connection that broke after its events were counted
         try:
-            if self.version is not None:
-                return await self._watch(self.version)
-            if self._streams_lists:
+            if self.is_listed:
+                return await self._watch(self.sync.versions[self.part])
+            if self._source.streams_lists:
                 try:
                     return await self._list_and_watch()
                 except ApiError as error:
-                    if error.status not in _CANNOT_STREAM or self._status.phase == "listing":
+                    if error.status not in _CANNOT_STREAM or self.is_half_listed:
                         raise
                     log.info("the server does not stream lists; listing in pages", extra=self._extra())
-                    self._streams_lists = False
+                    self._source.streams_lists = False
             await self._list_in_pages()
         except ApiError as error:
             if error.status == _GONE:
@@ -95,28 +102,28 @@ class Feed:
 
     async def note_gap(self, reason: str) -> None:
         """Say in the log that history is missing; a list is next."""
-        since = self.version or Version(0)
+        since = self.sync.versions.get(self.part, Version(0))
         log.warning("history is missing, listing again: %s", reason, extra=self._extra())
         await self._lane.submit(self._recorder.gap(since, reason))
-        self.version = None
 
     async def _watch(self, version: Version) -> bool:
-        self._status.phase, self._status.version = "watching", version
+        if self.sync.listed_at is not None:
+            self._status.phase, self._status.version = "watching", self.sync.lowest
         query = {"watch": "1", "resourceVersion": str(version), "allowWatchBookmarks": "true", **_time_limit()}
         has_heard = False
-        async with self._client.stream(self._path, query=query, silence=self._silence) as lines:
+        async with self._client.stream(self._path, query=query, silence=self._source.silence) as lines:
             self._heard()
             async for some in lines:
                 has_heard = True
                 for line in some:
-                    await self._take_line(line, sync_id=None)
+                    await self._take_line(line)
                 await self._hand_over()
                 self._heard()
         return has_heard
 
     async def _list_and_watch(self) -> bool:
         if self._on_change is not None:
-            self._status.total = await count_objects(self._client, self._path)
+            self.sync.expect(await count_objects(self._client, self._path))
         query = {
             "watch": "1",
             "sendInitialEvents": "true",
@@ -124,84 +131,75 @@ class Feed:
             "allowWatchBookmarks": "true",
             **_time_limit(),
         }
-        async with self._client.stream(self._path, query=query, silence=self._silence) as lines:
-            sync_id: str | None = await self._begin_list()
+        async with self._client.stream(self._path, query=query, silence=self._source.silence) as lines:
+            await self._begin_list()
             async for some in lines:
                 for line in some:
-                    sync_id = await self._take_line(line, sync_id=sync_id)
+                    await self._take_line(line)
                 await self._hand_over()
                 self._heard()
         return True
 
     async def _list_in_pages(self) -> None:
-        sync_id: str | None = None
         version = Version(0)
+        listed = 0
         async for page in list_pages(self._client, self._path):
-            sync_id = sync_id or await self._begin_list()
+            await self._begin_list()
             version = page.version
+            if listed == 0:
+                self.sync.expect(None if page.remaining is None else len(page.items) + page.remaining)
             for item in page.items:
-                await self._record(bytes(item), origin="list", kind=self._served.kind)
-                self._status.objects += 1
-            self._status.total = None if page.remaining is None else self._status.objects + page.remaining
+                await self._record(bytes(item), origin="list", kind=self._source.served.kind)
+            listed += len(page.items)
+            self._status.objects += len(page.items)
             await self._hand_over()
             self._heard()
-        await self._end_list(sync_id or await self._begin_list(), version)
+        await self._end_list(version)
 
-    async def _begin_list(self) -> str:
-        sync_id = secrets.token_hex(8)
-        self._status.phase = "listing"
-        self._status.objects = 0
+    async def _begin_list(self) -> None:
+        await self.sync.begin()
+        self.is_half_listed = True
         self._heard()
-        await self._lane.submit(self._recorder.list_started(sync_id))
-        return sync_id
 
-    async def _end_list(self, sync_id: str, version: Version) -> None:
+    async def _end_list(self, version: Version) -> None:
         await self._hand_over()
-        await self._lane.submit(self._recorder.list_finished(sync_id, version))
-        self.version, self.listed_at = version, datetime.now(UTC)
-        self._status.phase, self._status.version = "watching", version
-        self._status.total = self._status.objects
+        await self.sync.end(self.part, version)
+        self.is_listed, self.is_half_listed = True, False
         self._heard()
-        log.info("listed %d objects", self._status.objects, extra=self._extra(version=version))
 
-    async def _take_line(self, line: bytes, *, sync_id: str | None) -> str | None:
+    async def _take_line(self, line: bytes) -> None:
         """Take in a line, as `_take` does. What one that cannot be read was to tell, a list will: raises Expired."""
         try:
             event = read_event(line)
         except RecordError as error:
             self._wait((self._recorder.line_unreadable(error),))
             await self._hand_over()
-            if sync_id is None:
+            if self.is_listed:
                 raise Expired(str(error)) from error
-            return sync_id  # another list would not be told better
-        return await self._take(event, sync_id=sync_id)
+            return  # another list would not be told better
+        await self._take(event)
 
-    async def _take(self, event: WatchEvent, *, sync_id: str | None) -> str | None:
-        """Take in an event; `sync_id` is that of the list under way. Returns the one that is under way after it."""
+    async def _take(self, event: WatchEvent) -> None:
         match event.type:
-            case "ADDED" if sync_id is not None:
-                await self._record(bytes(event.object), origin="list")
-                self._status.objects += 1
             case "ADDED" | "MODIFIED" | "DELETED":
-                version = await self._record(bytes(event.object), origin="watch", is_deleted=event.type == "DELETED")
-                if version is not None and sync_id is None:
-                    self.version = self._status.version = version
+                origin: Origin = "list" if self.sync.listed_at is None else "watch"
+                is_deleted = event.type == "DELETED"
+                version = await self._record(bytes(event.object), origin=origin, is_deleted=is_deleted)
+                if not self.is_listed:
+                    self._status.objects += event.type == "ADDED"
+                elif version is not None:
+                    self.sync.advance(self.part, version)
             case "BOOKMARK":
                 bookmark = read_bookmark(event)
-                if sync_id is not None and bookmark.ends_list:
-                    await self._end_list(sync_id, bookmark.version)
-                    return None
-                if sync_id is None and (self.version is None or bookmark.version > self.version):
-                    self._wait(self._recorder.bookmark(bookmark.version))
-                    self.version = self._status.version = bookmark.version
+                if not self.is_listed and bookmark.ends_list:
+                    await self._end_list(bookmark.version)
+                elif self.is_listed and self.sync.advance(self.part, bookmark.version):
+                    self._wait(self._recorder.bookmark(self.sync.lowest))
             case "ERROR":
                 await self._hand_over()
                 raise ApiError.from_answer("WATCH", self._path, 0, bytes(event.object))
-        return sync_id
 
-    async def _record(
-        self, body: bytes, *, origin: Literal["list", "watch"], is_deleted: bool = False, kind: str = ""
-    ) -> Version | None:
+    async def _record(self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = "") -> Version | None:
         version, message = self._recorder.object_message(body, origin=origin, is_deleted=is_deleted, kind=kind)
         self._wait((message,))
         if len(self._waiting) >= GROUP_MESSAGES or self._waiting_bytes >= GROUP_BYTES:
@@ -218,19 +216,14 @@ class Feed:
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             await self._lane.submit(waiting)
 
-    def _is_baseline_due(self) -> bool:
-        if self._baseline_every is None or self.listed_at is None:
-            return False
-        return datetime.now(UTC) - self.listed_at >= self._baseline_every
-
     def _heard(self) -> None:
         self._status.detail = ""
         self._status.last_contact = datetime.now(UTC)
         if self._on_change is not None:
             self._on_change(self._status)
 
-    def _extra(self, **more: object) -> dict[str, object]:
-        return {"resource": str(self._status.watched), **more}
+    def _extra(self) -> dict[str, object]:
+        return {"resource": str(self._status.watched)}
 
 
 def _time_limit() -> dict[str, str]:

@@ -26,9 +26,10 @@ class Ingest:
 
     Sources are called beside the watches.
 
-    A resource is watched once: in one namespace or in all. A watch that hears nothing for the time of `silence`, not
-    even a bookmark, is made anew. Raises ConfigurationError if that is not so, or if Secrets
-    are to be watched without a key to redact them.
+    A resource is watched once: in some namespaces, by a watch for each, or in all. A watch that hears nothing for the
+    time of `silence`, not even a bookmark, is made anew. `application` is named in the log, so that others see with
+    whom they have to agree. Raises ConfigurationError if a resource is given twice, or if Secrets are to be watched
+    without a key to redact them.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Ingest:
         sources: Iterable[SourceHandler] = (),
         on_change: Progress | None = None,
         silence: timedelta = SILENCE,
+        application: str = "",
     ) -> None:
         self._client = client
         self._stream = stream
@@ -62,6 +64,7 @@ class Ingest:
                 check_cluster=self._check_cluster,
                 on_change=on_change,
                 silence=silence,
+                application=application,
             )
 
         self._sources = [

@@ -32,11 +32,19 @@ class Recorder:
     Of an object that cannot be recorded the log says so, and nothing else is held up by it.
     """
 
-    def __init__(self, publisher: BatchPublisher, writer: Writer, redactor: Redactor, status: ResourceStatus) -> None:
+    def __init__(
+        self,
+        publisher: BatchPublisher,
+        writer: Writer,
+        redactor: Redactor,
+        status: ResourceStatus,
+        application: str = "",
+    ) -> None:
         self._publisher = publisher
         self._writer = writer
         self._redactor = redactor
         self._status = status
+        self._application = application
         self._watched = status.watched
         self._resource = status.watched.resource
         self._unnamed = 0
@@ -64,19 +72,26 @@ class Recorder:
     def list_started(self, sync_id: str) -> list[Message]:
         """A list begins, told to all partitions."""
         self._unnamed = 0
-        namespace = self._watched.namespace
         return self._writer.to_all_partitions(
-            SyncStarted(resource=self._resource, sync_id=sync_id, namespace=namespace, time=_now())
+            SyncStarted(
+                resource=self._resource,
+                sync_id=sync_id,
+                namespaces=self._watched.namespaces,
+                api_version=self._watched.api_version,
+                application=self._application,
+                time=_now(),
+            )
         )
 
     def list_finished(self, sync_id: str, version: Version) -> list[Message]:
         """A list is complete, told to all partitions."""
-        namespace = self._watched.namespace
         return self._writer.to_all_partitions(
             SyncFinished(
                 resource=self._resource,
                 sync_id=sync_id,
-                namespace=namespace,
+                namespaces=self._watched.namespaces,
+                api_version=self._watched.api_version,
+                application=self._application,
                 version=version,
                 has_unnamed=self._unnamed > 0,
                 time=_now(),

@@ -1,5 +1,6 @@
 """Where to go on: found out from the log itself, so that ingest keeps nothing of its own."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
@@ -13,9 +14,9 @@ from levelog_log.stream import LogStream
 
 
 class ResumeAt(Struct, frozen=True, kw_only=True):
-    """Watch on from this version; the log holds everything up to it."""
+    """Watch on from these versions, by namespace, empty for all; the log holds everything up to them."""
 
-    version: Version
+    versions: Mapping[str, Version]
     listed_at: datetime
     """When the last complete list ended."""
 
@@ -33,42 +34,51 @@ async def find_resume_point(stream: LogStream, watched: WatchedResource) -> Deci
     """Look up the last records of a resource and decide. Raises Unavailable."""
     cluster, resource = stream.cluster, watched.resource
     return decide(
-        watched.namespace,
+        watched.namespaces,
         sync=await stream.last_record(control_subjects(cluster, Control.SYNC, resource)),
         gap=await stream.last_record(control_subjects(cluster, Control.GAP, resource)),
-        seen=await stream.last_record(resource_subjects(cluster, resource)),
+        seen={
+            part: await stream.last_record(resource_subjects(cluster, resource, namespace=part))
+            for part in watched.parts
+        },
         bookmark=await stream.last_record(control_subjects(cluster, Control.BOOKMARK, resource)),
     )
 
 
 def decide(
-    namespace: str,
+    namespaces: Sequence[str],
     *,
     sync: LoggedRecord | None,
     gap: LoggedRecord | None,
-    seen: LoggedRecord | None,
+    seen: Mapping[str, LoggedRecord | None],
     bookmark: LoggedRecord | None,
 ) -> Decision:
     """The highest version among the last finished list, and the watch record and the bookmark after it.
 
-    The arguments are the last records of each kind about a resource. A list comes first if none was finished, the last
-    one was not finished or covered other namespaces, or history is missing since. The lookups need not be of one
-    moment: what is found too early makes the watch begin too early, which only repeats records.
+    The arguments are the last records of each kind about a resource; `seen` by namespace, empty for all. A list comes
+    first if none was finished, the last one was not finished or covered other namespaces, or history is missing since.
+    The lookups need not be of one moment: what is found too early makes the watch begin too early, which only repeats
+    records. Nor need they be of one ingester: each record says by itself up to where everything is in the log before
+    it.
     """
     if sync is None:
         return ListFirst(reason="nothing is recorded yet")
     finished = sync.record
     if not isinstance(finished, SyncFinished):
         return ListFirst(reason="the last list was not finished")
-    if finished.namespace != namespace:
-        return ListFirst(reason=f"the last list was of {_scope(finished.namespace)}, now it is {_scope(namespace)}")
+    if finished.namespaces != tuple(namespaces):
+        return ListFirst(reason=f"the last list was of {_scope(finished.namespaces)}, now it is {_scope(namespaces)}")
     if gap is not None and isinstance(gap.record, GapNoted) and gap.sequence > sync.sequence:
         return ListFirst(reason="there was a gap after the last list")
-    version = finished.version
-    for later in (seen, bookmark):
-        if later is not None and later.sequence > sync.sequence:
-            version = max(version, _watched_to(later.record))
-    return ResumeAt(version=version, listed_at=finished.time)
+    versions = {
+        part: max(
+            (_watched_to(later.record) for later in (last, bookmark) if later and later.sequence > sync.sequence),
+            default=finished.version,
+        )
+        for part, last in seen.items()
+    }
+    listed = {part: max(version, finished.version) for part, version in versions.items()}
+    return ResumeAt(versions=listed, listed_at=finished.time)
 
 
 def _watched_to(record: Record) -> Version:
@@ -80,5 +90,5 @@ def _watched_to(record: Record) -> Version:
             return Version(0)
 
 
-def _scope(namespace: str) -> str:
-    return f"namespace {namespace}" if namespace else "all namespaces"
+def _scope(namespaces: Sequence[str]) -> str:
+    return f"namespace {', '.join(namespaces)}" if namespaces else "all namespaces"

@@ -12,14 +12,21 @@ Phase: TypeAlias = Literal["starting", "absent", "forbidden", "listing", "watchi
 
 
 class WatchedResource(Struct, frozen=True, kw_only=True):
-    """A resource in one API version, in one namespace or in all (empty)."""
+    """A resource in one API version, in some namespaces or in all (none are named)."""
 
     resource: GroupResource
     version: str
-    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.resource} in namespace {self.namespace}" if self.namespace else str(self.resource)
+        if not self.namespaces:
+            return str(self.resource)
+        return f"{self.resource} in namespace{'s' * (len(self.namespaces) > 1)} {', '.join(self.namespaces)}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What there is a watch for: each namespace, or the empty one, which stands for all."""
+        return self.namespaces or ("",)
 
     @property
     def api_version(self) -> str:
@@ -35,7 +42,7 @@ class ResourceStatus(Struct, kw_only=True):
     detail: str = ""
     """One sentence of what is wrong; empty while nothing is."""
     version: Version | None = None
-    """Seen and handed to the log up to here; None before the first list is complete."""
+    """Seen and handed to the log up to here, in all parts; None before the first list is complete."""
     objects: int = 0
     """Objects of the list that is being read, or that was read last."""
     total: int | None = None

@@ -2,31 +2,30 @@
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.redaction import Redactor
 from levelog_ingest.backoff import Backoff
-from levelog_ingest.feed import Expired, Feed
+from levelog_ingest.feed import Feed, Source
+from levelog_ingest.reading import Ended, Reading, Troubles
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ListFirst, ResumeAt, find_resume_point
-from levelog_ingest.watched import Phase, Progress, ResourceStatus, WatchedResource
+from levelog_ingest.sync import Sync
+from levelog_ingest.watched import Progress, ResourceStatus, WatchedResource
 from levelog_kube.client import SILENCE, KubeClient
-from levelog_kube.discovery import Served, resolve
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable
-from levelog_log.appender import Appender
+from levelog_kube.discovery import Served, resolve, versions_of
+from levelog_log.appender import Appender, Lane
 from levelog_log.messages import Writer
 from levelog_log.stream import LogStream
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 ABSENT_LONGEST: Final = timedelta(seconds=10)
-_FORBIDDEN: Final = 403
-_NOT_FOUND: Final = 404
-_SHORT_WATCH_SECONDS: Final = 1.0  # a server that ends watches at once is not asked again at once
 
 
 class Watcher:
@@ -43,32 +42,31 @@ class Watcher:
         check_cluster: Callable[[], Awaitable[None]],
         on_change: Progress | None = None,
         silence: timedelta = SILENCE,
+        application: str = "",
     ) -> None:
         self.status = ResourceStatus(watched=watched)
         self._client = client
         self._stream = stream
         self._appender = appender
         self._recorder = Recorder(
-            appender.publisher, Writer(stream.cluster, stream.partitions, "ingest"), redactor, self.status
+            appender.publisher, Writer(stream.cluster, stream.partitions, "ingest"), redactor, self.status, application
         )
         self._watched = watched
         self._check_cluster = check_cluster
         self._on_change = on_change
         self._silence = silence
-        self._backoff = Backoff()
-        self._told = ""
-        self._was_away = False
+        self._troubles = Troubles(self.status, on_change)
 
     async def run(self) -> NoReturn:
         """Watch until cancelled. Raises IdentityMismatch, ConfigurationError."""
         while True:
             try:
                 await self._follow(await self._wait_until_served())
-                await asyncio.sleep(self._backoff.failed().total_seconds())
+                await asyncio.sleep(self._troubles.backoff.failed().total_seconds())
             except (IdentityMismatch, ConfigurationError):
                 raise
             except LevelogError as error:
-                await self._pause(error)
+                await self._troubles.pause(error)
                 await self._stream.connection.wait_connected()
 
     async def _wait_until_served(self) -> Served:
@@ -77,91 +75,68 @@ class Watcher:
         while True:
             served = await resolve(self._client, resource.group, version, resource.resource)
             if served is not None:
-                if not served.namespaced and self._watched.namespace:
+                if not served.namespaced and self._watched.namespaces:
                     raise ConfigurationError(f"{resource} has no namespaces, so {self._watched} cannot be watched")
                 return served
-            self._tell("absent", f"the cluster does not serve {resource} in version {version}; waiting for it")
+            self._troubles.tell("absent", await self._absence())
             await asyncio.sleep(waiting.failed().total_seconds())
+
+    async def _absence(self) -> str:
+        """Say what is not served, and in which versions it is."""
+        resource, version = self._watched.resource, self._watched.version
+        others = [
+            other
+            for other in await versions_of(self._client, resource.group)
+            if await resolve(self._client, resource.group, other, resource.resource) is not None
+        ]
+        but = f", but in {', '.join(others)}: declare another version and begin a new log, or wait" if others else ""
+        return f"the cluster does not serve {resource} in version {version}{but or '; waiting for it'}"
 
     async def _follow(self, served: Served) -> None:
         """Feed one lane of the log, as long as the log takes it and the resource is served."""
         resume = await find_resume_point(self._stream, self._watched)
-        max_age = self._stream.max_age
         lane = self._appender.lane()
-        feed = Feed(
-            self._client,
-            served,
-            lane,
-            self._recorder,
-            self.status,
-            self._on_change,
-            baseline_every=max_age / 2 if max_age else None,
-            silence=self._silence,
-        )
         match resume:
             case ResumeAt():
-                feed.version, feed.listed_at = resume.version, resume.listed_at
-                log.info("watching on", extra={"resource": str(self._watched), "version": resume.version})
+                sync = Sync.resumed(lane, self._recorder, self.status, resume)
+                log.info("watching on", extra={"resource": str(self._watched), "version": sync.lowest})
             case ListFirst():
+                sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
         # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
-        reading = asyncio.ensure_future(self._read_on(feed))
-        failing = asyncio.ensure_future(lane.until_failed())
-        try:
-            await asyncio.wait((reading, failing), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (reading, failing):
-                task.cancel()
-            ended = await asyncio.gather(reading, failing, return_exceptions=True)
-        for outcome in reversed(ended):
-            if isinstance(outcome, Exception):
-                raise outcome
+        await _first_of([self._read_on(served, lane, sync), lane.until_failed()])
 
-    async def _read_on(self, feed: Feed) -> None:
-        """Read for ever, until the resource is no longer served. Raises what the log refuses."""
-        expired = 0
-        while True:
-            began = time.monotonic()
-            try:
-                if self._was_away:
-                    await self._check_cluster()  # the same address may lead to another cluster now
-                    self._was_away = False
-                has_heard = await feed.read()
-            except Expired as error:
-                await feed.note_gap(str(error))
-                expired += 1
-                if expired > 1:
-                    await self._pause(error)
-                continue
-            except (Unreachable, NoAnswer, ApiError) as error:
-                if isinstance(error, ApiError) and error.status == _NOT_FOUND:
-                    log.warning("no longer served", extra={"resource": str(self._watched)})
-                    return
-                if time.monotonic() - began > _SHORT_WATCH_SECONDS:
-                    self._backoff.succeeded()
-                await self._pause(error)
-                continue
-            self._told = ""
-            expired = 0
-            self._backoff.succeeded()
-            if not has_heard and time.monotonic() - began < _SHORT_WATCH_SECONDS:
-                await asyncio.sleep(self._backoff.failed().total_seconds())
+    async def _read_on(self, served: Served, lane: Lane, sync: Sync) -> None:
+        """Read all parts for ever, until the resource is no longer served. Raises what the log refuses."""
+        source = Source(client=self._client, served=served, silence=self._silence)
+        max_age = self._stream.max_age
+        readings = {
+            part: Reading(
+                self._troubles if len(self._watched.parts) == 1 else Troubles(self.status, self._on_change),
+                check_cluster=self._check_cluster,
+                baseline_every=max_age / 2 if max_age else None,
+            )
+            for part in self._watched.parts
+        }
+        ended: Ended = "list"
+        while ended == "list":
+            feeds = [
+                Feed(source, part, sync, lane, self._recorder, self.status, self._on_change)
+                for part in self._watched.parts
+            ]
+            ended = await _first_of([readings[feed.part].run(feed) for feed in feeds])
+            sync = Sync(lane, self._recorder, self.status)
 
-    async def _pause(self, error: LevelogError) -> None:
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        self._was_away = self._was_away or isinstance(error, (Unreachable, NoAnswer))
-        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
-            self._tell("forbidden", f"may not list and watch {self._watched}: {error.message}")
-        else:
-            self._tell("retrying", str(error))
-        await asyncio.sleep(self._backoff.failed(retry_after).total_seconds())
 
-    def _tell(self, phase: Phase, detail: str) -> None:
-        """Note what is wrong, and log it once until it changes."""
-        self.status.phase, self.status.detail = phase, detail
-        if detail != self._told:
-            self._told = detail
-            level = logging.ERROR if phase == "forbidden" else logging.WARNING
-            log.log(level, "%s", detail, extra={"resource": str(self._watched)})
-        if self._on_change is not None:
-            self._on_change(self.status)
+async def _first_of(works: Sequence[Coroutine[Any, Any, T]]) -> T:
+    """Work on all until the first ends; what it raises goes before what it returns."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        ended = [task for task in tasks if task.done()]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    failed = [task for task in reversed(ended) if not task.cancelled() and task.exception() is not None]
+    return (failed or ended)[0].result()

@@ -114,7 +114,7 @@ class Decider:
         self._program = program
         self._clock = clock
         self.calls = Calls()
-        self.namespaces: Mapping[str, str] = {}
+        self.namespaces: Mapping[str, tuple[str, ...]] = {}
         """Namespace that is watched of each resource; empty or not there: all."""
 
     def on_return(self, told: Callable[[], None]) -> None:
@@ -286,7 +286,7 @@ class Decider:
     def _is_watched(self, key: ObjectKey) -> bool:
         """Tell whether the log will show what becomes of an object."""
         resource = str(key.group_resource)
-        return resource in self._program.watched and self.namespaces.get(resource, "") in ("", key.namespace)
+        return resource in self._program.watched and key.namespace in self.namespaces.get(resource, (key.namespace,))
 
 
 def _tell(decided: Decided) -> None:

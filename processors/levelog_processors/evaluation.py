@@ -199,7 +199,7 @@ class Evaluation:
         known: Mapping[IndexKey, Bucket],
         *,
         subject: str = "",
-        namespaces: Mapping[str, str] | None = None,
+        namespaces: Mapping[str, tuple[str, ...]] | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         """`redactor`: of what is recorded; none: one without a key, which refuses manifests with secret values."""

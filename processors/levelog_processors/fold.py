@@ -32,6 +32,7 @@ from levelog_processors.entries import index_entries
 from levelog_processors.expiry import LogTime, is_expired, unexpired
 from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX
+from levelog_processors.listing import begin, finish
 from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_processors.remembering import Memory, calls_key, memory_of
 from levelog_store.rows import (
@@ -138,9 +139,9 @@ class Fold:
     ) -> Changes:
         """Fold `SyncFinished` records.
 
-        `started` are the lists that were begun last, by partition and resource; `unlisted` the objects that the
-        finished list left out, with the sequence of its record. They are deleted with the last body held of them, and
-        a late record up to the list's version does not revive them.
+        `started` are the lists under way, by partition and resource; `unlisted` the objects that a finished list left
+        out, with the sequence of its record. They are deleted with the last body held of them, and a late record up to
+        the list's version does not revive them. Lists of two ingesters interleave; each counts by itself.
         """
         finished: dict[int, SyncFinished] = {}
         for logged in records:
@@ -148,27 +149,24 @@ class Fold:
             record = logged.record
             if not isinstance(record, SyncFinished):
                 raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
-            begun = started.get((logged.partition, str(record.resource)))
-            if begun is None or begun.sync_id != record.sync_id:
-                continue  # another list was begun meanwhile; its end will sweep
+            place: Input = (logged.partition, str(record.resource))
+            before = self._changes.syncs.get(place) or started.get(place)
+            if before is None or before.begun(record.sync_id) is None:
+                continue  # its beginning is not in the log any more
             finished[logged.sequence] = record
             views = [view.name for view in self._program.views_of(str(record.resource))]
             self._changes.listed.append((logged.partition, views))
-            ended = replace(
-                begun,
-                finished_sequence=logged.sequence,
-                version=record.version,
-                heard_at=record.time,
-                error="",
-            )
-            note_sync(self._changes, begun, ended, logged.sequence)
+            after = finish(before, record, logged.sequence)
+            note_sync(self._changes, before, after, logged.sequence)
         for row, sequence in unlisted:
             record = finished[sequence]
+            is_covered = not record.namespaces or row.namespace in record.namespaces
             tombstone = Tombstone(
                 object=row.object,
                 partition=row.partition,
                 uid=row.uid,
-                version=record.version,
+                # What is watched no more was not deleted: it comes back as it is when it is watched again.
+                version=record.version if is_covered else row.version - 1,
                 sequence=sequence,
                 deleted_at=record.time,
             )
@@ -246,24 +244,10 @@ class Fold:
     def _note_mark(self, logged: LoggedRecord, record: SyncStarted | GapNoted | BookmarkNoted | ContactLost) -> None:
         place: Input = (logged.partition, str(record.resource))
         before = self._changes.syncs.get(place) or self._held.syncs.get(place)
-        after = before or SyncRow(
-            partition=logged.partition,
-            resource=str(record.resource),
-            sync_id="",
-            started_sequence=0,
-            finished_sequence=0,
-            namespace="",
-            version=0,
-        )
+        after = before or SyncRow(partition=logged.partition, resource=str(record.resource))
         match record:
             case SyncStarted():
-                after = replace(
-                    after,
-                    sync_id=record.sync_id,
-                    started_sequence=logged.sequence,
-                    namespace=record.namespace,
-                    heard_at=record.time,
-                )
+                after = begin(after, record, logged.sequence)
             case GapNoted():
                 after = replace(after, gap_sequence=logged.sequence)
             case BookmarkNoted():

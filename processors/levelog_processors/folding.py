@@ -32,6 +32,8 @@ class Folded(Struct, frozen=True):
     records: int
     wakes: dict[ViewParent, Wake]
     has_finished_sync: bool
+    has_list: bool
+    """A list began or ended, so that what is listed, and of which namespaces, has to be read again."""
     keys: set[IndexKey]
     """Keys of indices that changed."""
 
@@ -63,7 +65,8 @@ class Folder:
                 wakes |= await write_changes(connection, self._scope.number, changes)
             keys |= changes.keys.keys()
         await self._keep_statistics(len(records))
-        return Folded(len(records), wakes, has_finished, keys)
+        has_list = has_finished or any(isinstance(logged.record, SyncStarted) for logged in records)
+        return Folded(len(records), wakes, has_finished, has_list, keys)
 
     async def _keep_statistics(self, records: int) -> None:
         """Have statistics made while the tables fill for the first time, since statements are planned by them."""
@@ -102,16 +105,17 @@ class Folder:
                 record = logged.record
                 if not isinstance(record, SyncFinished):
                     raise TypeError(f"a sweep takes finished lists, not {type(record).__name__}")
-                begun = started.get((logged.partition, str(record.resource)))
-                if begun is None or begun.sync_id != record.sync_id or record.has_unnamed:
+                known = started.get((logged.partition, str(record.resource)))
+                began = known.begun(record.sync_id) if known is not None else None
+                if began is None or record.has_unnamed:
                     continue
                 gone = await read_unlisted(
                     connection,
                     number,
                     logged.partition,
                     str(record.resource),
-                    namespace=record.namespace,
-                    before=begun.started_sequence,
+                    namespaces=record.namespaces,
+                    before=began,
                     version=record.version,
                 )
                 unlisted += [(row, logged.sequence) for row in gone]

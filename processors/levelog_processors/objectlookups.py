@@ -29,7 +29,7 @@ _placed = msgspec.json.Decoder(_Placed)
 class ObjectLookups(Objects):
     """Objects as one evaluation sees them; `bucket` gives what is under a key of an index, and records that.
 
-    `namespaces` are those that are watched alone, by resource: in others nobody knows what there is.
+    `namespaces` are those that alone are watched, by resource: in others nobody knows what there is.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ObjectLookups(Objects):
         view: BoundView,
         parent: bytes,
         bucket: Callable[[str, str], tuple[bytes, ...]],
-        namespaces: Mapping[str, str],
+        namespaces: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._view = view
         self._parent = parent
@@ -60,11 +60,11 @@ class ObjectLookups(Objects):
                 f"view {view} looks up {resource.__name__} {name!r} without a namespace, and its parent has none: "
                 f"write objects.get({resource.__name__}, {name!r}, namespace=…)"
             )
-        watched = self._namespaces.get(str(resource.resource_type.group_resource), "")
-        if watched and resource.resource_type.scope == "Namespaced" and place != watched:
+        watched = self._namespaces.get(str(resource.resource_type.group_resource), ())
+        if watched and resource.resource_type.scope == "Namespaced" and place not in watched:
             raise OperatorError(
                 f"view {view} looks up {resource.__name__} {name!r} in namespace {place}, but levelog watches "
-                f"{watched} alone and cannot tell what is there"
+                f"{', '.join(watched)} alone and cannot tell what is there"
             )
         found = self._bucket(index, canonical_key(object_key(resource, place, name)))
         if not found:

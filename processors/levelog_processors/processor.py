@@ -187,7 +187,7 @@ class Processor:
         log.debug("folded %d records", folded.records, extra={"sequence": fresh[-1].sequence})
         for logged in fresh:
             folded_to[logged.partition] = logged.sequence
-        if folded.has_finished_sync:
+        if folded.has_list:
             self._listed = None
         is_shared = len(epochs) < self._scope.partitions
         if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
@@ -261,7 +261,7 @@ class Processor:
         if self._listed is None:
             async with self._database.reading() as connection:
                 rows = (await read_syncs(connection, self._scope.number)).values()
-            self.decider.namespaces = {row.resource: row.namespace for row in rows}
+            self.decider.namespaces = {row.resource: tuple(row.namespaces.split(",")) for row in rows if row.namespaces}
             complete = Counter(row.resource for row in rows if row.finished_sequence > 0)
             self._listed = frozenset(name for name, count in complete.items() if count == self._scope.partitions)
         ready = [view.name for view in self.program.views.values() if view.reads <= self._listed]

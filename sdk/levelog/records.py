@@ -52,17 +52,23 @@ class SyncStarted(Struct, frozen=True, kw_only=True):
 
     resource: GroupResource
     sync_id: str
-    namespace: str = ""
-    """The only namespace that is listed; empty for all."""
+    namespaces: tuple[str, ...] = ()
+    """Those that are listed and watched, sorted; none for all."""
+    api_version: str = ""
+    """Version in which it is recorded, `apps/v1`."""
+    application: str = ""
+    """Whose ingest it is."""
     time: datetime
 
 
 class SyncFinished(Struct, frozen=True, kw_only=True):
-    """A list of a resource is complete as of `version`; written to every partition."""
+    """A list of a resource is complete as of `version`, the lowest of its parts; written to every partition."""
 
     resource: GroupResource
     sync_id: str
-    namespace: str = ""
+    namespaces: tuple[str, ...] = ()
+    api_version: str = ""
+    application: str = ""
     version: _Version
     has_unnamed: bool = False
     """It held objects whose names cannot be read: what it seems to leave out may be one of them, and is kept."""

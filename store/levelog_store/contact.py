@@ -50,7 +50,7 @@ def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
     return (
         select(
             syncs.c.resource,
-            func.max(syncs.c.namespace).label("namespace"),
+            func.max(syncs.c.namespaces).label("namespaces"),
             (scopes.c.partitions == _LISTED).label("is_listed"),
             (_STALE > 0).label("is_stale"),
             func.max(syncs.c.heard_at).label("last_contact"),

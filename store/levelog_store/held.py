@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import and_, select, true
+from sqlalchemy import and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.clauses import one_of, one_of_numbers
@@ -128,14 +128,15 @@ async def read_unlisted(
     partition: int,
     resource: str,
     *,
-    namespace: str,
+    namespaces: Collection[str],
     before: int,
     version: int,
 ) -> list[StoredObject]:
     """Objects of a partition that a complete list left out: no record since `before`, not newer than `version`.
 
-    The list covered one namespace, or all if that is empty.
+    The list covered these namespaces, or all if there are none. What is held of others is watched no more.
     """
+    is_covered = one_of(connection.dialect, objects.c.namespace, list(namespaces)) if namespaces else true()
     columns = [objects.c[name] for name in StoredObject.__struct_fields__]
     rows = await connection.execute(
         select(*columns).where(
@@ -143,8 +144,7 @@ async def read_unlisted(
             objects.c.resource == resource,
             objects.c.partition == partition,
             objects.c.sequence < before,
-            objects.c.version <= version,
-            objects.c.namespace == namespace if namespace else true(),
+            or_(objects.c.version <= version, ~is_covered),
         )
     )
     return [StoredObject(**row) for row in rows.mappings()]

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Final
 
+import msgspec
 from msgspec import Struct, field
 
 ViewParent = tuple[str, str]
@@ -128,16 +129,21 @@ class SyncRow(Struct, frozen=True, kw_only=True):
 
     partition: int
     resource: str
-    sync_id: str
-    started_sequence: int
-    finished_sequence: int
-    namespace: str
-    """That is listed and watched; empty: all."""
-    version: int
+    unfinished: str = "{}"
+    """Lists that began and have not finished, with the sequence of their beginning, as JSON."""
+    started_sequence: int = 0
+    finished_sequence: int = 0
+    namespaces: str = ""
+    """That are listed and watched, with commas between; empty: all."""
+    version: int = 0
     gap_sequence: int = 0
     heard_at: datetime | None = None
     error: str = ""
     """Why nothing is heard of the resource now; empty while something is."""
+
+    def begun(self, sync_id: str) -> int | None:
+        """Sequence at which a list that is under way began."""
+        return msgspec.json.decode(self.unfinished, type=dict[str, int]).get(sync_id)
 
     @property
     def is_stale(self) -> bool:

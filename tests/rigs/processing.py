@@ -42,7 +42,15 @@ PARTITIONS = 4
 class Processing:
     """One application with any number of processors; used as `async with Processing(...)`."""
 
-    def __init__(self, nats_url: str, database_url: str, operators: Sequence[Operator] | None = None) -> None:
+    def __init__(
+        self,
+        nats_url: str,
+        database_url: str,
+        operators: Sequence[Operator] | None = None,
+        *,
+        cluster: Cluster = CLUSTER,
+    ) -> None:
+        self._cluster = cluster
         self._nats_url = nats_url
         self._database_url = database_url
         self.program = Program(operators or load_operators([WEBS_FILE]))
@@ -59,15 +67,15 @@ class Processing:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(await connect(self._nats_url))
-            self.stream = await ensure_stream(connection, CLUSTER, partitions=PARTITIONS)
+            self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS)
             self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
-            self._writer = Writer(CLUSTER, PARTITIONS, source="test")
+            self._writer = Writer(self._cluster, PARTITIONS, source="test")
             await upgrade(self._database_url)
             self.database = await stack.enter_async_context(await Database.open(self._database_url))
-            self.hints = await stack.enter_async_context(Hints(connection, CLUSTER, Application("webs")))
+            self.hints = await stack.enter_async_context(Hints(connection, self._cluster, Application("webs")))
             self.scope = await open_scope(
                 self.database,
-                cluster=CLUSTER,
+                cluster=self._cluster,
                 application=Application("webs"),
                 partitions=PARTITIONS,
                 stream_created=self.stream.identity.created,

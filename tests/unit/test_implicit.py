@@ -150,7 +150,9 @@ async def test_a_namespace_that_is_not_watched_is_refused_and_not_taken_for_empt
         return Level(1, 1 if objects.get(Pod, "shop-0", namespace="elsewhere") else 0)
 
     view = Program([other]).views["webs/pods"]
-    evaluation = Evaluation(view, web("shop", 1).body, NOON, {}, namespaces={"pods": "default", "nodes": "default"})
+    evaluation = Evaluation(
+        view, web("shop", 1).body, NOON, {}, namespaces={"pods": ("default",), "nodes": ("default",)}
+    )
     await evaluate([evaluation], tables({}))
     assert "looks up Pod 'shop-0' in namespace elsewhere, but levelog watches default alone" in evaluation.error
 

@@ -3,33 +3,35 @@
 from typing import Final
 
 from levelog.redaction import Redactor
+from levelog_cli.compose.application import LoadedApplication
 from levelog_cli.progress import FirstLists
 from levelog_cli.settings import LogFormat, Settings
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.watched import WatchedResource
 from levelog_kube.client import KubeClient
 from levelog_log.stream import LogStream
-from levelog_processors.program import Program
 
 INGEST: Final = "ingest"
 """What one process of an application does at a time."""
 
 
 async def ingest(
-    settings: Settings, program: Program, client: KubeClient, stream: LogStream, redactor: Redactor
+    settings: Settings, application: LoadedApplication, client: KubeClient, stream: LogStream, redactor: Redactor
 ) -> None:
     """Watch what the program reads until cancelled; on a terminal, show how far the first lists are."""
     watched = [
         WatchedResource(
             resource=resource.group_resource,
             version=resource.version,
-            namespace=settings.namespace if resource.scope == "Namespaced" else "",
+            namespaces=settings.namespaces if resource.scope == "Namespaced" else (),
         )
-        for resource in program.resources.values()
+        for resource in application.program.resources.values()
     ]
-    sources = list(program.sources.values())
+    sources = list(application.program.sources.values())
     if not FirstLists.is_wanted() or settings.log_format is LogFormat.JSON:
-        await Ingest(client, stream, watched, redactor, sources=sources).run()
+        await Ingest(client, stream, watched, redactor, sources=sources, application=application.name).run()
         return
-    with FirstLists([str(each.resource) for each in watched] + list(program.sources)) as lists:
-        await Ingest(client, stream, watched, redactor, sources=sources, on_change=lists).run()
+    with FirstLists([str(each.resource) for each in watched] + list(application.program.sources)) as lists:
+        await Ingest(
+            client, stream, watched, redactor, sources=sources, on_change=lists, application=application.name
+        ).run()

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from levelog.objects import Cluster
 from levelog.redaction import Redactor
+from levelog_cli.compose.agreement import refuse_disagreement
 from levelog_cli.compose.application import LoadedApplication
 from levelog_cli.compose.backing import Backing, embedded_backing
 from levelog_cli.compose.log import await_log
@@ -126,6 +127,8 @@ class _Process(Struct, kw_only=True):
 
     async def _run_roles(self) -> None:
         stream = await self._log()
+        namespaces = self.settings.namespaces if Role.INGEST in self.roles else None
+        await refuse_disagreement(stream, self.application, namespaces)
         log.info("%s: application %s", shown(self.roles), self.application.name, extra={"cluster": stream.cluster})
         async with asyncio.TaskGroup() as tasks:
             if self.client is not None and Role.INGEST in self.roles:
@@ -138,7 +141,7 @@ class _Process(Struct, kw_only=True):
         from levelog_cli.compose.ingesting import INGEST, ingest
 
         async def watch() -> None:
-            await ingest(self.settings, self.application.program, client, stream, self.redactor)
+            await ingest(self.settings, self.application, client, stream, self.redactor)
 
         if self.backing.nats is not None:
             await watch()

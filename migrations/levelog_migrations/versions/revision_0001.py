@@ -85,10 +85,10 @@ def upgrade() -> None:
         sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
         sa.Column("partition", sa.SmallInteger, autoincrement=False, nullable=False),
         sa.Column("resource", TEXT, autoincrement=False, nullable=False),
-        sa.Column("sync_id", TEXT, nullable=False, comment="of the list begun last"),
-        sa.Column("started_sequence", sa.BigInteger, nullable=False),
+        sa.Column("unfinished", TEXT, nullable=False, comment="lists under way, and where each began"),
+        sa.Column("started_sequence", sa.BigInteger, nullable=False, comment="of the list that began last"),
         sa.Column("finished_sequence", sa.BigInteger, nullable=False, comment="0: no list was ever complete"),
-        sa.Column("namespace", TEXT, nullable=False, comment="that is listed and watched; empty: all"),
+        sa.Column("namespaces", TEXT, nullable=False, comment="that are listed and watched; empty: all"),
         sa.Column("version", sa.BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
         sa.Column(
             "gap_sequence", sa.BigInteger, nullable=False, comment="of the last note that history is missing; 0: none"

@@ -143,11 +143,8 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
     begun = SyncRow(
         partition=0,
         resource="webs.example.com",
-        sync_id="1",
         started_sequence=1,
-        finished_sequence=0,
-        namespace="shops",
-        version=0,
+        namespaces="shops",
         heard_at=NOON,
     )
 
@@ -156,7 +153,7 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
         async with database.transaction() as connection:
             await write_changes(connection, scope.number, Changes(syncs=syncs))
         [row] = await rows(database, f"select * from {prefix}inputs")
-        assert (row["resource"], row["namespace"], row["cluster"]) == ("webs.example.com", "shops", "c1")
+        assert (row["resource"], row["namespaces"], row["cluster"]) == ("webs.example.com", "shops", "c1")
         assert str(row["last_contact"]).startswith("2026-01-01 12:00")
         return bool(row["is_listed"]), bool(row["is_stale"])
 

@@ -7,29 +7,29 @@ from levelog_store.tables import objects, syncs
 
 
 def sync(partition: int, **changed: Any) -> dict[str, Any]:
-    row = {"sync_id": "", "namespace": "", "version": 0}
+    row = {"unfinished": "", "namespaces": "", "version": 0}
     row |= dict.fromkeys(("started_sequence", "finished_sequence", "gap_sequence"), 0)
     return {"scope": 1, "partition": partition, "resource": "pods", **row, **changed}
 
 
 async def read(database: Database) -> list[tuple[Any, ...]]:
-    columns = (syncs.c.partition, syncs.c.sync_id, syncs.c.version)
+    columns = (syncs.c.partition, syncs.c.unfinished, syncs.c.version)
     async with database.reading() as connection:
         return [tuple(row) for row in await connection.execute(select(*columns).order_by(syncs.c.partition))]
 
 
 async def test_rows_are_written_whether_new_or_not(database: Database) -> None:
     async with database.transaction() as connection:
-        await upsert(connection, syncs, [sync(1, sync_id="a")])
-        await upsert(connection, syncs, [sync(1, sync_id="b", version=7), sync(2, sync_id="c")])
+        await upsert(connection, syncs, [sync(1, unfinished="a")])
+        await upsert(connection, syncs, [sync(1, unfinished="b", version=7), sync(2, unfinished="c")])
     assert await read(database) == [(1, "b", 7), (2, "c", 0)]
 
 
 async def test_only_the_named_columns_of_old_rows_change(database: Database) -> None:
     async with database.transaction() as connection:
-        await upsert(connection, syncs, [sync(1, sync_id="a", version=3)])
-        await upsert(connection, syncs, [sync(1, sync_id="b", version=7)], update=("version",))
-        await upsert(connection, syncs, [sync(1, sync_id="z", version=9), sync(2, sync_id="new")], update=())
+        await upsert(connection, syncs, [sync(1, unfinished="a", version=3)])
+        await upsert(connection, syncs, [sync(1, unfinished="b", version=7)], update=("version",))
+        await upsert(connection, syncs, [sync(1, unfinished="z", version=9), sync(2, unfinished="new")], update=())
     assert await read(database) == [(1, "a", 7), (2, "new", 0)]
 
 

@@ -278,7 +278,7 @@ async def test_secrets_without_a_key_are_refused(world: World) -> None:
 
 
 async def test_a_resource_that_is_given_twice_is_refused(world: World) -> None:
-    once = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespace="a")
+    once = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespaces=("a",))
     async with await connect_kube(world.kubeconfig) as client:
         with pytest.raises(ConfigurationError, match="configmaps is to be watched twice"):
             Ingest(client, world.stream, [once, CONFIG_MAPS], Redactor())
@@ -290,7 +290,7 @@ async def test_one_namespace_is_watched_if_one_is_asked_for(world: World) -> Non
     elsewhere = config_map("elsewhere")
     elsewhere["metadata"]["namespace"] = "other"
     world.user.create(elsewhere)
-    in_other = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespace="other")
+    in_other = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespaces=("other",))
     async with ingesting(world.kubeconfig, world.stream, in_other):
         records = await until_recorded(world.stream, lists)
     assert state_of(records).keys() == {"elsewhere"}
@@ -298,6 +298,47 @@ async def test_one_namespace_is_watched_if_one_is_asked_for(world: World) -> Non
     async with ingesting(world.kubeconfig, world.stream):
         records = await until_recorded(world.stream, lambda records: lists(records) == 2)
     assert {"here", "elsewhere"} <= state_of(records).keys()
+
+
+async def test_several_namespaces_are_watched_side_by_side_and_resumed_each_where_it_was(world: World) -> None:
+    for name in ("east", "west"):
+        world.user.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    def put(name: str, namespace: str) -> None:
+        manifest = config_map(name)
+        manifest["metadata"]["namespace"] = namespace
+        world.user.create(manifest)
+
+    put("e", "east")
+    put("w", "west")
+    put("d", "default")
+    both = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespaces=("east", "west"))
+    async with ingesting(world.kubeconfig, world.stream, both) as ingest:
+        await until_watching(ingest)
+        put("w-2", "west")
+        put("d-2", "default")
+        records = await until_recorded(world.stream, lambda records: "w-2" in state_of(records))
+        assert state_of(records).keys() == {"e", "w", "w-2"}
+    put("e-2", "east")
+    world.user.delete("configmaps", "w", namespace="west")
+    async with ingesting(world.kubeconfig, world.stream, both) as ingest:
+        await until_recorded(world.stream, lambda records: state_of(records).keys() == {"e", "e-2", "w-2"})
+        world.sandbox.end_watches()
+        put("e-3", "east")
+        put("w-3", "west")
+        records = await until_recorded(world.stream, lambda records: {"e-3", "w-3"} <= state_of(records).keys())
+    assert (lists(records), gaps(records)) == (1, [])
+    # History that is missing in one of them is missing: both are listed again, in one list.
+    world.user.delete("configmaps", "e", namespace="east")
+    world.sandbox.compact()
+    async with ingesting(world.kubeconfig, world.stream, both):
+        records = await until_recorded(world.stream, lambda records: lists(records) == 2)
+    assert state_of(records).keys() == {"e-2", "e-3", "w-2", "w-3"}
+    fewer = WatchedResource(resource=CONFIG_MAPS.resource, version="v1", namespaces=("east",))
+    async with ingesting(world.kubeconfig, world.stream, fewer):
+        records = await until_recorded(world.stream, lambda records: lists(records) == 3)
+    finished = [record.record for record in records if isinstance(record.record, SyncFinished)]
+    assert finished[-1].namespaces == ("east",)
 
 
 async def test_nothing_is_written_into_the_log_of_another_cluster(world: World) -> None:

@@ -136,7 +136,7 @@ class Reference:
         """Version up to which each object's history was seen, its end included."""
         self._places: dict[ObjectKey, tuple[int, int]] = {}
         """Partition and sequence of the last record that showed the object."""
-        self._lists: dict[tuple[int, str], tuple[str, int]] = {}
+        self._lists: dict[tuple[int, str], int] = {}
         self._listed: set[tuple[int, str]] = set()
         self._entries: dict[ObjectKey, Entries] = {}
         self._left_out: dict[ObjectKey, dict[str, str]] = {}
@@ -194,7 +194,7 @@ class Reference:
                     self.known[record.key] = record.version
                     self.objects.pop(record.key, None)
             case SyncStarted():
-                self._lists[logged.partition, record.resource.resource] = (record.sync_id, logged.sequence)
+                self._lists[logged.partition, record.sync_id] = logged.sequence
             case SyncFinished():
                 self._sweep(logged.partition, record)
             case _:
@@ -202,9 +202,7 @@ class Reference:
 
     def _sweep(self, partition: int, record: SyncFinished) -> None:
         resource = record.resource.resource
-        sync_id, began = self._lists.get((partition, resource), ("", 0))
-        if sync_id != record.sync_id:
-            return
+        began = self._lists.pop((partition, record.sync_id))
         self._listed.add((partition, resource))
         for key, shown in list(self.objects.items()):
             is_unlisted = self._places[key] < (partition, began) and self._places[key][0] == partition

@@ -23,8 +23,8 @@ def at(sequence: int, record: Record) -> LoggedRecord:
     return LoggedRecord(sequence=Sequence(sequence), partition=Partition(0), record_id=str(sequence), record=record)
 
 
-def finished(version: int, namespace: str = "") -> SyncFinished:
-    return SyncFinished(resource=WEBS, sync_id="a", namespace=namespace, version=Version(version), time=NOON)
+def finished(version: int, *namespaces: str) -> SyncFinished:
+    return SyncFinished(resource=WEBS, sync_id="a", namespaces=namespaces, version=Version(version), time=NOON)
 
 
 def seen(version: int, origin: Origin = "watch") -> ObjectSeen:
@@ -37,13 +37,15 @@ def bookmark(version: int) -> BookmarkNoted:
 
 
 def decided(namespace: str = "", **records: Any) -> Decision:
-    return decide(namespace, **{"sync": None, "gap": None, "seen": None, "bookmark": None, **records})
+    seen = {namespace: records.pop("seen", None)}
+    namespaces = (namespace,) if namespace else ()
+    return decide(namespaces, **{"sync": None, "gap": None, "seen": seen, "bookmark": None, **records})
 
 
 def resumed(**records: Any) -> int:
     decision = decided(**records)
     assert isinstance(decision, ResumeAt), decision
-    return decision.version
+    return decision.versions[""]
 
 
 def reason(namespace: str = "", **records: Any) -> str:
@@ -68,7 +70,7 @@ def test_a_gap_after_the_list_is_listed_again_and_one_before_it_is_closed() -> N
 
 
 def test_a_list_of_another_namespace_does_not_count() -> None:
-    assert "namespace a, now it is all namespaces" in reason(sync=at(9, finished(50, namespace="a")))
+    assert "namespace a, now it is all namespaces" in reason(sync=at(9, finished(50, "a")))
     assert "all namespaces, now it is namespace a" in reason("a", sync=at(9, finished(50)))
 
 

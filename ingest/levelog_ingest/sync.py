@@ -1,0 +1,94 @@
+"""A list of one resource, over all its parts, and how far their watches have come since."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from levelog.objects import Version
+from levelog_ingest.recorder import Recorder
+from levelog_ingest.resume import ResumeAt
+from levelog_ingest.watched import ResourceStatus
+from levelog_log.appender import Lane
+
+log = logging.getLogger(__name__)
+
+
+class Sync:
+    """Begins with the first part that is read and ends with the last.
+
+    Until then nothing is claimed to be complete: what watches of the other parts tell is recorded as listed.
+    """
+
+    def __init__(self, lane: Lane, recorder: Recorder, status: ResourceStatus) -> None:
+        self.listed_at: datetime | None = None
+        """When the last part was complete; None while one is not."""
+        self._lane = lane
+        self._recorder = recorder
+        self._status = status
+        self._id = ""
+        self._beginning = asyncio.Lock()  # no record of a part may overtake the beginning
+        self._total: int | None = 0
+        self._versions: dict[str, Version] = {}
+
+    @classmethod
+    def resumed(cls, lane: Lane, recorder: Recorder, status: ResourceStatus, at: ResumeAt) -> Self:
+        """One that was finished before, by this process or another."""
+        sync = cls(lane, recorder, status)
+        sync.listed_at = at.listed_at
+        sync._versions = dict(at.versions)
+        return sync
+
+    @property
+    def versions(self) -> Mapping[str, Version]:
+        """Up to where each part is in the log, or on its way there; parts that are not listed are missing."""
+        return self._versions
+
+    @property
+    def lowest(self) -> Version:
+        """Up to where all parts are."""
+        return min(self._versions.values())
+
+    def is_older_than(self, age: timedelta | None) -> bool:
+        """Tell whether it is time to list again, so that the log holds a complete list."""
+        return age is not None and self.listed_at is not None and datetime.now(UTC) - self.listed_at >= age
+
+    async def begin(self) -> None:
+        """A part begins to be listed."""
+        async with self._beginning:
+            if self._id:
+                return
+            sync_id = secrets.token_hex(8)
+            self._status.phase = "listing"
+            self._status.objects = 0
+            await self._lane.submit(self._recorder.list_started(sync_id))
+            self._id = sync_id
+
+    def expect(self, objects: int | None) -> None:
+        """A part has so many objects; None where the server does not say."""
+        self._total = None if objects is None or self._total is None else self._total + objects
+        self._status.total = self._total
+
+    async def end(self, part: str, version: Version) -> None:
+        """A part is listed to its end."""
+        self._versions[part] = version
+        if len(self._versions) < len(self._status.watched.parts):
+            return
+        await self._lane.submit(self._recorder.list_finished(self._id, self.lowest))
+        self.listed_at = datetime.now(UTC)
+        self._status.phase, self._status.version = "watching", self.lowest
+        self._status.total = self._status.objects
+        extra = {"resource": str(self._status.watched), "version": self.lowest}
+        log.info("listed %d objects", self._status.objects, extra=extra)
+
+    def advance(self, part: str, version: Version) -> bool:
+        """A part has come further; tells whether all have come further thereby."""
+        if part not in self._versions:
+            return False
+        before = self.lowest
+        self._versions[part] = max(version, self._versions[part])
+        if self.listed_at is not None:
+            self._status.version = self.lowest
+        return self.listed_at is not None and self.lowest > before

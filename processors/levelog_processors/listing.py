@@ -1,0 +1,48 @@
+"""Lists of a resource that begin and end, as a partition sees them; those of two ingesters interleave."""
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from levelog.records import SyncFinished, SyncStarted
+from levelog_store.rows import SyncRow
+
+MOST_UNFINISHED: Final = 8
+"""Lists remembered of which no end was seen: most of them broke off."""
+
+
+def begin(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
+    """Note that a list began."""
+    namespaces = ",".join(record.namespaces)
+    newest = sorted(_unfinished(row).items(), key=lambda begun: begun[1])[1 - MOST_UNFINISHED :]
+    return replace(
+        row,
+        unfinished=_text({**dict(newest), record.sync_id: sequence}),
+        started_sequence=sequence,
+        # Other namespaces are other inputs: nothing is known of them before this list is complete.
+        finished_sequence=row.finished_sequence if row.namespaces == namespaces else 0,
+        namespaces=namespaces,
+        heard_at=record.time,
+    )
+
+
+def finish(row: SyncRow, record: SyncFinished, sequence: int) -> SyncRow:
+    """Note that a list ended; what others began goes on."""
+    others = {sync_id: begun for sync_id, begun in _unfinished(row).items() if sync_id != record.sync_id}
+    return replace(
+        row,
+        unfinished=_text(others),
+        finished_sequence=sequence,
+        namespaces=",".join(record.namespaces),
+        version=max(row.version, record.version),
+        heard_at=record.time,
+    )
+
+
+def _unfinished(row: SyncRow) -> dict[str, int]:
+    return msgspec.json.decode(row.unfinished, type=dict[str, int])
+
+
+def _text(begun: dict[str, int]) -> str:
+    return msgspec.json.encode(begun).decode()
