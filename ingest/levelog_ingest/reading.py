@@ -19,6 +19,7 @@ Ended: TypeAlias = Literal["list", "gone"]
 """Why reading ended: all parts have to be listed again, or the resource is no longer served."""
 
 _FORBIDDEN: Final = 403
+_FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 _NOT_FOUND: Final = 404
 _SHORT_WATCH_SECONDS: Final = 1.0  # a server that ends watches at once is not asked again at once
 
@@ -42,6 +43,13 @@ class Troubles:
         else:
             self.tell("retrying", str(error))
         await asyncio.sleep(self.backoff.failed(retry_after).total_seconds())
+
+    async def wait_for_room(self, error: LevelogError) -> None:
+        """Wait before the log is tried again that was full, which the log room has told once for all resources."""
+        self._status.phase, self._status.detail = "retrying", str(error)
+        if self._on_change is not None:
+            self._on_change(self._status)
+        await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
 
     def tell(self, phase: Phase, detail: str) -> None:
         """Note what is wrong, and log it once until it changes."""

@@ -19,6 +19,7 @@ from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import Served, resolve, versions_of
 from levelog_log.appender import Appender, Lane
 from levelog_log.messages import Writer
+from levelog_log.publisher import LogFull
 from levelog_log.stream import LogStream
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ class Watcher:
                 await asyncio.sleep(self._troubles.backoff.failed().total_seconds())
             except (IdentityMismatch, ConfigurationError):
                 raise
+            except LogFull as error:
+                await self._troubles.wait_for_room(error)
             except LevelogError as error:
                 await self._troubles.pause(error)
                 await self._stream.connection.wait_connected()

@@ -1,6 +1,8 @@
 """Durable writes: atomic batches, acknowledged once they are on disk."""
 
+import logging
 import secrets
+import time
 from collections.abc import Sequence as Many
 from datetime import timedelta
 from typing import Final
@@ -14,9 +16,23 @@ from levelog_log.connection import NoResponders
 from levelog_log.stream import LogStream
 from levelog_log.wire import Message, parse_header_lines
 
+log = logging.getLogger(__name__)
+
 MAX_MESSAGES: Final = 1000  # of one atomic batch: nats-server's limit
 ACK_TIMEOUT: Final = timedelta(seconds=15)
+SLOW_SECONDS: Final = 3.0  # a batch takes some tens of milliseconds
+_FULL: Final = (
+    10002,
+    10023,
+    10028,
+    10047,
+    10077,
+)  # limits of the account, the server, its memory, its disk, the stream
 FRAME_BYTES: Final = 256  # more than the headers take that a batch adds
+
+
+class LogFull(Unavailable):
+    """NATS has no room for more records; the writer waits, and loses nothing."""
 
 
 class BatchPublisher:
@@ -31,6 +47,8 @@ class BatchPublisher:
         self._timeout = timeout
         self._acknowledged = Sequence(0)
         self._verified_at = stream.connection.reconnects
+        self._is_full = False
+        self._is_slow = False
 
     async def publish(self, messages: Many[Message]) -> Sequence:
         """Publish at most 1,000 messages atomically; returns the sequence of the last, once all are durable.
@@ -59,10 +77,12 @@ class BatchPublisher:
             last = framed.pop()
             last = last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
             await connection.publish_all(framed, step)
+        began = time.monotonic()
         try:
             answer = await connection.request(
                 last.subject, last.payload, headers=parse_header_lines(last.headers), step=step, timeout=self._timeout
             )
+            self._note_speed(time.monotonic() - began)
         except NoResponders as error:
             await self.stream.state()  # says so if it is the stream that is missing
             raise Unavailable(f"{step}: JetStream does not answer") from error
@@ -74,7 +94,13 @@ class BatchPublisher:
         except msgspec.DecodeError as error:
             raise LevelogError(f"{step}: the acknowledgement cannot be read: {data[:200]!r}") from error
         if answer.error is not None:
+            if answer.error.err_code in _FULL:
+                self._note_full(answer.error.description)
+                raise LogFull(f"{step}: NATS is full: {answer.error.description}")
             raise refusal(step, answer.error)
+        if self._is_full:
+            self._is_full = False
+            log.info("NATS has room again", extra={"stream": self.stream.name})
         if answer.stream != self.stream.name:
             raise IdentityMismatch(f"{step}: stored in stream {answer.stream} instead of {self.stream.name}")
         if answer.seq < self._acknowledged + count:
@@ -84,6 +110,27 @@ class BatchPublisher:
             )
         self._acknowledged = Sequence(answer.seq)
         return self._acknowledged
+
+    def _note_full(self, description: str) -> None:
+        if not self._is_full:
+            self._is_full = True
+            log.error(
+                "NATS is full (%s): nothing is recorded, and nothing is lost, until there is room for stream %s. Raise "
+                "its max_bytes, or max_file_store of the server, or let it keep less with a lower max_age",
+                description,
+                self.stream.name,
+                extra={"url": self.stream.connection.url},
+            )
+
+    def _note_speed(self, seconds: float) -> None:
+        is_slow = seconds > SLOW_SECONDS
+        if is_slow and not self._is_slow:
+            log.warning(
+                "NATS is slow: it took %.0f s to store a batch; nothing is read faster than that. Look at its disk",
+                seconds,
+                extra={"url": self.stream.connection.url},
+            )
+        self._is_slow = is_slow
 
     async def verify(self) -> None:
         """See that the stream is the same, and still holds what was acknowledged, if the connection was lost meanwhile.

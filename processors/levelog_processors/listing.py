@@ -37,6 +37,7 @@ def finish(row: SyncRow, record: SyncFinished, sequence: int) -> SyncRow:
         namespaces=",".join(record.namespaces),
         version=max(row.version, record.version),
         heard_at=record.time,
+        error="",
     )
 
 

@@ -37,9 +37,10 @@ def bookmark(version: int) -> BookmarkNoted:
 
 
 def decided(namespace: str = "", **records: Any) -> Decision:
-    seen = {namespace: records.pop("seen", None)}
     namespaces = (namespace,) if namespace else ()
-    return decide(namespaces, **{"sync": None, "gap": None, "seen": seen, "bookmark": None, **records})
+    given: dict[str, Any] = {"sync": None, "gap": None, "bookmark": None, **records}
+    given["seen"] = {namespace: records.get("seen")}
+    return decide(namespaces, **given)
 
 
 def resumed(**records: Any) -> int:
@@ -94,3 +95,13 @@ def test_what_came_before_the_end_of_the_list_does_not_count() -> None:
 
 def test_a_listed_object_says_nothing_about_what_was_seen_before_it() -> None:
     assert resumed(sync=at(9, finished(50)), seen=at(10, seen(90, origin="list"))) == 50
+
+
+def test_several_namespaces_go_on_each_where_it_was() -> None:
+    listed = finished(50, "a", "b")
+    last = {"a": at(10, seen(60)), "b": None}
+    decision = decide(("a", "b"), sync=at(9, listed), gap=None, seen=last, bookmark=at(11, bookmark(55)))
+    assert isinstance(decision, ResumeAt)
+    assert decision.versions == {"a": 60, "b": 55}
+    other = decide(("a",), sync=at(9, listed), gap=None, seen=last, bookmark=None)
+    assert other == ListFirst(reason="the last list was of namespace a, b, now it is namespace a")
