@@ -19,7 +19,7 @@ from levelog.records import (
     Unreadable,
     Written,
 )
-from levelog.succession import follows, is_unlisted
+from levelog.succession import follows, is_unlisted, swept_version, with_begun
 from levelog_history.differences import Difference, differences
 
 Happened: TypeAlias = Literal["created", "found", "changed", "rewritten", "recreated", "deleted", "swept", "unreadable"]
@@ -90,8 +90,8 @@ class Revisions:
     def __init__(self, is_wanted: Callable[[ObjectKey], bool]) -> None:
         self._is_wanted = is_wanted
         self._states: dict[str, _State] = {}
-        self._begun: dict[tuple[int, str], tuple[str, int]] = {}
-        """Id and sequence of the list that began last, by partition and resource."""
+        self._begun: dict[tuple[int, str], dict[str, int]] = {}
+        """Lists under way with the sequence of their beginning, by partition and resource."""
         self._missing: set[tuple[str, datetime]] = set()
 
     def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:
@@ -102,7 +102,8 @@ class Revisions:
                 if self._is_wanted(record.key):
                     yield from self._object(logged, record)
             case SyncStarted():
-                self._begun[logged.partition, str(record.resource)] = record.sync_id, logged.sequence
+                place = logged.partition, str(record.resource)
+                self._begun[place] = with_begun(self._begun.get(place, {}), record.sync_id, logged.sequence)
             case SyncFinished():
                 yield from self._swept(logged, record)
             case GapNoted():
@@ -175,8 +176,8 @@ class Revisions:
         )
 
     def _swept(self, logged: LoggedRecord, record: SyncFinished) -> Iterator[Revision]:
-        sync_id, begun = self._begun.get((logged.partition, str(record.resource)), ("", 0))
-        if sync_id != record.sync_id:
+        begun = self._begun.get((logged.partition, str(record.resource)), {}).pop(record.sync_id, None)
+        if begun is None:
             return
         for name, state in self._states.items():
             if state.is_gone or (state.partition, state.key.group_resource) != (logged.partition, record.resource):
@@ -184,14 +185,15 @@ class Revisions:
             if is_unlisted(
                 record, begun=begun, sequence=state.sequence, version=state.version, namespace=state.key.namespace
             ):
-                state.is_gone, state.version = True, record.version
+                version = swept_version(record, version=state.version, namespace=state.key.namespace)
+                state.is_gone, state.version = True, version
                 yield Revision(
                     sequence=logged.sequence,
                     time=record.time,
                     object=name,
                     happened="swept",
                     uid=state.uid,
-                    version=record.version,
+                    version=version,
                     is_listed=True,
                     body=state.body,
                 )

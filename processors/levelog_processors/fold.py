@@ -26,7 +26,7 @@ from levelog.records import (
     SyncStarted,
     Unreadable,
 )
-from levelog.succession import follows
+from levelog.succession import follows, swept_version
 from levelog_processors.contact import note_sync
 from levelog_processors.entries import index_entries
 from levelog_processors.expiry import LogTime, is_expired, unexpired
@@ -160,13 +160,11 @@ class Fold:
             note_sync(self._changes, before, after, logged.sequence)
         for row, sequence in unlisted:
             record = finished[sequence]
-            is_covered = not record.namespaces or row.namespace in record.namespaces
             tombstone = Tombstone(
                 object=row.object,
                 partition=row.partition,
                 uid=row.uid,
-                # What is watched no more was not deleted: it comes back as it is when it is watched again.
-                version=record.version if is_covered else row.version - 1,
+                version=swept_version(record, version=row.version, namespace=row.namespace),
                 sequence=sequence,
                 deleted_at=record.time,
             )

@@ -1,24 +1,19 @@
 """Lists of a resource that begin and end, as a partition sees them; those of two ingesters interleave."""
 
-from typing import Final
-
 import msgspec
 from msgspec.structs import replace
 
 from levelog.records import SyncFinished, SyncStarted
+from levelog.succession import with_begun
 from levelog_store.rows import SyncRow
-
-MOST_UNFINISHED: Final = 8
-"""Lists remembered of which no end was seen: most of them broke off."""
 
 
 def begin(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
     """Note that a list began."""
     namespaces = ",".join(record.namespaces)
-    newest = sorted(_unfinished(row).items(), key=lambda begun: begun[1])[1 - MOST_UNFINISHED :]
     return replace(
         row,
-        unfinished=_text({**dict(newest), record.sync_id: sequence}),
+        unfinished=_text(with_begun(_unfinished(row), record.sync_id, sequence)),
         started_sequence=sequence,
         # Other namespaces are other inputs: nothing is known of them before this list is complete.
         finished_sequence=row.finished_sequence if row.namespaces == namespaces else 0,

@@ -154,7 +154,7 @@ class MeterStack:
     async def _run_ingest(self, stream: LogStream) -> None:
         watched = [
             WatchedResource(
-                resource=GroupResource(group=group, resource=resource), version="v1", namespace=self._namespace
+                resource=GroupResource(group=group, resource=resource), version="v1", namespaces=(self._namespace,)
             )
             for group, resource in _WATCHED
         ]

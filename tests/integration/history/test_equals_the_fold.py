@@ -40,10 +40,18 @@ def records_of(steps: Sequence[tuple[str, str, int, str]]) -> list[LoggedRecord]
         seen = web(name, version, uid=other)
         match step:
             case "start":
-                records.append(SyncStarted(resource=WEBS, sync_id=name, namespace=other, time=NOON))
+                records.append(
+                    SyncStarted(resource=WEBS, sync_id=name, namespaces=(other,) if other else (), time=NOON)
+                )
             case "finish":
                 records.append(
-                    SyncFinished(resource=WEBS, sync_id=name, namespace=other, version=Version(version), time=NOON)
+                    SyncFinished(
+                        resource=WEBS,
+                        sync_id=name,
+                        namespaces=(other,) if other else (),
+                        version=Version(version),
+                        time=NOON,
+                    )
                 )
             case "delete":
                 records.append(deleted(seen, version))

@@ -62,10 +62,11 @@ def test_an_object_that_a_list_leaves_out_was_deleted_while_nobody_watched() -> 
     assert last.is_gone
 
 
-def test_a_list_that_another_one_overtook_sweeps_nothing() -> None:
+def test_a_list_counts_by_itself_though_another_one_began_after_it() -> None:
     first, end = lists_done(WEBS, 9)
     second = replace(first, sync_id="other")
-    assert happened([web("shop", 1), first, second, end]) == [(1, "created")]
+    assert happened([web("shop", 1), first, second, end]) == [(1, "created"), (4, "swept")]
+    assert happened([web("shop", 1), second, end]) == [(1, "created")]
 
 
 def test_another_uid_is_another_object_under_the_same_name() -> None:
