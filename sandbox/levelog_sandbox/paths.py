@@ -103,8 +103,11 @@ def compare(old: Json, new: Json, schema: Schema) -> Difference:
 def _compare(old: Any, new: Any, schema: Schema, path: Path, out: Difference) -> None:
     if old is not ABSENT and new is not ABSENT and type(old) is type(new) and old == new:
         return
+    # null stands for nothing of whatever the other side is
     if old is None and new is not ABSENT and not is_leaf(new, schema):
-        old = type(new)()  # null stands for nothing of whatever the other side is
+        old = type(new)()
+    elif new is None and old is not ABSENT and not is_leaf(old, schema):
+        new = type(old)()
     sides = [side for side in (old, new) if side is not ABSENT]
     leaves = any(is_leaf(side, schema) for side in sides) or len({type(side) for side in sides}) > 1
     if leaves or not any(sides):

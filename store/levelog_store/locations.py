@@ -42,6 +42,10 @@ def locate(text: str) -> Location:
     except (ArgumentError, ValueError) as error:
         raise ConfigurationError(f"the database URL ({scheme}://…) cannot be read: {_without(text, error)}") from error
     if scheme in _POSTGRESQL:
+        if "@" in (url.host or ""):
+            raise ConfigurationError(
+                f"the database URL ({scheme}://…) has two @: a password that holds one has %40 in its place"
+            )
         return Location(url.set(drivername="postgresql+asyncpg"), None)
     if scheme in _SQLITE:
         if url.host:

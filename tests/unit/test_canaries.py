@@ -15,7 +15,7 @@ CANARY = "Canary_0123456789"
         CANARY.encode(),
         *(b64encode(b"x" * before + CANARY.encode() + b"y" * after) for before in range(4) for after in range(3)),
         urlsafe_b64encode(CANARY.encode()),
-        b"..." + gzip.compress(b"{" + CANARY.encode() + b"}") + b"...",
+        b"..." + gzip.compress(b"{" + CANARY.encode() + b"}", mtime=0) + b"...",
         b"..." + zlib.compress(b64encode(CANARY.encode())),
         CANARY.encode().hex().encode(),
     ],

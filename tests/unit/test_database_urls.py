@@ -54,3 +54,9 @@ def test_an_unreadable_url_is_refused_without_its_password() -> None:
     with pytest.raises(ConfigurationError) as refused:
         locate("postgresql://me:s3cret@db:port/x")
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_password_with_an_unencoded_at_is_refused_and_not_taken_for_a_host() -> None:
+    with pytest.raises(ConfigurationError, match="has %40 in its place") as refused:
+        locate("postgresql://me:p@ssword@host/x")
+    assert "ssword" not in str(refused.value)

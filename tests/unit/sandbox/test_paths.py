@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from levelog_sandbox.paths import compare, from_fields, paths_of, shown, to_fields, without
@@ -37,6 +37,7 @@ def test_a_parent_that_is_a_member_is_marked_by_a_dot() -> None:
 
 
 @given(objects, objects)
+@example({"a": None}, {"a": {"a": None}})
 def test_a_difference_names_each_path_once_and_is_mirrored(old: Json, new: Json) -> None:
     forth, back = compare(old, new, ANY), compare(new, old, ANY)
     assert not forth.added & forth.removed
