@@ -40,6 +40,7 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "target_version": 0,
         "is_watched": True,
         "body": canonical({} if body is None else body),
+        "sealed": None,
         "options": canonical(options),
         "state": "pending",
         "attempts": 0,
