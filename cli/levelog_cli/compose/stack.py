@@ -127,8 +127,9 @@ class _Process(Struct, kw_only=True):
 
     async def _run_roles(self) -> None:
         stream = await self._log()
-        namespaces = self.settings.namespaces if Role.INGEST in self.roles else None
-        await refuse_disagreement(stream, self.application, namespaces)
+        if self.roles & {Role.INGEST, Role.PROCESS}:  # the actuator reads nothing of the log, and may have no right to
+            namespaces = self.settings.namespaces if Role.INGEST in self.roles else None
+            await refuse_disagreement(stream, self.application, namespaces)
         log.info("%s: application %s", shown(self.roles), self.application.name, extra={"cluster": stream.cluster})
         async with asyncio.TaskGroup() as tasks:
             if self.client is not None and Role.INGEST in self.roles:
