@@ -21,7 +21,7 @@ from levelog_processors.backfilling import Backfiller
 from levelog_processors.decide import BATCH, Cut, Decider
 from levelog_processors.folding import Folder
 from levelog_processors.pace import Pace
-from levelog_processors.program import Program
+from levelog_processors.program import BoundView, Program
 from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs
@@ -257,17 +257,23 @@ class Processor:
                 agenda.expect(decided.due_at, cut.at)
 
     async def _ready_views(self) -> list[str]:
-        """Views all of whose resources were listed once."""
+        """Views all of whose resources were listed once, and of the same namespaces."""
         if self._listed is None:
             async with self._database.reading() as connection:
                 rows = (await read_syncs(connection, self._scope.number)).values()
             self.decider.namespaces = {row.resource: tuple(row.namespaces.split(",")) for row in rows if row.namespaces}
             complete = Counter(row.resource for row in rows if row.finished_sequence > 0)
             self._listed = frozenset(name for name, count in complete.items() if count == self._scope.partitions)
-        ready = [view.name for view in self.program.views.values() if view.reads <= self._listed]
+        ready = [view.name for view in self.program.views.values() if view.reads <= self._listed and self._agree(view)]
         if len(ready) < len(self.program.views):
             self._listed = None  # another processor may fold the end of a list: look again at the next cut
         return ready
+
+    def _agree(self, view: BoundView) -> bool:
+        """Tell whether all that a view reads is of the same namespaces: after a change, one list ends before others."""
+        resources = self.program.resources
+        placed = [name for name in view.reads if name in resources and resources[name].scope == "Namespaced"]
+        return len({self.decider.namespaces.get(name, ()) for name in placed}) <= 1
 
 
 class Arrivals:

@@ -25,7 +25,7 @@ from rigs.waiting import until
 
 GROUP = "example.com"
 WATCHED = (
-    WatchedResource(resource=GroupResource(group=GROUP, resource="webs"), version="v1"),
+    WatchedResource(resource=GroupResource(group=GROUP, resource="webs"), version="v1", namespaces=("default",)),
     WatchedResource(resource=GroupResource(group="", resource="configmaps"), version="v1", namespaces=("default",)),
 )
 

@@ -8,7 +8,7 @@ from levelog.records import ReceiptNoted
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.webs import NOON, PODS, deleted, lists_done, pod, web
+from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, pod, web
 
 
 def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, error: str = "") -> ReceiptNoted:
@@ -286,13 +286,25 @@ async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_d
         assert stack.processors["two"].decider.calls.functions == {}
 
 
-async def test_a_list_of_one_namespace_deletes_nothing_in_another(nats_server: NatsServer, database_url: str) -> None:
+async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_for_it(
+    nats_server: NatsServer, database_url: str
+) -> None:
     async with Processing(nats_server.url, database_url) as stack:
         last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
         stack.start()
         await stack.folded(last)
-        begun, ended = (msgspec.structs.replace(mark, namespace="other") for mark in lists_done(PODS, 9))
+        decided = await stack.intents()
+        # The pods' list is complete before that of the Webs is begun: the Web seems to have lost its pods.
+        for resource, left in ((PODS, ["webs.example.com/default/shop"]), (WEBS, [])):
+            for mark in lists_done(resource, 9):
+                last = await stack.mark(msgspec.structs.replace(mark, namespaces=("other",)))
+            await stack.until_folded_only(last)
+            assert [row["object"] for row in await stack.rows(objects)] == left
+        await stack.folded(last)
+        assert await stack.intents() == decided
+        # It comes back as it was.
+        begun, ended = lists_done(PODS, 12)
         await stack.mark(begun)
+        await stack.tell(pod("shop-0", 2, owner="uid-shop"))
         await stack.folded(await stack.mark(ended))
-        assert len(await stack.rows(objects)) == 2
-        assert await stack.intents() == []
+        assert [row["object"] for row in await stack.rows(objects)] == ["pods/default/shop-0"]
