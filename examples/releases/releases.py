@@ -56,6 +56,6 @@ def followed(release: Release, objects: Objects) -> Level[str | None]:
     return Level(desired=branch.commit if branch else None, actual=release.status.commit)
 
 
-@op.reconcile(followed)
+@op.reconcile(followed, writes={Release: ["patch_status"]})
 def show(release: Release, level: Level[str | None]) -> Iterator[Intent]:
     yield patch_status(release, {"commit": level.desired})

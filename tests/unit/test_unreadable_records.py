@@ -27,7 +27,7 @@ from levelog.records import (
 from levelog.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
-from levelog_log.wire import header_lines, parse_header_lines
+from levelog_log.wire import parse_header_lines
 from levelog_processors.fold import Fold
 from levelog_processors.program import Program
 from levelog_store.rows import Changes, Held, HeldObject, HeldTombstone
@@ -89,8 +89,8 @@ def messages(draw: st.DrawFn) -> tuple[dict[str, str], bytes]:
 
 
 def place(headers: Mapping[str, str], payload: bytes, sequence: int) -> LoggedRecord:
-    """As a reader does, of a message that came over the wire."""
-    headers = parse_header_lines(header_lines(headers))
+    """As a reader does, of a message that came over the wire, whoever wrote it."""
+    headers = parse_header_lines("".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode())
     partition = partition_in(SUBJECT)
     assert partition is not None
     return logged_record(SUBJECT, partition, Sequence(sequence), 10**18, headers, payload)
