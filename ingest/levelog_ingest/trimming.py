@@ -80,6 +80,8 @@ def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
         metadata = _metadata.decode(before)
         _check_names(metadata)
         written = _last_written(metadata.managed_fields)
+        if any("\0" in text for text in (metadata.uid, written.manager, written.at)):
+            raise ValueError("a NUL in its uid or its writer")  # noqa: TRY301 - told as all else that is wrong with it
         version = parse_version(metadata.resource_version)
         after = _cut_metadata(before, metadata)
         if after is None or (trimmed := _replace(body, before, after)) is None:

@@ -377,7 +377,7 @@ async def test_invariant_13_an_empty_nats_is_noticed_and_filled_again(world: Wor
         await delete_stream(world.stream.connection, world.stream)
         world.create("late")
         with pytest.raises(BaseExceptionGroup) as raised:
-            await asyncio.wait_for(running, timeout=20)
+            await asyncio.wait_for(running, timeout=60)
     assert raised.group_contains(IdentityMismatch, match="is gone")
     again = await ensure_stream(world.stream.connection, world.stream.cluster, partitions=4)
     async with ingesting(world.kubeconfig, again):
