@@ -17,7 +17,7 @@ from levelog_actuator.results import Ended, Later, Outcome, Result
 from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_store.outbox import ClaimedIntent
 
 MOST_SENT: Final = 3
@@ -101,9 +101,10 @@ class Sender:
                 if not isinstance(step, Guard):
                     return _answered(step, refusal)
                 guard = step
-            if not may_send():
+            try:
+                reply = await self._send(order, guard, may_send)
+            except Withheld:
                 return Later.unsent(intent, "the claim was about to end")
-            reply = await self._send(order, guard)
             rule = rule_for_answer(order, reply)
             if rule.verdict is not Verdict.LOOK:
                 return _answered(self._conclude(order, rule.verdict, reply), reply)
@@ -225,10 +226,11 @@ class Sender:
             raise _Refused(reply)
         return Sighting.read(reply.body)
 
-    async def _send(self, order: Order, guard: Guard) -> Reply:
-        return await self._ask(write_request(order, guard, self._settings.request, is_dry=self._is_dry))
+    async def _send(self, order: Order, guard: Guard, may_send: Callable[[], bool]) -> Reply:
+        request = write_request(order, guard, self._settings.request, is_dry=self._is_dry)
+        return await self._ask(request, may_send)
 
-    async def _ask(self, request: Request) -> Reply:
+    async def _ask(self, request: Request, may_send: Callable[[], bool] = lambda: True) -> Reply:
         self.requests += 1
         try:
             answer = await self._client.request(
@@ -238,6 +240,7 @@ class Sender:
                 body=request.body,
                 content_type=request.content_type,
                 timeout=self._settings.request,
+                may_send=may_send,
             )
         except ApiError as error:
             return Reply(

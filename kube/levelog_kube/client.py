@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from importlib.metadata import version
@@ -19,8 +19,9 @@ from msgspec import Struct
 from yarl import URL
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_kube.bodies import RevocableBody
 from levelog_kube.configuration import load_configuration
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_kube.lines import LineSplitter
 from levelog_kube.proxies import environment_proxy, without_password
 from levelog_kube.sessions import open_session, tls_identity
@@ -91,16 +92,21 @@ class KubeClient:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
+        may_send: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Send a request and read the whole answer. `path` begins with a slash and is percent-encoded.
 
-        Raises ApiError for a status of 400 or more; Unreachable if nothing was sent; NoAnswer if the request may have
-        taken effect.
+        `may_send` is asked once more at the last moment, when the connection is there and the body goes out: a process
+        that stood still meanwhile does not send what it no longer may. It is not asked for a request without a body.
+
+        Raises ApiError for a status of 400 or more; Withheld if `may_send` said no; Unreachable if nothing was sent;
+        NoAnswer if the request may have taken effect.
         """
         limits = aiohttp.ClientTimeout(total=timeout.total_seconds(), sock_connect=CONNECT_TIMEOUT.total_seconds())
         headers = {"Content-Type": content_type} if body is not None else {}
-        with self._explaining(method, path):
-            async with await self._open(method, path, query, limits, headers=headers, body=body) as response:
+        revocable = RevocableBody(body, may_send) if body is not None else None
+        with self._explaining(method, path, revocable):
+            async with await self._open(method, path, query, limits, headers=headers, body=revocable) as response:
                 return Answer(response.status, response.headers, await response.read())
 
     @asynccontextmanager
@@ -141,7 +147,7 @@ class KubeClient:
         limits: aiohttp.ClientTimeout,
         *,
         headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        body: RevocableBody | None = None,
     ) -> aiohttp.ClientResponse:
         """The response to a request, its status checked and its body unread."""
         used = self._configuration
@@ -167,7 +173,7 @@ class KubeClient:
         query: Mapping[str, str] | None,
         limits: aiohttp.ClientTimeout,
         headers: Mapping[str, str] | None,
-        body: bytes | None,
+        body: RevocableBody | None,
     ) -> aiohttp.ClientResponse:
         configuration = self._configuration
         token: str | None = await configuration.get_api_key_with_prefix("BearerToken")
@@ -203,7 +209,7 @@ class KubeClient:
             raise NoAnswer(f"GET {path}: {self.server} ended its answer within a line")
 
     @contextmanager
-    def _explaining(self, method: str, path: str) -> Generator[None]:
+    def _explaining(self, method: str, path: str, body: RevocableBody | None = None) -> Generator[None]:
         """Tell what goes wrong on the way to the server and back in levelog's errors."""
         try:
             yield
@@ -223,6 +229,8 @@ class KubeClient:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise Unreachable(f"{method} {path}: {self.server} cannot be reached: {_why(error)}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if body is not None and body.is_revoked:
+                raise Withheld(f"{method} {path}: not sent: its time was over") from None
             raise NoAnswer(f"{method} {path}: no answer from {self.server}: {_why(error)}") from error
 
     async def _renew_credentials(self, refused: Configuration) -> bool:

@@ -2,6 +2,7 @@
 
 LevelogError
 ├── ApiError          the server answered with a status of 400 or more, and did nothing (409, 422, …)
+├── Withheld          nothing was sent: the caller's right to send had ended
 └── Unavailable
     ├── Unreachable   the request was never sent
     └── NoAnswer      the request may or may not have taken effect
@@ -95,6 +96,10 @@ class ApiError(LevelogError):
             causes=tuple(details.causes),
             retry_after=wait,
         )
+
+
+class Withheld(LevelogError):
+    """The caller no longer wanted the request when its connection was there; nothing was sent."""
 
 
 class Unreachable(Unavailable):

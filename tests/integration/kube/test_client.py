@@ -15,7 +15,7 @@ from levelog_kube import client as client_module
 from levelog_kube.client import KubeClient, connect
 from levelog_kube.configuration import load_configuration
 from levelog_kube.discovery import cluster_uid, resolve
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_sandbox.access import Denial
 from levelog_sandbox.sandbox import Sandbox
 from rigs.controlplane import ControlPlane
@@ -151,6 +151,18 @@ async def test_a_request_that_takes_too_long_may_have_taken_effect(tmp_path: Pat
     async with strange_server(asyncio.StreamReader.read) as url, await unchecked_client(tmp_path, url) as client:
         with pytest.raises(NoAnswer, match="nothing arrived in time"):
             await client.request("POST", "/x", body=b"{}", timeout=timedelta(seconds=0.2))
+
+
+async def test_a_request_is_withheld_if_its_time_ends_while_the_connection_is_made(tmp_path: Path) -> None:
+    received: list[bytes] = []
+
+    async def keep(reader: asyncio.StreamReader) -> None:
+        received.append(await reader.read())
+
+    async with strange_server(keep) as url, await unchecked_client(tmp_path, url) as client:
+        with pytest.raises(Withheld, match="POST /x: not sent"):
+            await client.request("POST", "/x", body=b"{}", may_send=lambda: False)
+    assert received == [b""]  # there was a connection, and nothing came over it
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "POST", "PATCH"])
