@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
 from levelog.objects import Cluster, Partition, Sequence
-from levelog.records import ENVELOPE_VERSION, LoggedRecord
+from levelog.records import LoggedRecord
 from levelog.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
+from levelog.upcasting import ENVELOPE_VERSION, can_read
 from levelog_log.api import (
     NO_MESSAGE,
     NO_STREAM,
@@ -151,7 +152,7 @@ async def ensure_stream(
             metadata={
                 _CLUSTER: cluster,
                 _PARTITIONS: str(DEFAULT_PARTITIONS if partitions is None else partitions),
-                _ENVELOPE: ENVELOPE_VERSION,
+                _ENVELOPE: str(ENVELOPE_VERSION),
                 **({_REDACTION: redaction} if redaction else {}),
             },
         )
@@ -206,8 +207,8 @@ def _differences(config: StreamConfig, cluster: Cluster) -> list[str]:
     differences: list[str] = []
     if config.metadata.get(_CLUSTER) != cluster:
         differences.append(f"metadata {_CLUSTER} is {config.metadata.get(_CLUSTER)!r}")
-    if config.metadata.get(_ENVELOPE) != ENVELOPE_VERSION:
-        differences.append(f"envelope version {config.metadata.get(_ENVELOPE)!r} instead of {ENVELOPE_VERSION!r}")
+    if not can_read(config.metadata.get(_ENVELOPE, "")):
+        differences.append(f"envelope version {config.metadata.get(_ENVELOPE)!r} instead of {ENVELOPE_VERSION}")
     if not config.metadata.get(_PARTITIONS, "").isdigit():
         differences.append(f"metadata {_PARTITIONS} is {config.metadata.get(_PARTITIONS)!r}")
     if config.subjects != (stream_subjects(cluster),):

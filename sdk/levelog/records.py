@@ -14,8 +14,9 @@ from msgspec import Meta, Struct
 from levelog.errors import ConfigurationError, RecordError
 from levelog.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version, parse_version
 from levelog.projection import Applied
+from levelog.upcasting import ENVELOPE_VERSION, upcast
 
-ENVELOPE_VERSION: Final = "1"
+_ENVELOPE: Final = str(ENVELOPE_VERSION)
 Origin: TypeAlias = Literal["list", "watch"]
 _Version: TypeAlias = Annotated[Version, Meta(ge=0, le=MAX_VERSION)]
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
@@ -215,7 +216,7 @@ def encode(
         "ce-id": record_id,
         "ce-source": source,
         "ce-time": record.time.isoformat(),
-        "levelog-envelope": ENVELOPE_VERSION,
+        "levelog-envelope": _ENVELOPE,
     }
     match record:
         case ObjectSeen() | ObjectDeleted():
@@ -234,15 +235,14 @@ def encode(
 
 
 def decode(headers: Mapping[str, str], payload: bytes) -> Record:
-    """The record that a message holds.
+    """The record that a message of this or an earlier envelope version holds.
 
     Raises RecordError, naming the header or field, if the envelope is not one that this version reads, or holds what
     SQL does not: a number of more than 64 bits, a time without a zone, a NUL.
     """
     try:
-        envelope = headers["levelog-envelope"]
-        if envelope != ENVELOPE_VERSION:
-            raise RecordError(f"envelope version {envelope!r} is not known; this version reads {ENVELOPE_VERSION!r}")
+        if headers["levelog-envelope"] != _ENVELOPE:
+            headers, payload = upcast(headers, payload)
         kind = headers["ce-type"]
         if kind not in (_SEEN, _DELETED):
             return _control(kind, payload)

@@ -72,12 +72,6 @@ def test_a_control_record_reads_back(record: ControlRecord) -> None:
     assert decode(headers, payload) == record
 
 
-def test_a_record_of_another_envelope_version_is_refused_with_both_versions() -> None:
-    headers, payload = encode(SyncStarted(resource=WEBS, sync_id="s", time=NOON), record_id="1", source="ingest")
-    with pytest.raises(RecordError, match=r"'99'.*'1'"):
-        decode(headers | {"levelog-envelope": "99"}, payload)
-
-
 @given(
     st.dictionaries(st.sampled_from(["ce-type", "levelog-envelope", "ce-subject", "levelog-uid"]), st.text()),
     st.binary(),

@@ -1,0 +1,82 @@
+"""Records of earlier versions are read by today's code."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+import pytest
+from msgspec import Struct
+
+from levelog.errors import RecordError
+from levelog.records import Record, Unreadable, decode, encode
+from levelog.upcasting import ENVELOPE_VERSION, Message, upcast
+
+FILES: Final = Path(__file__).parent / "envelopes"
+
+
+class Kept(Struct):
+    """One line of a file."""
+
+    headers: dict[str, str]
+    payload: str
+    reads_as: dict[str, Any]
+
+
+def kept(version: int) -> list[Kept]:
+    text = (FILES / f"version-{version}.jsonl").read_text()
+    return [msgspec.json.decode(line, type=Kept) for line in text.splitlines()]
+
+
+def shown(record: Record) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(record))
+    if isinstance(body := getattr(record, "body", None), bytes):
+        told["body"] = body.decode()
+    return {"type": type(record).__name__, **told}
+
+
+@pytest.mark.parametrize("version", range(1, ENVELOPE_VERSION + 1))
+def test_records_of_each_version_are_read_as_they_were_meant(version: int) -> None:
+    for each in kept(version):
+        assert each.headers["levelog-envelope"] == str(version)
+        told = shown(decode(each.headers, each.payload.encode()))
+        assert {name: told[name] for name in each.reads_as} == each.reads_as
+
+
+def test_there_is_a_record_of_each_type_in_the_version_that_is_written() -> None:
+    types = {each.__name__ for each in get_args(Record)} - {Unreadable.__name__}  # that one is never written
+    assert {each.reads_as["type"] for each in kept(ENVELOPE_VERSION)} == types
+
+
+def test_what_is_written_holds_all_that_records_of_its_version_held() -> None:
+    """A header or field that goes away, or changes its name, needs a new version."""
+    for each in kept(ENVELOPE_VERSION):
+        record = decode(each.headers, each.payload.encode())
+        assert not isinstance(record, Unreadable)
+        headers, payload = encode(record, record_id=each.headers["ce-id"], source=each.headers["ce-source"])
+        assert each.headers.items() <= headers.items()
+        before, now = msgspec.json.decode(each.payload), msgspec.json.decode(payload)
+        assert {name: now[name] for name in before} == before
+
+
+def renamed(headers: Mapping[str, str], payload: bytes) -> Message:
+    return {**headers, "levelog-envelope": "2", "ce-type": headers["type"]}, payload
+
+
+def wrapped(headers: Mapping[str, str], payload: bytes) -> Message:
+    return {**headers, "levelog-envelope": "3"}, b"[" + payload + b"]"
+
+
+def test_a_record_passes_all_upcasters_from_its_version_on() -> None:
+    upcasters = {1: renamed, 2: wrapped}
+    headers, payload = upcast({"levelog-envelope": "1", "type": "t"}, b"1", upcasters=upcasters, newest=3)
+    assert (headers["ce-type"], headers["levelog-envelope"], payload) == ("t", "3", b"[1]")
+    headers, payload = upcast({"levelog-envelope": "2"}, b"1", upcasters=upcasters, newest=3)
+    assert (headers["levelog-envelope"], payload) == ("3", b"[1]")
+
+
+@pytest.mark.parametrize("version", ["99", "0", "x", "²", ""])
+def test_another_version_is_refused_with_both(version: str) -> None:
+    each = kept(1)[0]
+    with pytest.raises(RecordError, match=f"{version!r} is not known; this levelog reads versions up to 1"):
+        decode(each.headers | {"levelog-envelope": version}, each.payload.encode())
