@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -34,8 +34,7 @@ class Acting:
     is written, so that a crash loses nothing.
     """
 
-    def __init__(self, clock: Callable[[], datetime], caller: Caller, *, patience: timedelta | None) -> None:
-        self._clock = clock
+    def __init__(self, caller: Caller, *, patience: timedelta | None) -> None:
         self._caller = caller
         self._patience = patience
         self._begun: dict[ViewParent, _Begun] = {}
@@ -89,7 +88,7 @@ class Acting:
         case.is_called = not self._caller.is_lost(level)
         try:
             arguments = {handler.parent_parameter: handler.reader.read(case.parent.body)}
-            arguments |= handler.given.arguments({Given.LEVEL: case.level, Given.NOW: self._clock()})
+            arguments |= handler.given.arguments({Given.LEVEL: case.level, Given.NOW: case.now})
             wanted = await self._caller.call(level, handler, arguments)
             for intent in wanted:
                 require_target(case.view, case.parent, intent)

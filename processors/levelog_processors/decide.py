@@ -108,7 +108,7 @@ class Decider:
         `redactor`: that of what is recorded.
         """
         self._redactor = redactor or Redactor()
-        self._acting = Acting(clock, Caller(threads=threads), patience=patience)
+        self._acting = Acting(Caller(threads=threads), patience=patience)
         self._database = database
         self._scope = scope
         self._program = program
@@ -185,6 +185,8 @@ class Decider:
         intents = await stored.read_open_intents(connection, scope, levels_of)
         dependencies = await self._dependencies(connection, levels_of)
         buckets = await self._fetch_known(connection, dependencies)
+        folded = tuple(at for _, at in sorted((await stored.read_checkpoints(connection, scope)).items()))
+        now = self._clock()
         cases: list[Case] = []
         stray: list[PendingWake] = []
         for wake in wakes:
@@ -209,12 +211,14 @@ class Decider:
                     {place: buckets[place] for place in known}, sight(view, parent.uid, held.desired if held else None)
                 ),
                 dependencies=known,
+                now=now,
+                folded=folded,
             )
             if case.needs_evaluation:
                 case.evaluation = Evaluation(
                     view,
                     parent.body,
-                    self._clock(),
+                    now,
                     {place: buckets[place] for place in known},
                     subject=wake.parent,
                     namespaces=self.namespaces,

@@ -13,7 +13,7 @@ from levelog_processors.evaluation import Evaluation
 from levelog_processors.program import BoundView
 from levelog_processors.settling import is_settled
 from levelog_processors.sights import sight
-from levelog_store.rows import Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
+from levelog_store.rows import Basis, Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
 LONGEST_BACKOFF: Final = timedelta(minutes=5)
@@ -39,7 +39,12 @@ class Case:
         inputs: str,
         reads: str,
         dependencies: set[IndexKey],
+        now: datetime,
+        folded: tuple[int, ...] = (),
     ) -> None:
+        """`now`: what the level's functions see as such; `folded`: how far each partition was, in what they see."""
+        self.now = now
+        self.folded = folded
         self.wake = wake
         self.view = view
         self.parent = parent
@@ -53,6 +58,7 @@ class Case:
         )
         self.inputs = inputs
         self.dependencies = dependencies
+        self._intents = intents
         self.settled = [i.key for i in intents if i.state == "written" and is_settled(i)]
         self.unsettled = [i for i in intents if not is_settled(i)]
         self._pending = [i.key for i in intents if i.state == "pending"]
@@ -127,43 +133,57 @@ class Case:
             return False
         return self.is_due or self.seen != self.before.decided_inputs
 
+    def basis(self, rows: Sequence[IntentRow]) -> Basis:
+        """What the decision rests on, to be kept with it."""
+        counts = {intent.key for intent in (*self.unsettled, *self.failures)}
+        return Basis(
+            folded=self.folded,
+            status=self.before.status,
+            round=self.before.round,
+            attempts=self.before.attempts,
+            decided_inputs=self.before.decided_inputs,
+            is_due=self.is_due,
+            intents=tuple(intent for intent in self._intents if intent.key in counts),
+            satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
+        )
+
 
 def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
     """Put the outcome of a case into rows."""
     if case.is_deleting:
-        return _concluded(case, now, status="deleting", reason="the parent has a deletionTimestamp", withdraws=True)
+        return _concluded(case, status="deleting", reason="the parent has a deletionTimestamp", withdraws=True)
     if case.evaluation is not None and case.evaluation.blocked:
-        return _concluded(case, now, status="blocked", reason=case.evaluation.blocked)
+        return _concluded(case, status="blocked", reason=case.evaluation.blocked)
     if case.evaluation is None and case.before.status == "blocked":  # nothing new: what blocks it still does
-        return _concluded(case, now, status="blocked", reason=case.before.reason)
+        return _concluded(case, status="blocked", reason=case.before.reason)
     if case.evaluation is not None and case.evaluation.error:
-        return _concluded(case, now, status="failed", reason=case.evaluation.error)
+        return _concluded(case, status="failed", reason=case.evaluation.error)
     if case.error:  # the reconcile function raised; its round counts, so that it is not called in a circle
         due_at = now + backoff(_attempts(case))
-        return _concluded(case, now, status="failed", reason=case.error, has_acted=True, due_at=due_at)
+        return _concluded(case, status="failed", reason=case.error, has_acted=True, due_at=due_at)
     if case.must_act:
         is_sent = any(row.state == "pending" and row.verb != "event" for row in rows)  # nobody waits for Events
         next_at = None if is_sent else now + backoff(_attempts(case))
         status = "settling" if is_sent else "drifting"
         waits = case.level.waits if isinstance(case.level, ChildrenLevel) else ""
         reason = "" if is_sent else waits or "the last round had nothing to write"
-        return _concluded(case, now, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows)
+        return _concluded(case, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows)
     drifts = bool(case.level.drift) if case.level is not None else case.has_stored_drift
     recheck_at = case.level.recheck_at if case.level is not None else case.before.recheck_at
     if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
-        return _concluded(case, now, status="failed", reason=case.before.reason, due_at=recheck_at)
+        return _concluded(case, status="failed", reason=case.before.reason, due_at=recheck_at)
     if under_way := case.under_way:
-        return _concluded(case, now, status="settling", reason=f"waits for {under_way[0].target}", due_at=recheck_at)
+        return _concluded(case, status="settling", reason=f"waits for {under_way[0].target}", due_at=recheck_at)
     if not drifts:
-        return _concluded(case, now, status="in_sync", reason="", due_at=recheck_at)
+        return _concluded(case, status="in_sync", reason="", due_at=recheck_at)
     if case.failures:
         is_final = all(intent.outcome == "failed" for intent in case.failures)
         retry_at = recheck_at if is_final else _later(case, now)
-        return _concluded(case, now, status="failed", reason=case.failures[0].error, due_at=retry_at)
+        return _concluded(case, status="failed", reason=case.failures[0].error, due_at=retry_at)
     if case.view.reconcile is None:
-        return _concluded(case, now, status="drifting", reason="", due_at=recheck_at)
+        return _concluded(case, status="drifting", reason="", due_at=recheck_at)
     reason = "the last round did not close it"
-    return _concluded(case, now, status="drifting", reason=reason, due_at=_later(case, now))
+    return _concluded(case, status="drifting", reason=reason, due_at=_later(case, now))
 
 
 def _attempts(case: Case) -> int:
@@ -177,7 +197,6 @@ def _later(case: Case, now: datetime) -> datetime:
 
 def _concluded(
     case: Case,
-    now: datetime,
     *,
     status: str,
     reason: str,
@@ -209,7 +228,7 @@ def _concluded(
         decided_inputs=_decided_inputs(case, has_acted=has_acted),
         cause=max(case.wake.cause, before.cause),
         recheck_at=due_at,
-        evaluated_at=now if evaluation else before.evaluated_at or now,
+        evaluated_at=case.now if evaluation else before.evaluated_at or case.now,
     )
     return Decided(
         wake=case.wake,
@@ -225,6 +244,7 @@ def _concluded(
         withdrawn=case.withdrawn,
         is_evaluated=evaluation is not None,
         parent_sequence=case.parent.sequence,
+        basis=case.basis(rows or []),
     )
 
 

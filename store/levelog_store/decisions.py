@@ -194,6 +194,8 @@ async def _write_history(connection: AsyncConnection, scope: int, batch: Sequenc
             "intents": canonical([intent.key for intent in d.intents]),
             "fingerprint": fingerprint,
             "decided_at": d.level.evaluated_at,
+            "snapshot": sum(d.basis.folded),
+            "basis": canonical(d.basis),
         }
         for d in batch
         if d.is_evaluated

@@ -263,7 +263,7 @@ class WholeIndex(Struct, frozen=True):
     buckets: dict[str, tuple[bytes, ...]]
 
 
-class OpenIntent(Struct, frozen=True, kw_only=True):
+class OpenIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An intent of a level's last round, next to what the tables hold of its target now."""
 
     view: str
@@ -274,15 +274,33 @@ class OpenIntent(Struct, frozen=True, kw_only=True):
     target: str
     is_watched: bool
     is_folded: bool
-    error: str
-    outcome: str
-    result_uid: str
-    result_version: int
-    held_uid: str | None
-    held_version: int | None
-    held_is_deleting: bool | None
-    buried_version: int | None
+    error: str = ""
+    outcome: str = ""
+    result_uid: str = ""
+    result_version: int = 0
+    held_uid: str | None = None
+    held_version: int | None = None
+    held_is_deleting: bool | None = None
+    buried_version: int | None = None
     """Version of the target's tombstone."""
+
+
+class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a decision rests on besides its parent and what its view read: enough to decide again, and alike."""
+
+    folded: tuple[int, ...] = ()
+    """Sequence up to which each partition was folded, in the snapshot that the view saw."""
+    status: str = "blocked"
+    """Of the level before, as all that follows."""
+    round: int = 0
+    attempts: int = 0
+    decided_inputs: str = ""
+    is_due: bool = False
+    """The wakeup's time had come."""
+    intents: tuple[OpenIntent, ...] = ()
+    """That were under way, or had failed."""
+    satisfied: tuple[str, ...] = ()
+    """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -335,3 +353,4 @@ class Decided(Struct, kw_only=True):
     is_evaluated: bool = False
     """The view was called, so that there is a decision to keep."""
     parent_sequence: int = 0
+    basis: Basis = Basis()

@@ -406,4 +406,11 @@ decisions = Table(
     Column("intents", Json, nullable=False, comment="idempotency keys"),
     Column("fingerprint", BYTE_TEXT, nullable=False),
     _time("decided_at", nullable=False),
+    Column(
+        "snapshot",
+        BigInteger,
+        nullable=False,
+        comment="sum of the sequences up to which the partitions were folded: orders what was seen",
+    ),
+    Column("basis", Json, nullable=False, comment="what it rests on besides parent and reads, to be replayed"),
 )

@@ -12,7 +12,7 @@ from levelog_processors.evaluation import Evaluation
 from levelog_processors.outcomes import intent_rows, target_key
 from levelog_processors.program import BoundView, Program
 from levelog_processors.settling import is_settled
-from levelog_store.rows import IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject, Target
+from levelog_store.rows import Basis, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject, Target
 from rigs.processing import WEBS_FILE
 from rigs.webs import NOON, pod, web
 
@@ -193,6 +193,8 @@ def case_after(before: LevelRow, *intents: OpenIntent) -> Case:
         inputs=before.inputs,
         reads=before.reads,
         dependencies=set(),
+        now=NOON,
+        folded=(7, 9),
     )
 
 
@@ -250,3 +252,13 @@ def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
     case.evaluation.level = Level(desired=1, actual=2)
     case.before = msgspec.structs.replace(SETTLING, decided_inputs=case.seen)
     assert (case.withdrawn, case.must_act) == ([], False)
+
+
+def test_the_basis_of_a_decision_holds_what_else_it_rests_on() -> None:
+    settled, pending = intent(state="settled"), intent(key="k2", state="pending")
+    case = case_after(FAILED_VIEW, settled, pending, intent(key="k3", state="settled", outcome="failed"))
+    basis = conclude(case, [], NOON).basis
+    assert basis.folded == (7, 9)
+    assert (basis.status, basis.round, basis.is_due) == (FAILED_VIEW.status, FAILED_VIEW.round, False)
+    assert [each.key for each in basis.intents] == ["k2", "k3"]
+    assert msgspec.json.decode(msgspec.json.encode(basis), type=Basis) == basis

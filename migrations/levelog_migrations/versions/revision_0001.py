@@ -312,6 +312,13 @@ def upgrade() -> None:
         sa.Column("intents", JSON, nullable=False, comment="idempotency keys"),
         sa.Column("fingerprint", TEXT, nullable=False),
         sa.Column("decided_at", TIME, nullable=False),
+        sa.Column(
+            "snapshot",
+            sa.BigInteger,
+            nullable=False,
+            comment="sum of the sequences up to which the partitions were folded: orders what was seen",
+        ),
+        sa.Column("basis", JSON, nullable=False, comment="what it rests on besides parent and reads, to be replayed"),
         sa.PrimaryKeyConstraint("scope", "view", "parent", "ordinal", name="decisions_pkey"),
     )
 
