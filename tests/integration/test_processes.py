@@ -24,11 +24,13 @@ with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
         time.sleep(60)
 """
 
+# A job in the background of a shell inherits that SIGINT is ignored.
 STARTS_ONE_AND_WAITS = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from rigs.processes import Process
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 child = Process([sys.executable, "-c", sys.argv[1], sys.argv[2]], Path(sys.argv[3]))
 while True:
     time.sleep(60)

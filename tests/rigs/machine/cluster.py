@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from levelog.objects import ObjectKey
 from levelog_kube.client import Answer
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
 
 GROUP: Final = "example.com"
 NAMESPACE: Final = "default"
@@ -143,11 +143,14 @@ class Api:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout: timedelta | None = None,  # noqa: ASYNC109
+        may_send: Callable[[], bool] = lambda: True,
     ) -> Answer:
         """Answer like kube-apiserver; signature and errors are those of KubeClient.request."""
         key = key_of(*path.rsplit("/", 2)[-2:])
         if method == "GET":
             return self._found(method, path, key)
+        if not may_send():
+            raise Withheld(f"{method} {path}: not sent")
         disturbance, self.disturbance = self.disturbance, ""
         match disturbance:
             case "dropped":
