@@ -1,4 +1,4 @@
-"""Each request of the actuator fails once in each way: nothing is lost, and nothing is done twice.
+"""Each request of the actuator about an object fails once in each way: nothing is lost, and nothing is done twice.
 
 A story is told once without faults, which numbers the requests; then once for each request and fault, each for a Meter
 of its own, all in one run. Effective writes are counted at the proxy, by the versions that the API server answered.
@@ -6,16 +6,17 @@ of its own, all in one run. Effective writes are counted at the proxy, by the ve
 
 import asyncio
 import os
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from levelog_migrations import upgrade
 from rigs.apirequests import ApiRequest, Point, at
 from rigs.controlplane import ControlPlane
+from rigs.faultproxy import FaultProxy
 from rigs.faults import (
     Action,
     FailAfter,
@@ -26,50 +27,60 @@ from rigs.faults import (
     Rule,
 )
 from rigs.meters import METERS, VERBS
-from rigs.meterstack import Effects, MeterStack, of_meter
+from rigs.meterstack import MeterStack, of_meter
 from rigs.nats import NatsServer
 
-Faults = dict[str, tuple[Action, ...]]
-
 IS_FULL: Final = float(os.environ.get("LEVELOG_TEST_EXAMPLES", "1")) > 1
-REQUESTS: Final[Faults] = {
-    "fails before": (FailBefore(), Refuse(code=503)),
-    "fails after": (FailAfter(),),
-    "times out": (Hold(stage="request"), Hold(stage="answer")),
-    "answered twice": (ForwardTwice(),),
+LOST: Final = (FailBefore(), Refuse(code=503), FailAfter())
+WRITES: Final = (*LOST, Hold(stage="request"), Hold(stage="answer"), ForwardTwice())
+MORE_WRITES: Final = (
+    FailBefore(how="reset"),
+    FailAfter(how="reset"),
+    Refuse(code=500),
+    Refuse(code=504),
+    Refuse(code=429, retry_after=1),
+)
+READS: Final = (*LOST, Hold(stage="answer"), ForwardTwice())
+BEGINNINGS: Final[dict[str, Action | None]] = {
+    "m": None,
+    "doubt": FailAfter(),
+    "conflict": Refuse(code=409),
 }
-MORE_REQUESTS: Final[Faults] = {
-    "fails before": (FailBefore(how="reset"), Refuse(code=500), Refuse(code=504), Refuse(code=429, retry_after=1)),
-    "fails after": (FailAfter(how="reset"),),
-}
-FEWEST_WRITES: Final = {"status": 2, "merge": 2, "append": 2, "apply": 5, "create": 3}
-"""Requests that a Meter of each kind takes at least: two writes, or two, their looks, and a deletion."""
+"""What the first write of a Meter meets: the actuator then reads the target, which may fail too."""
 
 Report = Callable[[str, object], None]
 
 
-def faults(*tables: Faults) -> list[Action]:
-    return [action for table in tables for actions in table.values() for action in actions]
-
-
-def expected(name: str, verb: str) -> Effects:
-    if verb in {"apply", "create"}:
-        made = "patch" if verb == "apply" else "create"
-        return Counter([(made, f"{name}-1"), (made, f"{name}-2"), ("delete", f"{name}-1")])
-    return Counter({("patch", name): 2})
-
-
-@pytest.fixture
-async def namespace(control_plane: ControlPlane) -> str:
-    return await prepared(control_plane)
-
-
-async def prepared(control_plane: ControlPlane) -> str:
-    """A namespace on a server that has Meters."""
+@pytest_asyncio.fixture
+async def control_plane_with_meters(control_plane: ControlPlane) -> ControlPlane:
     admin = control_plane.admin
     if not await admin.is_ok("/apis/example.com/v1/meters"):
         await admin.create_crd(group="example.com", plural=METERS.partition(".")[0], kind="Meter")
-    return await admin.create_namespace()
+    return control_plane
+
+
+@pytest.fixture
+async def tables(tmp_path: Path) -> Path:
+    """An empty database to copy."""
+    path = tmp_path / "tables.db"
+    await upgrade(f"sqlite:///{path}")
+    return path
+
+
+class Place(NamedTuple):
+    """A request in the story of a Meter that begins and is written in one of the ways."""
+
+    beginning: str
+    verb: str
+    point: Point
+
+    @property
+    def model(self) -> str:
+        return f"{self.beginning}-{self.verb}"
+
+    def of(self, name: str) -> Callable[[ApiRequest], bool]:
+        """Whether a request is at the same place of another Meter's story."""
+        return at(self.point._replace(name=name + self.point.name.removeprefix(self.model)))
 
 
 async def tell(stack: MeterStack, meters: dict[str, str]) -> None:
@@ -83,52 +94,70 @@ async def tell(stack: MeterStack, meters: dict[str, str]) -> None:
 async def check(stack: MeterStack, meters: dict[str, str]) -> None:
     effects, now = stack.effects(), await stack.meters()
     for name, verb in meters.items():
-        done = Counter(
-            {key: count for key, count in effects.items() if key[1] == name or key[1].startswith(f"{name}-")}
-        )
-        assert done == expected(name, verb), f"{name} by {verb}"
+        done = {key: count for key, count in effects.items() if of_object(name, key[1])}
+        if verb in {"apply", "create"}:
+            made = "patch" if verb == "apply" else "create"
+            assert done == {(made, f"{name}-1"): 1, (made, f"{name}-2"): 1, ("delete", f"{name}-1"): 1}, name
+        else:
+            assert done == {("patch", name): 2}, f"{name} by {verb}"
         if verb == "append":
             assert now[name]["spec"]["entries"] == [1, 2], name
 
 
+def of_object(name: str, other: str) -> bool:
+    return other == name or other.startswith(f"{name}-")
+
+
+def first_write(name: str) -> Callable[[ApiRequest], bool]:
+    return lambda request: request.is_write and of_object(name, request.name)
+
+
 @pytest.mark.timeout(900)
-async def test_invariant_7_each_request_of_the_actuator_may_fail_in_each_way(
-    control_plane: ControlPlane,
-    namespace: str,
+async def test_invariant_7_each_request_about_an_object_may_fail_in_each_way(
+    control_plane_with_meters: ControlPlane,
     nats_server: NatsServer,
+    tables: Path,
     tmp_path: Path,
     record_testsuite_property: Report,
 ) -> None:
-    url = f"sqlite:///{tmp_path}/levelog.db"
-    await upgrade(url)
-    async with MeterStack(control_plane.admin, nats_server.url, url, tmp_path, namespace) as stack:
-        undisturbed = {f"m-{verb}": verb for verb in VERBS}
+    admin = control_plane_with_meters.admin
+    namespace, url = await admin.create_namespace(), f"sqlite:///{tables}"
+    async with MeterStack(admin, nats_server.url, url, tmp_path, namespace) as stack:
+        undisturbed = {f"{beginning}-{verb}": verb for beginning in BEGINNINGS for verb in VERBS}
+        for name in undisturbed:
+            begin(stack.actuate, name, BEGINNINGS[name.partition("-")[0]])
         await tell(stack, undisturbed)
         await check(stack, undisturbed)
-        points = {verb: stack.actuate.log.points(of_meter(f"m-{verb}")) for verb in VERBS}
-        for verb, least in FEWEST_WRITES.items():
-            assert len(points[verb]) >= least, f"{verb}: {points[verb]}"
-        actions = faults(REQUESTS, MORE_REQUESTS) if IS_FULL else faults(REQUESTS)
+        places = [
+            Place(name.partition("-")[0], verb, point)
+            for name, verb in undisturbed.items()
+            for point in asked_by(stack.actuate, name)
+        ]
+        assert {place.verb for place in places if place.point.verb == "get"} == set(VERBS)
+        actions = (*WRITES, *MORE_WRITES) if IS_FULL else WRITES
         disturbed: dict[str, str] = {}
         rules: dict[str, Rule] = {}
-        for verb, found in points.items():
-            for point in found:
-                for action in actions:
-                    name = f"n{len(disturbed)}"
-                    disturbed[name] = verb
-                    rules[f"{verb}: {point}: {action}"] = stack.actuate.add(action, alike(point, f"m-{verb}", name))
+        for place in places:
+            for action in actions if place.point.verb != "get" else READS:
+                name = f"n{len(disturbed)}"
+                disturbed[name] = place.verb
+                rules[f"{place.model}: {place.point}: {action}"] = stack.actuate.add(action, place.of(name))
+                begin(stack.actuate, name, BEGINNINGS[place.beginning])
         await tell(stack, disturbed)
         assert [what for what, rule in rules.items() if not rule.applied] == []
         await check(stack, disturbed)
-    told(record_testsuite_property, "actuator", [p for found in points.values() for p in found], len(rules))
+    record_testsuite_property("points actuator", len(places))
+    record_testsuite_property("faults actuator", len(rules))
+    print(f"{len(places)} points, {len(rules)} faults: {', '.join(str(place.point) for place in places)}")
 
 
-def alike(point: Point, model: str, name: str) -> Callable[[ApiRequest], bool]:
-    """Whether a request is at the same point of another Meter's story."""
-    return at(point._replace(name=name + point.name.removeprefix(model)))
+def asked_by(proxy: FaultProxy, name: str) -> list[Point]:
+    """Where the story of a Meter can fail; if its first write did already, what is asked next."""
+    asked = [exchange for exchange in proxy.log if of_meter(name)(exchange.request)]
+    begun = next((number for number, exchange in enumerate(asked) if exchange.action is not None), None)
+    return [exchange.request.point for exchange in (asked if begun is None else asked[begun + 1 : begun + 3])]
 
 
-def told(report: Report, who: str, points: Sequence[Point], runs: int) -> None:
-    report(f"points {who}", len(points))
-    report(f"faults {who}", runs)
-    print(f"{who}: {len(points)} points, {runs} faults: {', '.join(map(str, points))}")
+def begin(proxy: FaultProxy, name: str, action: Action | None) -> None:
+    if action is not None:
+        proxy.add(action, first_write(name))

@@ -19,6 +19,7 @@ from rigs.faults import Action, Delay, FailAfter, FailBefore, ForwardTwice, Hold
 from rigs.hangups import HangUp, hang_up
 from rigs.kubeconfig import write_kubeconfig
 from rigs.proxiedwatch import ProxiedWatch
+from rigs.waiting import until
 
 # Of one connection, not of the request: those of the other connection are made anew.
 _OF_A_CONNECTION = {
@@ -55,9 +56,8 @@ class FaultProxy:
         self._reader = RequestReader()
         self._session: aiohttp.ClientSession | None = None
         self._forwarding: set[asyncio.Task[_Answer | None]] = set()
-        self._runner = web.ServerRunner(
-            web.Server(self._serve, access_log=None, handler_cancellation=True), shutdown_timeout=0.1
-        )
+        self._server = web.Server(self._serve, access_log=None, handler_cancellation=True)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=0.1)
 
     async def __aenter__(self) -> Self:
         tls = True if self._ca_file is None else ssl.create_default_context(cafile=str(self._ca_file))
@@ -106,6 +106,14 @@ class FaultProxy:
         """Forget a rule; what it holds, it releases."""
         rule.release()
         self._rules.remove(rule)
+
+    async def until_idle(self) -> None:
+        """Wait until no client is connected, and all that was forwarded is answered."""
+
+        async def is_idle() -> bool:
+            return not self._server.connections and not self._forwarding
+
+        await until(is_idle, f"no requests at {self.url}")
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         body = await incoming.content.read()

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,14 +13,15 @@ from typing import Any, Final, Self
 from sqlalchemy import func, select
 
 from levelog.errors import LevelogError
-from levelog.objects import Application, GroupResource
+from levelog.objects import Application, Cluster, GroupResource
 from levelog.redaction import Redactor
 from levelog_actuator import Actuator, ActuatorSettings
+from levelog_cli.compose.clusters import known_cluster
+from levelog_cli.compose.roles import Role
 from levelog_cli.loading import load_operators
+from levelog_cli.settings import Settings
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.watched import WatchedResource
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
@@ -29,9 +31,11 @@ from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.scopes import open_scope
 from levelog_store.tables import intents, levels
-from rigs.api import MERGE_PATCH, Api
+from rigs.api import Api
 from rigs.apirequests import ApiRequest
+from rigs.clusterclient import ClusterClient
 from rigs.faultproxy import FaultProxy
+from rigs.faults import Hold, Refuse
 from rigs.meters import METERS_FILE, meter
 from rigs.waiting import until
 
@@ -46,6 +50,7 @@ SETTINGS: Final = ActuatorSettings(
 SILENCE: Final = timedelta(seconds=3)
 PATIENCE: Final = timedelta(seconds=60)
 _WATCHED: Final = (("example.com", "meters"), ("", "configmaps"))
+_RESOURCES: Final = ("meters.example.com", "configmaps")
 
 Effects = Counter[tuple[str, str]]
 """Effective writes of levelog's, by verb and name of the object."""
@@ -68,18 +73,18 @@ class MeterStack:
         """Versions that the test itself wrote."""
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
+        self._client = ClusterClient(api.url, ca_file=api.ca_file, token=api.token)
         self._database: Database
+        self._program = Program(load_operators([METERS_FILE]))
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            for proxy in (self.ingest, self.actuate):
-                await stack.enter_async_context(proxy)
+            for part in (self.ingest, self.actuate, self._client):
+                await stack.enter_async_context(part)
             self._database = await stack.enter_async_context(await Database.open(self._database_url))
             connection = await stack.enter_async_context(await connect_nats(self._nats_url, timeout=PATIENCE))
-            direct = FaultProxy(self._api.url, ca_file=self._api.ca_file)
-            await stack.enter_async_context(direct)
-            async with await connect_kube(self._kubeconfig(direct, "direct")) as client:
-                stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
+            identity = await self._client.get("/api/v1/namespaces/kube-system")
+            stream = await ensure_stream(connection, Cluster(identity.metadata["uid"]), partitions=2)
             hints = await stack.enter_async_context(Hints(connection, stream.cluster, Application("meters")))
             stack.push_async_callback(self._end)
             self._tasks = [
@@ -97,21 +102,43 @@ class MeterStack:
     async def create(self, name: str, verb: str) -> None:
         """Make a Meter that wants 1."""
         self._wanted[name] = (verb, 1)
-        made = await self._api.create(self._path(), meter(name, verb, 1))
-        self._own.add(made["metadata"]["resourceVersion"])
+        made = await self._client.create(self._path(), meter(name, verb, 1))
+        self._own.add(made.version)
 
     async def change(self, name: str, wanted: int) -> None:
         """Let it want another number."""
         self._wanted[name] = (self._wanted[name][0], wanted)
-        status, changed = await self._api.request(
-            "PATCH", self._path(name), {"spec": {"wanted": wanted}}, content_type=MERGE_PATCH
-        )
-        assert status == 200, changed
-        self._own.add(changed["metadata"]["resourceVersion"])
+        changed = await self._client.merge(self._path(name), {"spec": {"wanted": wanted}})
+        self._own.add(changed.version)
+
+    async def remove(self, name: str) -> None:
+        """Delete a ConfigMap."""
+        removed = await self._client.delete(f"{self._maps}/{name}")
+        assert removed.code == 200, removed
+
+    def end_watches(self) -> None:
+        """As the server does after some minutes; what comes next is that they go on."""
+        for watch in self.ingest.watches:
+            watch.drop()
+
+    @asynccontextmanager
+    async def forgotten(self) -> AsyncGenerator[None]:
+        """The server forgets what happened up to the end of this, so that all has to be listed again after it."""
+        for resource in _RESOURCES:
+            self.ingest.add(Refuse(code=410), partial(resumes, resource))
+        held = self.ingest.add(Hold(stage="request"), lists, times=None)
+        self.end_watches()
+
+        async def are_held() -> bool:
+            return {request.resource for request in held.applied} == set(_RESOURCES)
+
+        await until(are_held, "lists of all resources", seconds=60)
+        yield
+        self.ingest.remove(held)
 
     async def converges(self) -> None:
         """Wait until each Meter shows what it wants, and nothing is left to be done."""
-        await until(self._has_converged, f"what the Meters of {self._namespace} want", seconds=150)
+        await until(self._has_converged, f"what the Meters of {self._namespace} want", seconds=150, pause=0.25)
 
     def effects(self) -> Effects:
         """Told by the answers: a version that no other write was answered with is a write that changed something."""
@@ -129,27 +156,31 @@ class MeterStack:
 
     async def meters(self) -> dict[str, Any]:
         """Meters by name."""
-        _, found = await self._api.request("GET", self._path())
-        return {each["metadata"]["name"]: each for each in found["items"]}
+        found = await self._client.get(self._path())
+        return {each["metadata"]["name"]: each for each in found.body["items"]}
 
     async def _has_converged(self) -> bool:
         for task in self._tasks:
             if task.done():
                 task.result()
-        meters = await self.meters()
-        _, found = await self._api.request("GET", f"/api/v1/namespaces/{self._namespace}/configmaps")
-        maps = {each["metadata"]["name"] for each in found["items"]}
+        return await self._is_quiet() and await self._is_shown()
+
+    async def _is_quiet(self) -> bool:
+        async with self._database.reading() as connection:
+            state = intents.c.state.in_(("pending", "claimed", "written"))
+            left = (await connection.execute(select(func.count()).select_from(intents).where(state))).scalar_one()
+            drifting = select(func.count()).select_from(levels).where(levels.c.status != "in_sync")
+            return not left and not (await connection.execute(drifting)).scalar_one()
+
+    async def _is_shown(self) -> bool:
+        meters, maps = await self.meters(), (await self._client.get(self._maps)).names
         for name, (verb, wanted) in self._wanted.items():
             spec, status = meters[name]["spec"], meters[name].get("status") or {}
             shown = {"status": status.get("shown"), "merge": spec.get("shown"), "append": (spec["entries"] or [0])[-1]}
             own = {each for each in maps if each.startswith(f"{name}-")}
             if own != {f"{name}-{wanted}"} if verb in {"apply", "create"} else shown[verb] != wanted:
                 return False
-        async with self._database.reading() as connection:
-            state = intents.c.state.in_(("pending", "claimed", "written"))
-            left = (await connection.execute(select(func.count()).select_from(intents).where(state))).scalar_one()
-            drifting = select(func.count()).select_from(levels).where(levels.c.status != "in_sync")
-            return not left and not (await connection.execute(drifting)).scalar_one()
+        return True
 
     async def _run_ingest(self, stream: LogStream) -> None:
         watched = [
@@ -158,11 +189,11 @@ class MeterStack:
             )
             for group, resource in _WATCHED
         ]
-        async with await connect_kube(self._kubeconfig(self.ingest, "ingest")) as client:
+        async with known_cluster(self._settings(self.ingest), self._program, frozenset({Role.INGEST})) as (client, _):
             await Ingest(client, stream, watched, Redactor(), silence=SILENCE).run()
 
     async def _work(self, stream: LogStream, hints: Hints) -> None:
-        program = Program(load_operators([METERS_FILE]))
+        program = self._program
         scope = await open_scope(
             self._database,
             cluster=stream.cluster,
@@ -174,7 +205,7 @@ class MeterStack:
         )
 
         async def act() -> None:
-            async with await connect_kube(self._kubeconfig(self.actuate, "actuate")) as client:
+            async with known_cluster(self._settings(self.actuate), program, frozenset({Role.ACTUATE})) as (client, _):
                 publisher = BatchPublisher(stream)
                 await Actuator(self._database, scope, client, publisher, hints, settings=SETTINGS).run()
 
@@ -188,9 +219,14 @@ class MeterStack:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _kubeconfig(self, proxy: FaultProxy, name: str) -> Path:
-        path = self._folder / f"{self._namespace}-{name}.kubeconfig"
-        return proxy.kubeconfig(path, token=self._api.token or "none")
+    def _settings(self, proxy: FaultProxy) -> Settings:
+        path = self._folder / f"{self._namespace}-{proxy.port}.kubeconfig"
+        proxy.kubeconfig(path, token=self._api.token or "none")
+        return Settings(kubeconfig=str(path), namespace=[self._namespace])
+
+    @property
+    def _maps(self) -> str:
+        return f"/api/v1/namespaces/{self._namespace}/configmaps"
 
     def _path(self, name: str = "") -> str:
         return f"/apis/example.com/v1/namespaces/{self._namespace}/meters" + (f"/{name}" if name else "")
@@ -199,6 +235,16 @@ class MeterStack:
 def of_meter(name: str) -> Callable[[ApiRequest], bool]:
     """Whether a request is about a Meter or its ConfigMaps."""
     return lambda request: request.name == name or request.name.startswith(f"{name}-")
+
+
+def lists(request: ApiRequest) -> bool:
+    """Whether a request reads all objects, in pages or with a watch."""
+    return request.verb == "list" or "sendInitialEvents" in request.query
+
+
+def resumes(resource: str, request: ApiRequest) -> bool:
+    """Whether a request goes on with a watch."""
+    return request.verb == "watch" and request.resource == resource and not lists(request)
 
 
 async def _supervised(run: Callable[[], Awaitable[None]]) -> None:
