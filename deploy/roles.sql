@@ -43,6 +43,7 @@ BEGIN
     REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM levelog_processor;
     -- The actuator claims intents and stores receipts; what is to be written, and where, it cannot change.
     GRANT SELECT ON alembic_version, scopes, intents TO levelog_actuator;
+    GRANT SELECT (scope, view, parent, parent_uid) ON levels TO levelog_actuator;
     GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, result_uid, result_version, receipt, is_relayed)
       ON intents TO levelog_actuator;
   END IF;

@@ -18,6 +18,7 @@ from levelog.redaction import Redactor
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits
+from levelog_actuator.lookout import Lookout
 from levelog_actuator.outages import Outage
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Later, Result, about
@@ -92,6 +93,7 @@ class Actuator:
         self._redactor = redactor or Redactor()
         self._sender = Sender(client, self._settings, self._redactor)
         self._relay = Relay(database, scope, publisher, self._settings)
+        self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, self._settings)
         self._ledger = Ledger(
             database,
             scope,
@@ -143,13 +145,15 @@ class Actuator:
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
         claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
         calling = asyncio.create_task(self._effects.run(), name="actuator effects")
-        tasks = (ledger, relay, claiming, calling)
+        looking = asyncio.create_task(self._lookout.run(), name="actuator lookout")
+        tasks = (ledger, relay, claiming, calling, looking)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            looking.cancel()
             await self._stop(ledger, relay, claiming)
             calling.cancel()
-            await asyncio.wait((calling,))
+            await asyncio.wait((calling, looking))
         for task in tasks:
             if not task.cancelled():
                 task.result()

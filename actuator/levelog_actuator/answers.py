@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog.objects import ObjectKey
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting, holds, wanted_controller
 from levelog_kube.errors import Cause
@@ -124,11 +125,10 @@ class SightRule(Struct, frozen=True):
     why: str
 
 
-def _names_target(order: Order, reply: Reply) -> bool:
+def names_object(key: ObjectKey, reply: Reply) -> bool:
+    """Tell whether the API says that just this object does not exist."""
     # The text of NewNotFound in k8s.io/apimachinery/pkg/api/errors; a missing namespace or resource reads differently.
-    return reply.reason == "NotFound" and reply.message.startswith(
-        f'{order.target.group_resource} "{order.target.name}" not found'
-    )
+    return reply.reason == "NotFound" and reply.message.startswith(f'{key.group_resource} "{key.name}" not found')
 
 
 def _is_manager_conflict(reply: Reply) -> bool:
@@ -145,13 +145,13 @@ ANSWER_RULES: Final = (
     AnswerRule("2xx", lambda _, reply: 200 <= reply.status < 300, Verdict.WRITTEN, "done"),
     AnswerRule(
         "404 that names the target, to a patch of a status",
-        lambda order, reply: reply.status == 404 and order.verb == "patch_status" and _names_target(order, reply),
+        lambda order, reply: reply.status == 404 and order.verb == "patch_status" and names_object(order.target, reply),
         Verdict.LOOK,
         "so the API answers too if the resource has no subresource for its status",
     ),
     AnswerRule(
         "404 that names the target",
-        lambda order, reply: reply.status == 404 and not order.makes_object and _names_target(order, reply),
+        lambda order, reply: reply.status == 404 and not order.makes_object and names_object(order.target, reply),
         Verdict.GONE,
         "there is nothing to write to; a delete is done",
     ),

@@ -91,7 +91,9 @@ class Ledger:
             kept: set[str] = set()
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
-                kept = await outbox.store_receipts(connection, self._scope.number, self._owner, rows)
+                kept = await outbox.store_receipts(
+                    connection, self._scope.number, self._owner, rows, look_after=self._settings.look_after
+                )
             if later:
                 given_back = [result.postponement for result in later]
                 await outbox.postpone(connection, self._scope.number, self._owner, given_back)

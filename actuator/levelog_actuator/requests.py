@@ -155,7 +155,12 @@ def read_request(order: Order) -> Request:
 
 def object_path(order: Order) -> str:
     """Path of the target."""
-    key, version = order.target, order.intent.api_version.rpartition("/")[2]
+    return path_of(order.target, order.intent.api_version)
+
+
+def path_of(key: ObjectKey, api_version: str) -> str:
+    """Path of an object that is served as `apps/v1`."""
+    version = api_version.rpartition("/")[2]
     namespace = f"/namespaces/{quote(key.namespace, safe='')}" if key.namespace else ""
     return f"{root_path(key.group, version)}{namespace}/{quote(key.resource, safe='')}/{quote(key.name, safe='')}"
 

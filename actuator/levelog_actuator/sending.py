@@ -8,11 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
+from levelog.objects import ObjectKey
 from levelog.projection import Applied, applied
 from levelog.redaction import Redactor
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import EventWriter
-from levelog_actuator.requests import Guard, Order, Request, read_request, write_request
+from levelog_actuator.requests import Guard, Order, Request, path_of, read_request, write_request
 from levelog_actuator.results import Ended, Later, Outcome, Result
 from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
@@ -207,6 +208,10 @@ class Sender:
         if order.verb != "apply" or not order.options.remembered:
             return None
         return applied(order.shown, self._redactor.redact_manifest(order.target.group_resource, dict(answer)))
+
+    async def read(self, target: ObjectKey, api_version: str) -> Reply:
+        """What the API answers to who reads an object."""
+        return await self._ask(Request(method="GET", path=path_of(target, api_version)))
 
     async def look(self, order: Order) -> Sighting | None:
         """The target as it is now; None if it is not there, or cannot be read."""

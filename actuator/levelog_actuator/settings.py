@@ -7,6 +7,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
+from levelog_store.outbox import LOOK_AFTER
 
 
 class ActuatorSettings(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,10 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     most_delay: timedelta = timedelta(seconds=60)
     sweep: timedelta = timedelta(seconds=10)
     """How often the database is asked although nobody hinted at work."""
+    look_after: timedelta = LOOK_AFTER
+    """So long the log may take to show a write before its target is looked at; then again when the write is twice as
+    old, at least every `most_look`."""
+    most_look: timedelta = timedelta(minutes=5)
 
     def __post_init__(self) -> None:
         if min(self.requests, self.group_requests) < 1:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
-from levelog.records import ReceiptNoted
+from levelog.records import ReceiptNoted, TargetSighted
 from levelog_cli.tables import line_width
 from levelog_history.revisions import Missing, Revision
 
@@ -30,7 +30,7 @@ class Timeline:
         self._is_named = is_named
         self._day: date | None = None
 
-    def lines(self, entry: Revision | Missing | ReceiptNoted, sequence: int) -> Iterator[str]:
+    def lines(self, entry: Revision | Missing | ReceiptNoted | TargetSighted, sequence: int) -> Iterator[str]:
         """The lines of the entry of a record."""
         at = entry.time.astimezone(UTC)
         if at.date() != self._day:
@@ -50,6 +50,12 @@ class Timeline:
             case ReceiptNoted():
                 yield from _folded(_receipt(entry), begin)
                 yield from _folded(f"for {entry.parent}, round {entry.round}")
+            case TargetSighted():
+                has = f"has version {entry.target_version}" if entry.target_version else "has it no more"
+                yield from _folded(
+                    f"{entry.view}: {entry.target} was looked at, as its write was not seen: the API {has}", begin
+                )
+                yield from _folded(f"for {entry.parent}")
 
 
 def _writer(revision: Revision) -> str:

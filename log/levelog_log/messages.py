@@ -20,6 +20,7 @@ from levelog.records import (
     Record,
     SyncFinished,
     SyncStarted,
+    TargetSighted,
     Unreadable,
     decode,
     encode,
@@ -48,7 +49,7 @@ class Writer:
         self._prefix = secrets.token_hex(8)
         self._numbers = count(1)
 
-    def message(self, record: ObjectSeen | ObjectDeleted | ReceiptNoted) -> Message:
+    def message(self, record: ObjectSeen | ObjectDeleted | ReceiptNoted | TargetSighted) -> Message:
         """The message of a record that belongs to one object, in the object's partition.
 
         Raises RecordError for a name that cannot stand in a header.
@@ -57,7 +58,7 @@ class Writer:
             case ObjectSeen() | ObjectDeleted():
                 key = record.key
                 subject = object_subject(self.cluster, key, partition_of(key, self.partitions))
-            case ReceiptNoted():
+            case ReceiptNoted() | TargetSighted():
                 partition = partition_of(record.parent, self.partitions)
                 subject = receipt_subject(self.cluster, partition, Application(record.application))
             case _ as never:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
@@ -31,6 +32,7 @@ from levelog_store.rows import (
     Decided,
     IndexKey,
     IntentRow,
+    OpenIntent,
     PendingWake,
     ViewParent,
     WholeIndex,
@@ -205,7 +207,7 @@ class Decider:
                 view,
                 parent,
                 held,
-                intents.get(level, ()),
+                [self._as_watched(intent) for intent in intents.get(level, ())],
                 inputs=inputs,
                 reads=digest_of(
                     {place: buckets[place] for place in known}, sight(view, parent.uid, held.desired if held else None)
@@ -286,6 +288,12 @@ class Decider:
                 name = case.view.reconcile.name if case.view.reconcile else case.view.handler.name
                 case.error = fault_reason("reconcile function", name, error)
         return rows
+
+    def _as_watched(self, intent: OpenIntent) -> OpenIntent:
+        """The intent as the log will show it: not at all if its target is not watched any more."""
+        if intent.state != "written" or not intent.is_watched or self._is_watched(ObjectKey.parse(intent.target)):
+            return intent
+        return replace(intent, is_watched=False)
 
     def _is_watched(self, key: ObjectKey) -> bool:
         """Tell whether the log will show what becomes of an object."""

@@ -11,7 +11,7 @@ from levelog.childlevels import ChildrenLevel
 from levelog.levels import Drift, Level
 from levelog_processors.evaluation import Evaluation
 from levelog_processors.program import BoundView
-from levelog_processors.settling import is_settled
+from levelog_processors.settling import GONE, is_settled
 from levelog_processors.sights import sight
 from levelog_store.rows import Basis, Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
 
@@ -173,7 +173,7 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
     if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
         return _concluded(case, status="failed", reason=case.before.reason, due_at=recheck_at)
     if under_way := case.under_way:
-        return _concluded(case, status="settling", reason=f"waits for {under_way[0].target}", due_at=recheck_at)
+        return _concluded(case, status="settling", reason=_wait(under_way), due_at=recheck_at)
     if not drifts:
         return _concluded(case, status="in_sync", reason="", due_at=recheck_at)
     if case.failures:
@@ -184,6 +184,18 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         return _concluded(case, status="drifting", reason="", due_at=recheck_at)
     reason = "the last round did not close it"
     return _concluded(case, status="drifting", reason=reason, due_at=_later(case, now))
+
+
+def _wait(under_way: Sequence[OpenIntent]) -> str:
+    """What a level waits for; of a write that the log fails to show, what the API had of it."""
+    intent = next((each for each in under_way if each.sighted_at is not None), under_way[0])
+    if intent.sighted_at is None:
+        return f"waits for {intent.target}"
+    had = "was gone" if intent.sighted_version == GONE else f"had version {intent.sighted_version}"
+    return (
+        f"waits for {intent.target}: written as version {intent.result_version}, which the log does not show; "
+        f"at {intent.sighted_at:%H:%M:%S} UTC it {had} at the API: is ingest behind?"
+    )
 
 
 def _attempts(case: Case) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from levelog.records import LoggedRecord, ReceiptNoted, Unreadable
+from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
 from levelog_store.rows import Entry
 
 
@@ -16,7 +16,7 @@ class LogTime:
     def note(self, logged: LoggedRecord) -> None:
         """Take in a record; another process's clock does not count."""
         record = logged.record
-        if isinstance(record, ReceiptNoted | Unreadable):
+        if isinstance(record, ReceiptNoted | TargetSighted | Unreadable):
             return
         known = self._times.get(logged.partition)
         if known is None or record.time > known:

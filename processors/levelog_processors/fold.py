@@ -24,6 +24,7 @@ from levelog.records import (
     ReceiptNoted,
     SyncFinished,
     SyncStarted,
+    TargetSighted,
     Unreadable,
 )
 from levelog.succession import follows, swept_version
@@ -41,6 +42,7 @@ from levelog_store.rows import (
     Checkpoint,
     Entry,
     FoldedReceipt,
+    FoldedSighting,
     Held,
     Input,
     StoredObject,
@@ -119,6 +121,9 @@ class Fold:
                 case ReceiptNoted():
                     if record.application == self._application:
                         self._note_receipt(logged, record)
+                case TargetSighted():
+                    if record.application == self._application:
+                        self._note_sighting(logged, record)
                 case Unreadable() | ObjectUnreadable():
                     name = _place(record)
                     self._note_unreadable(logged, name, record.error, latest.get(name))
@@ -357,6 +362,12 @@ class Fold:
         memory = memory_of(record)
         if memory is not None and memory.index in self._program.indices:
             self._memories[memory.index, memory.key, memory.object] = memory, logged
+
+    def _note_sighting(self, logged: LoggedRecord, record: TargetSighted) -> None:
+        """Note what the API had of a target; the level that waits for it says so, or goes on."""
+        self._changes.sightings.append(FoldedSighting(key=record.key, version=record.target_version, at=record.time))
+        if record.view in self._program.views:
+            self._changes.wakes[record.view, str(record.parent)] = Wake(logged.partition, logged.sequence)
 
     def _remember(self) -> None:
         """Write what the last receipt of each target says of it."""

@@ -4,6 +4,9 @@ from typing import Final
 
 from levelog_store.rows import OpenIntent
 
+GONE: Final = 0
+"""The version that a sighting tells of what is not there."""
+
 _SEEN: Final = ("unchanged", "conflict")
 """Outcomes that tell which version of the target the actuator saw."""
 
@@ -15,6 +18,9 @@ def is_settled(intent: OpenIntent) -> bool:
     API told no version, and for a target that is not watched. Otherwise the target's row has to show that incarnation
     at or past the version that the API answered, or its end; after a conflict too, so that the next round sees what
     the write ran into, or may have been part of.
+
+    A target that came and went while nobody watched is in no record. It settles once an actuator has seen that the API
+    has it no more, and has told so through the log, as far as the tables hold nothing of it either.
     """
     match intent.state:
         case "pending" | "claimed":
@@ -33,7 +39,8 @@ def is_settled(intent: OpenIntent) -> bool:
     if intent.verb == "delete" and intent.outcome != "conflict":
         return is_buried or intent.held_uid != intent.result_uid or bool(intent.held_is_deleting)
     if intent.held_uid is None or intent.held_version is None:
-        return is_buried and (intent.buried_version or 0) >= intent.result_version
+        is_past = is_buried and (intent.buried_version or 0) >= intent.result_version
+        return is_past or intent.sighted_version == GONE
     if intent.held_uid != intent.result_uid:  # another incarnation is newer only if it came later
         return intent.held_version > intent.result_version
     return intent.held_version >= intent.result_version

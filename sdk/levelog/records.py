@@ -143,6 +143,24 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
+class TargetSighted(Struct, frozen=True, kw_only=True):
+    """What the API had of a target whose write the log had not shown for a while, told to the parent's partition."""
+
+    application: str
+    key: str
+    """Idempotency key of the intent."""
+    view: str
+    parent: ObjectKey
+    parent_uid: Uid
+    target: ObjectKey
+    target_uid: str = ""
+    target_version: _Number = 0
+    """resourceVersion of the target; 0: it was gone."""
+    process: str = ""
+    """Actuator that looked."""
+    time: datetime
+
+
 class ObjectUnreadable(Struct, frozen=True, kw_only=True):
     """The API sent an object that cannot be recorded: the log holds no other record of this version of it."""
 
@@ -172,11 +190,19 @@ Record: TypeAlias = (
     | BookmarkNoted
     | ContactLost
     | ReceiptNoted
+    | TargetSighted
     | ObjectUnreadable
     | Unreadable
 )
 ControlRecord: TypeAlias = (
-    SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ContactLost | ReceiptNoted | ObjectUnreadable
+    SyncStarted
+    | SyncFinished
+    | GapNoted
+    | BookmarkNoted
+    | ContactLost
+    | ReceiptNoted
+    | TargetSighted
+    | ObjectUnreadable
 )
 
 
@@ -196,6 +222,7 @@ _CONTROL: Final[dict[str, type[ControlRecord]]] = {
     "levelog.bookmark.noted": BookmarkNoted,
     "levelog.contact.lost": ContactLost,
     "levelog.receipt.noted": ReceiptNoted,
+    "levelog.target.sighted": TargetSighted,
     "levelog.object.unreadable": ObjectUnreadable,
 }
 _CONTROL_TYPE: Final = {cls: name for name, cls in _CONTROL.items()}

@@ -2,7 +2,7 @@
 
 Control records stand in the same partition as what they speak of, so that one reader sees them in order:
 `levelog.<cluster>.<partition>._sync.<group>.<resource>`, likewise `_gap`, `_bookmark` and `_unreadable`, and
-`levelog.<cluster>.<partition>._receipt.<application>`.
+`levelog.<cluster>.<partition>._receipt.<application>`, where sightings stand too.
 """
 
 from enum import StrEnum

@@ -173,6 +173,8 @@ def _intent_values(scope: int, decided: Decided, intent: IntentRow) -> dict[str,
         "is_folded": False,
         "result_uid": "",
         "result_version": 0,
+        "sighted_version": None,
+        "sighted_at": None,
     }
 
 

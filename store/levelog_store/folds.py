@@ -12,6 +12,7 @@ from levelog_store.database import upsert
 from levelog_store.rows import (
     Changes,
     FoldedReceipt,
+    FoldedSighting,
     IndexKey,
     StoredObject,
     SyncRow,
@@ -60,6 +61,8 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
         _merge(wakes, await _unsettled(connection, scope, touched))
     if changes.receipts:
         await _write_receipts(connection, scope, changes.receipts)
+    if changes.sightings:
+        await _write_sightings(connection, scope, changes.sightings)
     await write_wakes(connection, scope, wakes)
     return wakes
 
@@ -275,6 +278,19 @@ async def _write_receipts(connection: AsyncConnection, scope: int, receipts: Seq
     )
     if of_views := [receipt for receipt in receipts if receipt.has_view]:
         await _raise_rounds(connection, scope, of_views)
+
+
+async def _write_sightings(connection: AsyncConnection, scope: int, sightings: Sequence[FoldedSighting]) -> None:
+    table = intents.c
+    statement = (
+        update(intents)
+        .where(table.scope == scope, table.key == bindparam("of"))
+        .values(sighted_version=bindparam("had"), sighted_at=bindparam("at", type_=table.sighted_at.type))
+    )
+    newest = {each.key: each for each in sightings}  # in the order of the log
+    await connection.execute(
+        statement, [{"of": key, "had": each.version, "at": each.at} for key, each in sorted(newest.items())]
+    )
 
 
 async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:

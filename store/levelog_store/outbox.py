@@ -3,7 +3,8 @@
 `pending` says that nothing was sent, or nothing that took effect, so that a processor may withdraw the intent.
 `claimed` says that a request may have taken effect, also while nobody holds the claim: whoever claims it next has to
 look at the target before writing. `due_at` is when an intent may be claimed, NULL for at once; for a claimed one it
-is the end of the claim. All times are the database's.
+is the end of the claim; for a written one, when to look at the target if the log has not shown it. All times are the
+database's.
 """
 
 from collections.abc import Collection, Sequence
@@ -64,12 +65,31 @@ class Postponement(Struct, frozen=True, kw_only=True):
     """A request may have taken effect."""
 
 
+class UnseenWrite(Struct, frozen=True, kw_only=True):
+    """A write that the log has not shown for a while, and whose level waits for it."""
+
+    key: str
+    view: str
+    parent: str
+    parent_uid: str
+    target: str
+    api_version: str
+    result_version: int
+    sighted_version: int | None
+    """What the log tells of the last look; None: nothing yet."""
+    age: timedelta
+    """Since it was decided."""
+
+
 class UnrelayedReceipt(Struct, frozen=True, kw_only=True):
     """A stored receipt that the log may not hold yet."""
 
     key: str
     receipt: bytes
 
+
+LOOK_AFTER: Final = timedelta(seconds=30)
+"""So long the log may take to show a write before somebody looks."""
 
 _FIELDS: Final = ClaimedIntent.__struct_fields__[:-2]
 _RESULTS: Final = StoredReceipt.__struct_fields__[1:]
@@ -130,11 +150,17 @@ async def keep(connection: AsyncConnection, scope: int, owner: str, keys: Collec
 
 
 async def store_receipts(
-    connection: AsyncConnection, scope: int, owner: str, receipts: Sequence[StoredReceipt]
+    connection: AsyncConnection,
+    scope: int,
+    owner: str,
+    receipts: Sequence[StoredReceipt],
+    *,
+    look_after: timedelta = LOOK_AFTER,
 ) -> set[str]:
     """Store what became of claimed intents; returns the keys of those that the owner still held.
 
-    The others were claimed by another actuator meanwhile, which looks at their targets itself.
+    The others were claimed by another actuator meanwhile, which looks at their targets itself. Targets that the log has
+    not shown `look_after` from now are `take_unseen`.
     """
     dialect = connection.dialect
     values = {"of_scope": scope, "of_keys": sql.texts(dialect, [each.key for each in receipts]), "by": owner}
@@ -145,8 +171,35 @@ async def store_receipts(
         if each.key in held
     ]
     if rows:
-        await connection.execute(sql.end(), rows)
+        await connection.execute(sql.end(dialect, look_after), rows)
     return held
+
+
+async def take_unseen(
+    connection: AsyncConnection, scope: int, *, limit: int, after: timedelta, most: timedelta
+) -> list[UnseenWrite]:
+    """Writes whose targets are to be looked at now; no two callers get the same one.
+
+    They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
+    `most` at the latest.
+    """
+    found = await connection.execute(sql.unseen(connection.dialect), {"of_scope": scope, "limit": limit})
+    rows = found.mappings().all()
+    writes = [
+        UnseenWrite(
+            **{name: row[name] for name in sql.UNSEEN_COLUMNS if name != "decided_at"},
+            age=row["now"] - row["decided_at"],
+        )
+        for row in rows
+    ]
+    if rows:
+        moment = rows[0]["now"]
+        again = [moment + min(max(write.age, after), most) for write in writes]
+        await connection.execute(
+            sql.look_again(),
+            [{"of_scope": scope, "of_key": write.key, "at": at} for write, at in zip(writes, again, strict=True)],
+        )
+    return writes
 
 
 async def postpone(connection: AsyncConnection, scope: int, owner: str, later: Sequence[Postponement]) -> None:

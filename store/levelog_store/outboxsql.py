@@ -19,9 +19,11 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     cast,
     func,
     literal_column,
+    null,
     or_,
     select,
     text,
@@ -33,7 +35,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from levelog.canonical import canonical
 from levelog_store.clock import now
-from levelog_store.tables import Timestamp, intents
+from levelog_store.tables import Timestamp, intents, levels
 
 _PENDING: Final = literal_column("'pending'", Text)
 _CLAIMED: Final = literal_column("'claimed'", Text)
@@ -57,6 +59,19 @@ CLAIMED_COLUMNS: Final = (
     "options",
     "attempts",
     "state",
+)
+
+
+UNSEEN_COLUMNS: Final = (
+    "key",
+    "view",
+    "parent",
+    "parent_uid",
+    "target",
+    "api_version",
+    "result_version",
+    "sighted_version",
+    "decided_at",
 )
 
 
@@ -172,9 +187,12 @@ def lock_held(dialect: Dialect) -> Select[Any]:
     return select(intents.c.key).where(_is_in_scope, _is_one_of(dialect), _is_held).with_for_update()
 
 
-@lru_cache(maxsize=1)
-def end() -> Update:
-    """Store a receipt in the row `of_key`; one at a time, since a planner may scan all rows to join them with many."""
+@lru_cache(maxsize=16)
+def end(dialect: Dialect, look_after: timedelta) -> Update:
+    """Store a receipt in the row `of_key`; one at a time, since a planner may scan all rows to join them with many.
+
+    What is written is to be looked at after a while, unless the log has shown it by then.
+    """
     names = ("state", "error", "attempts", "result_uid", "result_version", "receipt")
     return (
         update(intents)
@@ -182,9 +200,54 @@ def end() -> Update:
         .values(
             **{name: bindparam(f"new_{name}", type_=intents.c[name].type) for name in names},
             is_relayed=False,
-            due_at=None,
+            due_at=case((bindparam("new_state", type_=Text) == _WRITTEN, now(dialect, look_after)), else_=null()),
             expires_at=None,
         )
+    )
+
+
+@lru_cache(maxsize=4)
+def unseen(dialect: Dialect) -> Select[Any]:
+    """Up to `limit` rows whose writes the log should have shown by now, locked where there are row locks.
+
+    Those of levels that are gone are left out: nobody waits for them.
+    """
+    table, level = intents.c, levels.c
+    has_level = (
+        select(literal_column("1"))
+        .where(
+            level.scope == table.scope,
+            level.view == table.view,
+            level.parent == table.parent,
+            level.parent_uid == table.parent_uid,
+        )
+        .exists()
+    )
+    return (
+        select(*(table[name] for name in UNSEEN_COLUMNS), now(dialect).label("now"))
+        .where(
+            _is_in_scope,
+            table.state.in_((*_OPEN, _WRITTEN)),  # the condition of the index
+            table.state == _WRITTEN,
+            table.is_watched.is_(True),
+            table.is_folded.is_(True),
+            table.result_version > 0,
+            table.due_at <= now(dialect),
+            has_level,
+        )
+        .order_by(table.due_at)
+        .limit(bindparam("limit", type_=Integer))
+        .with_for_update(skip_locked=True, of=intents)
+    )
+
+
+@lru_cache(maxsize=1)
+def look_again() -> Update:
+    """Put the next look at the target of the row `of_key` off to a time."""
+    return (
+        update(intents)
+        .where(_is_in_scope, intents.c.key == bindparam("of_key"), intents.c.state == _WRITTEN)
+        .values(due_at=bindparam("at", type_=Timestamp()))
     )
 
 

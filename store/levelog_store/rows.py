@@ -178,6 +178,15 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     """The code still has the view whose level decided it."""
 
 
+class FoldedSighting(Struct, frozen=True, kw_only=True):
+    """What the API had of an intent's target, as the log tells it."""
+
+    key: str
+    version: int
+    """0: it was gone."""
+    at: datetime
+
+
 class Changes(Struct):
     """Everything that folding one batch changes."""
 
@@ -200,6 +209,7 @@ class Changes(Struct):
     calls_forgotten: list[str] = field(default_factory=list[str])
     """Parents of which all that effects did is forgotten."""
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
+    sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
     unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
     """By partition and place."""
@@ -278,6 +288,9 @@ class OpenIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: str = ""
     result_uid: str = ""
     result_version: int = 0
+    sighted_version: int | None = None
+    """Version that the API had when the target was looked at; 0: it was gone; None: nobody looked."""
+    sighted_at: datetime | None = None
     held_uid: str | None = None
     held_version: int | None = None
     held_is_deleting: bool | None = None

@@ -161,6 +161,11 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
             .values(is_relayed=False)
         )
         await connection.execute(
+            update(intents)
+            .where(intents.c.scope == scope.number, intents.c.sighted_version.is_not(None))
+            .values(sighted_version=null(), sighted_at=null())
+        )
+        await connection.execute(
             update(scopes)
             .where(scopes.c.scope == scope.number)
             .values(stream_created=stream_created, resets=scopes.c.resets + 1)

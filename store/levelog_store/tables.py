@@ -358,6 +358,12 @@ intents = Table(
     Column("is_folded", Boolean, nullable=False, comment="the receipt came back from the log"),
     Column("result_uid", BYTE_TEXT, nullable=False),
     Column("result_version", BigInteger, nullable=False),
+    Column(
+        "sighted_version",
+        BigInteger,
+        comment="resourceVersion that the API had when the log had not shown the write for a while; 0: gone",
+    ),
+    _time("sighted_at"),
     Index(
         "intents_open",
         "scope",

@@ -21,6 +21,7 @@ from levelog.records import (
     ReceiptNoted,
     SyncFinished,
     SyncStarted,
+    TargetSighted,
     Unreadable,
     encode,
 )
@@ -59,6 +60,16 @@ RECORDS: Final[tuple[ObjectSeen | ObjectDeleted | ControlRecord, ...]] = (
     GapNoted(resource=WEBS, reason="gone", since=Version(3), time=NOON),
     BookmarkNoted(resource=WEBS, version=Version(9), time=NOON),
     RECEIPT,
+    TargetSighted(
+        application="webs",
+        key="key",
+        view="webs/pods",
+        parent=KEY,
+        parent_uid=Uid("uid-w"),
+        target=RECEIPT.target,
+        target_version=9,
+        time=NOON,
+    ),
     ObjectUnreadable(resource=WEBS, key=KEY, error="odd", time=NOON),
 )
 SUBJECT = object_subject("cluster", KEY, partition_of(KEY, 4))  # type: ignore[arg-type]
@@ -196,5 +207,5 @@ def test_subjects_that_are_not_of_objects_or_not_of_levelog_are_told_apart() -> 
 
 
 def test_the_records_are_all_kinds_that_there_are() -> None:
-    kinds = {ObjectSeen, ObjectDeleted, SyncStarted, SyncFinished, GapNoted, BookmarkNoted, ReceiptNoted}
+    kinds = {ObjectSeen, ObjectDeleted, SyncStarted, SyncFinished, GapNoted, BookmarkNoted, ReceiptNoted, TargetSighted}
     assert {type(record) for record in RECORDS} == {*kinds, ObjectUnreadable}

@@ -10,7 +10,7 @@ import yaml
 
 from levelog.errors import ConfigurationError
 from levelog.objects import Sequence as LogSequence
-from levelog.records import LoggedRecord, ReceiptNoted
+from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.settings import Settings
 from levelog_cli.timeline import Timeline
@@ -95,11 +95,11 @@ async def show_object(settings: Settings, objects: Sequence[str], *, at: str, as
 
 async def _entries(
     records: AsyncIterator[LoggedRecord], selected: Sequence[Selected]
-) -> AsyncIterator[tuple[Revision | Missing | ReceiptNoted, LoggedRecord]]:
+) -> AsyncIterator[tuple[Revision | Missing | ReceiptNoted | TargetSighted, LoggedRecord]]:
     revisions = Revisions(lambda key: has_any(selected, key))
     async for logged in records:
         record = logged.record
-        if isinstance(record, ReceiptNoted):
+        if isinstance(record, ReceiptNoted | TargetSighted):
             if has_any(selected, record.parent) or has_any(selected, record.target):
                 yield record, logged
             continue
@@ -144,7 +144,7 @@ def _time(revision: Revision) -> str:
     return f"{revision.time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _json(entry: Revision | Missing | ReceiptNoted, sequence: int) -> dict[str, Any]:
+def _json(entry: Revision | Missing | ReceiptNoted | TargetSighted, sequence: int) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(entry)
     match entry:
         case Revision():
@@ -152,9 +152,9 @@ def _json(entry: Revision | Missing | ReceiptNoted, sequence: int) -> dict[str, 
             return {"type": "revision", **told}
         case Missing():
             return {"type": "missing", **told}
-        case ReceiptNoted():
+        case ReceiptNoted() | TargetSighted():
             return {
-                "type": "receipt",
+                "type": "receipt" if isinstance(entry, ReceiptNoted) else "sighting",
                 "sequence": sequence,
                 **told,
                 "parent": str(entry.parent),

@@ -264,6 +264,12 @@ def upgrade() -> None:
         sa.Column("is_folded", sa.Boolean, nullable=False, comment="the receipt came back from the log"),
         sa.Column("result_uid", TEXT, nullable=False),
         sa.Column("result_version", sa.BigInteger, nullable=False),
+        sa.Column(
+            "sighted_version",
+            sa.BigInteger,
+            comment="resourceVersion that the API had when the log had not shown the write for a while; 0: gone",
+        ),
+        sa.Column("sighted_at", TIME),
         sa.PrimaryKeyConstraint("scope", "key", name="intents_pkey"),
     )
     op.create_index(

@@ -5,20 +5,22 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 from sqlalchemy import ClauseElement, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store import outbox, outboxsql
-from levelog_store.database import Database
-from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
-from levelog_store.tables import intents
+from levelog_store.database import Database, upsert
+from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt, UnseenWrite
+from levelog_store.rows import LevelRow
+from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
 
 A, B = "pods/default/a", "pods/default/b"
@@ -331,12 +333,64 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
             outboxsql.take(connection.dialect, LEASE),
             outboxsql.held(connection.dialect),
             outboxsql.lock_held(connection.dialect),
-            outboxsql.end(),
+            outboxsql.end(connection.dialect, timedelta(seconds=30)),
             outboxsql.give_back(),
             outboxsql.mark_relayed(connection.dialect),
         ):
             plan = await plan_of(connection, statement, of_scope=1, of_keys=keys, of_key="a")
             assert re.search(r"Index Cond: .*key = |\(scope=\? AND key=\?\)", plan), plan
+
+
+async def test_a_look_is_for_what_is_written_and_folded_and_watched_and_has_a_level(database: Database) -> None:
+    told: dict[str, Any] = {"state": "written", "is_folded": True, "result_version": 7, "due_at": NOON}
+    wanted = intent(A, **told)
+    others: list[dict[str, Any]] = [
+        {"state": "settled"},
+        {"is_folded": False},
+        {"is_watched": False},
+        {"result_version": 0},
+        {"due_at": NOON + timedelta(days=36_500)},
+        {"parent_uid": "another"},
+    ]
+    await decide(database, wanted, *(intent(A, **told | other) for other in others))
+    async with database.transaction() as connection:
+        assert await take_unseen(connection) == []
+        await add_level(connection, wanted)
+        (write,) = await take_unseen(connection)
+        assert (write.key, write.target, write.result_version, write.sighted_version) == (wanted["key"], A, 7, None)
+        assert await take_unseen(connection) == []  # not again so soon
+
+
+async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_is_twice_as_old(
+    database: Database,
+) -> None:
+    row = intent(A)
+    await decide(database, row)
+    await claim(database)
+    await store(database, receipt(row["key"]))
+    async with database.transaction() as connection:
+        await add_level(connection, row)
+        assert timedelta(seconds=20) < await due_in(connection) <= outbox.LOOK_AFTER
+        await connection.execute(update(intents).values(is_folded=True, due_at=NOON))
+        (write,) = await take_unseen(connection)
+        assert write.age > timedelta(days=1)
+        assert timedelta(minutes=4) < await due_in(connection) <= timedelta(minutes=5)
+
+
+async def take_unseen(connection: AsyncConnection) -> list[UnseenWrite]:
+    return await outbox.take_unseen(connection, 1, limit=10, after=LEASE, most=timedelta(minutes=5))
+
+
+async def due_in(connection: AsyncConnection) -> timedelta:
+    now = (await connection.execute(outboxsql.moment(connection.dialect))).scalar_one()
+    due_at: datetime = (await connection.execute(select(intents.c.due_at))).scalar_one()
+    return due_at - now
+
+
+async def add_level(connection: AsyncConnection, row: dict[str, Any]) -> None:
+    named = {name: row[name] for name in ("view", "parent", "parent_uid", "partition")}
+    level = LevelRow(**named, status="settling")
+    await upsert(connection, levels, [{"scope": 1, **asdict(level)}])
 
 
 @asynccontextmanager

@@ -1,0 +1,127 @@
+"""Looks after writes that the log has not shown for a while, and tells the log what the API has of their targets."""
+
+import asyncio
+import logging
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from levelog.errors import Unavailable
+from levelog.objects import ObjectKey, Uid
+from levelog.records import TargetSighted
+from levelog_actuator.answers import names_object
+from levelog_actuator.sending import Sender
+from levelog_actuator.settings import ActuatorSettings
+from levelog_actuator.sightings import Sighting
+from levelog_log.messages import Writer
+from levelog_log.publisher import BatchPublisher
+from levelog_store import outbox
+from levelog_store.database import Database
+from levelog_store.outbox import UnseenWrite
+from levelog_store.scopes import Scope
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 100
+"""Targets read one after the other before the log is told."""
+
+
+class Lookout:
+    """Reads the targets of writes that are not settled, and publishes what it saw to the partition of the parent.
+
+    It settles nothing: a level goes on when its processor has folded what was seen, and only if the target is gone.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        owner: str,
+        sender: Sender,
+        publisher: BatchPublisher,
+        settings: ActuatorSettings,
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self._owner = owner
+        self._sender = sender
+        self._publisher = publisher
+        self._settings = settings
+        self._writer = Writer(scope.cluster, scope.partitions, "actuator")
+
+    async def run(self) -> None:
+        """Look until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
+        every = min(self._settings.sweep, self._settings.look_after).total_seconds()
+        while True:
+            try:
+                while await self.look() == BATCH:
+                    pass
+            except Unavailable as error:
+                log.warning("targets of writes that the log does not show are not looked at: %s", error)
+            await asyncio.sleep(every)
+
+    async def look(self) -> int:
+        """Read the targets that it is time for, and publish what is new; returns how many it was time for."""
+        async with self._database.transaction(durable=False) as connection:
+            writes = await outbox.take_unseen(
+                connection,
+                self._scope.number,
+                limit=BATCH,
+                after=self._settings.look_after,
+                most=self._settings.most_look,
+            )
+        sightings = await self._read(writes)
+        if sightings:
+            await self._publisher.publish([self._writer.message(record) for record in sightings])
+        return len(writes)
+
+    async def _read(self, writes: Sequence[UnseenWrite]) -> list[TargetSighted]:
+        found: list[TargetSighted] = []
+        for write in writes:
+            target = ObjectKey.parse(write.target)
+            reply = await self._sender.read(target, write.api_version)
+            if not reply.status:
+                log.warning("targets of writes that the log does not show are not looked at: %s", reply.message)
+                break  # the others come again, as this one does
+            uid, version = "", 0
+            if reply.status == 200:
+                try:
+                    seen = Sighting.read(reply.body)
+                except (msgspec.MsgspecError, ValueError) as error:
+                    log.warning("%s cannot be read: %s", write.target, error)
+                    continue
+                uid, version = seen.uid, seen.version
+            elif not names_object(target, reply):
+                log.warning("%s is not looked at: %d %s", write.target, reply.status, reply.message)
+                continue
+            self._tell(write, version)
+            if version != write.sighted_version:
+                found.append(self._record(write, target, uid, version))
+        return found
+
+    def _record(self, write: UnseenWrite, target: ObjectKey, uid: str, version: int) -> TargetSighted:
+        return TargetSighted(
+            application=self._scope.application,
+            key=write.key,
+            view=write.view,
+            parent=ObjectKey.parse(write.parent),
+            parent_uid=Uid(write.parent_uid),
+            target=target,
+            target_uid=uid,
+            target_version=version,
+            process=self._owner,
+            time=datetime.now(UTC),
+        )
+
+    def _tell(self, write: UnseenWrite, version: int) -> None:
+        log.warning(
+            "the log has not shown version %d of %s for %d s or more; the API %s",
+            write.result_version,
+            write.target,
+            math.floor(min(write.age, timedelta(days=999)).total_seconds()),
+            f"has version {version}: is ingest behind?" if version else "has it no more",
+            extra={"object": write.target, "intent": write.key, "view": write.view, "parent": write.parent},
+        )
