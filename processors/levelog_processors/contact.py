@@ -22,7 +22,7 @@ def note_sync(changes: Changes, before: SyncRow | None, after: SyncRow, sequence
     if was_stale == after.is_stale:
         return
     index, key = contact_key(after.resource)
-    changes.keys[index, key] = sequence
+    changes.change_key((index, key), sequence, (sequence,))
     if after.is_stale:
         changes.entries_written.append((CONTACT, Entry(index, key, after.partition, b"true")))
     else:

@@ -1,5 +1,6 @@
 """What becomes of one level, given what was read: pure, shared by live processors, replay and tests."""
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -13,6 +14,7 @@ from levelog_processors.evaluation import Evaluation
 from levelog_processors.program import BoundView
 from levelog_processors.settling import GONE, is_settled
 from levelog_processors.sights import sight
+from levelog_store.causes import added, read_causes
 from levelog_store.rows import Basis, Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
@@ -67,6 +69,9 @@ class Case:
         self.is_new = self.before.evaluations == 0
         self.is_changed = self.is_new or inputs != self.before.inputs or reads != self.before.reads
         self.is_deleting = parent.is_deleting and not view.handler.deleting
+        asked = [cause for text in (wake.causes, self.before.suppressed) for cause in read_causes(text).sequences]
+        self._since = min(asked, default=sys.maxsize)
+        """The first record that asked since the decision before."""
         self.evaluation: Evaluation | None = None
         self.wanted: list[Any] = []
         self.is_called = True
@@ -108,6 +113,10 @@ class Case:
             return self.before.reads
         desired = self.evaluation.desired if self.level else self.before.desired
         return self.evaluation.reads.digest(sight(self.view, self.parent.uid, desired))
+
+    def is_news(self, place: IndexKey, version: int) -> bool:
+        """Tell whether a key may hold something else than when the view was called last, which has woken it then."""
+        return place not in self.dependencies or version >= self._since
 
     @property
     def level(self) -> Level[Any] | None:
@@ -221,6 +230,7 @@ def _concluded(
     reads = (
         set(evaluation.reads.versions) if evaluation else (set[IndexKey]() if case.is_deleting else case.dependencies)
     )
+    is_kept = evaluation is not None or status != before.status
     row = LevelRow(
         view=before.view,
         parent=before.parent,
@@ -239,6 +249,7 @@ def _concluded(
         reads=case.seen_reads,
         decided_inputs=_decided_inputs(case, has_acted=has_acted),
         cause=max(case.wake.cause, before.cause),
+        suppressed="" if is_kept else added(before.suppressed, case.wake.causes),
         recheck_at=due_at,
         evaluated_at=case.now if evaluation else before.evaluated_at or case.now,
     )
@@ -255,8 +266,12 @@ def _concluded(
         withdraws=withdraws,
         withdrawn=case.withdrawn,
         is_evaluated=evaluation is not None,
+        is_kept=is_kept,
+        decided_at=case.now,
         parent_sequence=case.parent.sequence,
         basis=case.basis(rows or []),
+        contents=evaluation.reads.held(case.is_news) if evaluation else {},
+        suppressed=before.suppressed,
     )
 
 

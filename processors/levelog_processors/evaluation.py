@@ -4,9 +4,9 @@ A view is an ordinary function and reads an index like a mapping. What it reads 
 also what was read before it raised.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from greenlet import getcurrent, greenlet
@@ -29,6 +29,10 @@ from levelog_processors.objectlookups import ObjectLookups
 from levelog_processors.program import BoundView
 from levelog_processors.sights import Sight
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
+
+MOST_HELD_BY_KEY: Final = 4_000
+MOST_HELD: Final = 16_000
+"""Bytes that a decision keeps of what a key held, and of all its keys."""
 
 
 class Fetch(Protocol):
@@ -92,6 +96,19 @@ class Reads:
                 self.versions[index, key] = version
                 self._contents[index, key] = (_version_bytes(version),)
         return self._wholes[index]
+
+    def held(self, is_news: Callable[[IndexKey, int], bool]) -> dict[IndexKey, bytes]:
+        """What keys held, as JSON arrays, to be kept: where it is news, given the key and its version, and short."""
+        found: dict[IndexKey, bytes] = {}
+        left = MOST_HELD
+        for place, version in sorted(self.versions.items()):
+            if version <= 0 or place[1].startswith(WHOLE_INDEX) or not is_news(place, version):
+                continue  # nothing was ever there, or it is not in one place
+            content = b"[" + b",".join(self._contents[place]) + b"]"
+            if len(content) <= min(MOST_HELD_BY_KEY, left):
+                found[place] = content
+                left -= len(content)
+        return found
 
     def _pause(self, need: _Need) -> Any:
         driver = getcurrent().parent

@@ -87,6 +87,8 @@ class _Latest(Struct):
     logged: LoggedRecord
     now: datetime | None
     """Time of the partition at that record."""
+    causes: tuple[int, ...]
+    """All records of the batch that changed the object."""
 
 
 class Fold:
@@ -113,7 +115,9 @@ class Fold:
                         if error := _unreadable(record):
                             self._note_unreadable(logged, name, error, latest.get(name))
                         else:
-                            latest[name] = _Latest(record, logged, self._time.of(logged.partition))
+                            before = latest[name].causes if name in latest else ()
+                            now = self._time.of(logged.partition)
+                            latest[name] = _Latest(record, logged, now, (*before, logged.sequence))
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
                 case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
@@ -131,6 +135,8 @@ class Fold:
                     raise TypeError("a finished list is folded by Fold.sweep")
         for name, last in latest.items():
             self._changes.seen_again.pop(name, None)
+            if len(last.causes) > 1:
+                self._changes.told[name] = last.causes
             self._settle_object(name, last)
         self._remember()
         self._expire()
@@ -192,7 +198,7 @@ class Fold:
     def wake_anew(self, view: BoundView, rows: Iterable[StoredObject], sequence: int) -> Changes:
         """Wake the stored parents of a view whose code has changed, but for those evaluated by the new code already."""
         for row in rows:
-            self._wake_parent(view, row.object, row.uid, row.body, Wake(row.partition, sequence))
+            self._wake_parent(view, row.object, row.uid, row.body, Wake(row.partition, (sequence,)))
         return self._changes
 
     def _advance(self, logged: LoggedRecord) -> None:
@@ -208,7 +214,8 @@ class Fold:
             if each.object not in touched and is_expired(each.entry, self._time.of(each.partition)):
                 entry = each.entry
                 self._changes.entries_removed.append((entry.index, entry.key, each.object, entry.ordinal))
-                self._change_key(entry, each.partition, self._changes.checkpoints[each.partition].sequence)
+                sequence = self._changes.checkpoints[each.partition].sequence
+                self._change_key(entry, each.partition, sequence, (sequence,))
 
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted, earlier: _Latest | None) -> bool:
         """Tell whether the record is newer than what is known, so that no state ever goes back."""
@@ -288,7 +295,7 @@ class Fold:
             fresh = unexpired(fresh, self._time.of(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
-            self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, logged.sequence))
+            self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
 
     def _bury(self, resource: str, tombstone: Tombstone) -> None:
         name = tombstone.object
@@ -306,26 +313,27 @@ class Fold:
             self._changes.calls_forgotten.append(parent.object)
         for name in effects:
             gone = Entry(name, calls_key(parent.uid), 0, b"")
-            self._change_key(gone, parent.partition, parent.sequence)
+            self._change_key(gone, parent.partition, parent.sequence, (parent.sequence,))
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
         old = {(e.index, e.key, e.ordinal): e for e in self._held.entries.get(name, ())}
         new = {(e.index, e.key, e.ordinal): e for e in fresh}
+        causes = self._changes.told.get(name, (sequence,))
         for place, entry in old.items():
             if place not in new:
                 self._changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
-                self._change_key(entry, partition, sequence)
+                self._change_key(entry, partition, sequence, causes)
         for place, entry in new.items():
             before = old.get(place)
             if before != entry:
                 self._changes.entries_written.append((name, entry))
             if before is None or before.value != entry.value:  # an error alone is nothing that a view sees
-                self._change_key(entry, partition, sequence)
+                self._change_key(entry, partition, sequence, causes)
 
-    def _change_key(self, entry: Entry, partition: int, sequence: int) -> None:
-        self._changes.keys[entry.index, entry.key] = sequence
+    def _change_key(self, entry: Entry, partition: int, sequence: int, causes: Sequence[int]) -> None:
+        self._changes.change_key((entry.index, entry.key), sequence, causes)
         if entry.key != ERRORS:
-            self._changes.keys[entry.index, f"{WHOLE_INDEX}{partition}"] = sequence
+            self._changes.change_key((entry.index, f"{WHOLE_INDEX}{partition}"), sequence, causes)
 
     def _wake_parent(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
         held = self._held.levels.get((view.name, name))
@@ -333,7 +341,7 @@ class Fold:
         if inputs is None:
             self._changes.gone.add((view.name, name))
         elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
-            self._changes.wakes[view.name, name] = wake
+            self._changes.wake((view.name, name), wake)
 
     def _note_receipt(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
         parent = str(record.parent)
@@ -358,7 +366,7 @@ class Fold:
             )
         )
         if has_view and record.verb != "event":
-            self._changes.wakes[record.view, parent] = Wake(logged.partition, logged.sequence)
+            self._changes.wake((record.view, parent), Wake(logged.partition, (logged.sequence,)))
         memory = memory_of(record)
         if memory is not None and memory.index in self._program.indices:
             self._memories[memory.index, memory.key, memory.object] = memory, logged
@@ -367,7 +375,7 @@ class Fold:
         """Note what the API had of a target; the level that waits for it says so, or goes on."""
         self._changes.sightings.append(FoldedSighting(key=record.key, version=record.target_version, at=record.time))
         if record.view in self._program.views:
-            self._changes.wakes[record.view, str(record.parent)] = Wake(logged.partition, logged.sequence)
+            self._changes.wake((record.view, str(record.parent)), Wake(logged.partition, (logged.sequence,)))
 
     def _remember(self) -> None:
         """Write what the last receipt of each target says of it."""
@@ -376,7 +384,8 @@ class Fold:
                 self._changes.entries_removed.append((index, key, name, 0))
             else:
                 self._changes.entries_written.append((name, memory.entry))
-            self._change_key(memory.entry or Entry(index, key, 0, b""), logged.partition, logged.sequence)
+            at = logged.sequence
+            self._change_key(memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
 
 
 def _is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:

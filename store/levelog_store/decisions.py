@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, select, update
+from msgspec import Raw
+from sqlalchemy import bindparam, case, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.canonical import canonical
@@ -184,30 +185,44 @@ async def _write_history(connection: AsyncConnection, scope: int, batch: Sequenc
             "scope": scope,
             "view": d.level.view,
             "parent": d.level.parent,
-            "ordinal": d.level.evaluations,
             "parent_uid": d.level.parent_uid,
             "parent_sequence": d.parent_sequence,
             "cause": d.level.cause,
-            "reads": canonical([[index, key, version] for (index, key), version in sorted(d.versions.items())]),
+            "causes": d.wake.causes,
+            "suppressed": d.suppressed,
+            "is_called": d.is_evaluated,
+            "reads": canonical(_reads(d)),
             "outcome": d.level.status,
+            "reason": d.level.reason,
             "round": d.level.round,
             "desired": d.level.desired,
             "actual": d.level.actual,
             "intents": canonical([intent.key for intent in d.intents]),
             "fingerprint": fingerprint,
-            "decided_at": d.level.evaluated_at,
+            "decided_at": d.decided_at or d.level.evaluated_at,
             "snapshot": sum(d.basis.folded),
             "basis": canonical(d.basis),
         }
         for d in batch
-        if d.is_evaluated
+        if d.is_kept
     ]
     if rows:
-        await upsert(connection, decisions, rows)
+        await connection.execute(insert(decisions), rows)
+
+
+def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:
+    contents = decided.contents
+    return [
+        (*place, version, Raw(contents[place]) if place in contents else None)
+        for place, version in sorted(decided.versions.items())
+    ]
 
 
 async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
-    """Delete the wakeups, or put them off until their time; one that was asked for again meanwhile stays due."""
+    """Delete the wakeups, or put them off until their time; one that was asked for again meanwhile stays due.
+
+    That one keeps its causes, so that the next decision names those of this one again.
+    """
     table = wakeups.c
     same = (
         table.scope == scope,
@@ -222,7 +237,7 @@ async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequenc
         await connection.execute(delete(wakeups).where(*same), done)
     if later:
         await connection.execute(
-            update(wakeups).where(*same).values(due_at=bindparam("at", type_=table.due_at.type)), later
+            update(wakeups).where(*same).values(due_at=bindparam("at", type_=table.due_at.type), causes=""), later
         )
 
 

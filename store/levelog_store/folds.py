@@ -7,6 +7,7 @@ from sqlalchemy import BigInteger, Integer, Row, Text, bindparam, case, delete, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.implicit import applied_place, calls_of
+from levelog_store.causes import appended, noted
 from levelog_store.clauses import among, insert_for, one_of, one_of_numbers
 from levelog_store.database import upsert
 from levelog_store.rows import (
@@ -19,6 +20,7 @@ from levelog_store.rows import (
     UnreadableRow,
     ViewParent,
     Wake,
+    merge_wake,
 )
 from levelog_store.tables import (
     checkpoints,
@@ -56,22 +58,15 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
         await _forget_orphans(connection, scope, partition, views)
     wakes = dict(changes.wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
-        _merge(wakes, await _dependants(connection, scope, changes.keys))
+        await _wake_dependants(connection, scope, changes, wakes)
     if touched := changes.touched():
-        _merge(wakes, await _unsettled(connection, scope, touched))
+        await _wake_unsettled(connection, scope, touched, wakes)
     if changes.receipts:
         await _write_receipts(connection, scope, changes.receipts)
     if changes.sightings:
         await _write_sightings(connection, scope, changes.sightings)
     await write_wakes(connection, scope, wakes)
     return wakes
-
-
-def _merge(wakes: dict[ViewParent, Wake], more: Mapping[ViewParent, Wake]) -> None:
-    for level, wake in more.items():
-        known = wakes.get(level)
-        if known is None or wake.cause > known.cause:
-            wakes[level] = wake
 
 
 async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: Changes) -> None:
@@ -205,11 +200,12 @@ async def write_key_versions(connection: AsyncConnection, scope: int, keys: Mapp
         await upsert(connection, key_versions, rows)
 
 
-async def _dependants(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> dict[ViewParent, Wake]:
-    wakes: dict[ViewParent, Wake] = {}
-    for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(keys)):
-        _merge(wakes, {(view, parent): Wake(partition, keys[index, key])})
-    return wakes
+async def _wake_dependants(
+    connection: AsyncConnection, scope: int, changes: Changes, wakes: dict[ViewParent, Wake]
+) -> None:
+    causes = {place: tuple(changes.changed_by.get(place, (version,))) for place, version in changes.keys.items()}
+    for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(changes.keys)):
+        merge_wake(wakes, (view, parent), Wake(partition, causes[index, key]))
 
 
 async def read_dependants(
@@ -222,7 +218,9 @@ async def read_dependants(
     return (await connection.execute(select(*columns).select_from(source).where(is_there))).all()
 
 
-async def _unsettled(connection: AsyncConnection, scope: int, touched: Mapping[str, int]) -> dict[ViewParent, Wake]:
+async def _wake_unsettled(
+    connection: AsyncConnection, scope: int, touched: Mapping[str, tuple[int, ...]], wakes: dict[ViewParent, Wake]
+) -> None:
     table = intents.c
     rows = await connection.execute(
         select(table.view, table.parent, table.partition, table.target).where(
@@ -231,10 +229,8 @@ async def _unsettled(connection: AsyncConnection, scope: int, touched: Mapping[s
             one_of(connection.dialect, table.target, list(touched)),
         )
     )
-    wakes: dict[ViewParent, Wake] = {}
     for view, parent, partition, target in rows:
-        _merge(wakes, {(view, parent): Wake(partition, touched[target])})
-    return wakes
+        merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
 
 
 async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collection[str]) -> None:
@@ -403,6 +399,7 @@ async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[Vi
             "parent": parent,
             "partition": wake.partition,
             "cause": wake.cause,
+            "causes": noted(wake.causes),
             "generation": 1,
             "due_at": None,
         }
@@ -413,6 +410,11 @@ async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[Vi
     later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
     statement = statement.on_conflict_do_update(
         index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
-        set_={"cause": later, "generation": wakeups.c.generation + 1, "due_at": None},
+        set_={
+            "cause": later,
+            "causes": appended(wakeups.c.causes, fresh.causes),
+            "generation": wakeups.c.generation + 1,
+            "due_at": None,
+        },
     )
     await connection.execute(statement, rows)

@@ -1,5 +1,6 @@
 """Rows as the processors handle them, and the changes that a fold or a decision makes."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -154,10 +155,15 @@ class SyncRow(Struct, frozen=True, kw_only=True):
 
 
 class Wake(Struct, frozen=True):
-    """A reason to look at a level again: its parent's partition, and the newest record that asks for it."""
+    """A reason to look at a level again: its parent's partition, and the records that ask for it, at least one."""
 
     partition: int
-    cause: int
+    causes: tuple[int, ...]
+
+    @property
+    def cause(self) -> int:
+        """The newest of them."""
+        return max(self.causes)
 
 
 class FoldedReceipt(Struct, frozen=True, kw_only=True):
@@ -203,6 +209,10 @@ class Changes(Struct):
     """object and entry"""
     keys: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
     """Sequence of the record that changed the key last."""
+    told: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Sequences of the records that changed an object, where they are more than one."""
+    changed_by: dict[IndexKey, set[int]] = field(default_factory=dict[IndexKey, set[int]])
+    """Sequences of all records that changed a key."""
     wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
     gone: set[ViewParent] = field(default_factory=set[ViewParent])
     """Levels whose parent is gone, or is another incarnation now."""
@@ -216,10 +226,26 @@ class Changes(Struct):
     listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
     """Partitions whose parents were listed completely, and the views of those parents."""
 
-    def touched(self) -> dict[str, int]:
-        """Sequence of the last change of each object that changed."""
-        changed = {name: row.sequence for name, row in self.objects.items()}
-        return changed | {name: row.sequence for name, row in self.tombstones.items()}
+    def touched(self) -> dict[str, tuple[int, ...]]:
+        """Sequences of the changes of each object that changed."""
+        changed = {name: (row.sequence,) for name, row in self.objects.items()}
+        return changed | {name: (row.sequence,) for name, row in self.tombstones.items()} | self.told
+
+    def change_key(self, place: IndexKey, version: int, causes: Sequence[int]) -> None:
+        """Note that records changed what is under a key, the last of them at `version`."""
+        self.keys[place] = version
+        self.changed_by.setdefault(place, set()).update(causes)
+
+    def wake(self, level: ViewParent, wake: Wake) -> None:
+        """Note that records ask for a level, besides those that do already."""
+        merge_wake(self.wakes, level, wake)
+
+
+def merge_wake(wakes: dict[ViewParent, Wake], level: ViewParent, wake: Wake) -> None:
+    """Add a reason to those that there are."""
+    known = wakes.get(level)
+    causes = wake.causes if known is None else (*known.causes, *wake.causes)
+    wakes[level] = Wake(wake.partition, tuple(sorted(set(causes))))
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):
@@ -229,6 +255,7 @@ class PendingWake(Struct, frozen=True, kw_only=True):
     parent: str
     partition: int
     cause: int
+    causes: str = ""
     generation: int
     due_at: datetime | None
 
@@ -254,6 +281,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
     reads: str = ""
     decided_inputs: str = ""
     cause: int = 0
+    suppressed: str = ""
     recheck_at: datetime | None = None
     evaluated_at: datetime | None = None
 
@@ -364,6 +392,14 @@ class Decided(Struct, kw_only=True):
     withdrawn: list[str] = field(default_factory=list[str])
     """Keys of unclaimed intents that are superseded; the decision holds only if none of them is claimed meanwhile."""
     is_evaluated: bool = False
-    """The view was called, so that there is a decision to keep."""
+    """The view was called."""
+    is_kept: bool = False
+    """It is kept: the view was called, or the status is another."""
+    decided_at: datetime | None = None
+    """None: when the level was evaluated."""
     parent_sequence: int = 0
     basis: Basis = Basis()
+    contents: dict[IndexKey, bytes] = field(default_factory=dict[IndexKey, bytes])
+    """What keys held, as JSON, where that is news and short."""
+    suppressed: str = ""
+    """Records that asked since the decision before, and changed nothing that the view reads."""

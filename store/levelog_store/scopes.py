@@ -235,6 +235,7 @@ async def _block_levels(connection: AsyncConnection, number: int, reason: str) -
             reads="",
             decided_inputs="",
             cause=0,
+            suppressed="",
             recheck_at=null(),
             evaluated_at=null(),
         )

@@ -1,34 +1,11 @@
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from levelog.objects import ObjectKey, Uid
-from levelog.records import ReceiptNoted
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, pod, web
-
-
-def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, error: str = "") -> ReceiptNoted:
-    """What an actuator notes of an intent; the written target has the uid that `pod` gives."""
-    target = ObjectKey.parse(row["target"])
-    return ReceiptNoted(
-        application="webs",
-        key=row["key"],
-        view=row["view"],
-        parent=ObjectKey.parse(row["parent"]),
-        parent_uid=Uid(row["parent_uid"]),
-        round=row["round"],
-        verb=row["verb"],
-        target=target,
-        outcome=outcome,
-        target_uid=f"uid-{target.name}",
-        target_version=version,
-        error=error,
-        time=NOON,
-    )
+from rigs.webs import PODS, WEBS, deleted, lists_done, pod, receipt, web
 
 
 async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: NatsServer, database_url: str) -> None:

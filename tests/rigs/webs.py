@@ -8,7 +8,15 @@ import msgspec
 
 from levelog.objects import GroupResource, ObjectKey, Partition, Uid, Version
 from levelog.objects import Sequence as LogSequence
-from levelog.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.records import (
+    ControlRecord,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ReceiptNoted,
+    SyncFinished,
+    SyncStarted,
+)
 from levelog.subjects import partition_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -82,4 +90,24 @@ def lists_done(resource: GroupResource, version: int) -> tuple[SyncStarted, Sync
     return (
         SyncStarted(resource=resource, sync_id=sync_id, time=NOON),
         SyncFinished(resource=resource, sync_id=sync_id, version=Version(version), time=NOON),
+    )
+
+
+def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, error: str = "") -> ReceiptNoted:
+    """What an actuator notes of an intent; the written target has the uid that `pod` gives."""
+    target = ObjectKey.parse(row["target"])
+    return ReceiptNoted(
+        application="webs",
+        key=row["key"],
+        view=row["view"],
+        parent=ObjectKey.parse(row["parent"]),
+        parent_uid=Uid(row["parent_uid"]),
+        round=row["round"],
+        verb=row["verb"],
+        target=target,
+        outcome=outcome,
+        target_uid=f"uid-{target.name}",
+        target_version=version,
+        error=error,
+        time=NOON,
     )

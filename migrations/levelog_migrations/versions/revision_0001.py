@@ -193,6 +193,13 @@ def upgrade() -> None:
         sa.Column(
             "cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"
         ),
+        sa.Column(
+            "suppressed",
+            TEXT,
+            nullable=False,
+            server_default="",
+            comment="records that asked since the last decision, and changed nothing that the view reads",
+        ),
         sa.Column("recheck_at", TIME),
         sa.Column("evaluated_at", TIME),
         sa.PrimaryKeyConstraint("scope", "view", "parent", name="levels_pkey"),
@@ -217,6 +224,13 @@ def upgrade() -> None:
         sa.Column("parent", TEXT, autoincrement=False, nullable=False),
         sa.Column("partition", sa.SmallInteger, nullable=False, comment="of the parent"),
         sa.Column("cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that asks for it"),
+        sa.Column(
+            "causes",
+            TEXT,
+            nullable=False,
+            server_default="",
+            comment="12,15,17: all records that ask, the first ones if there are many; empty: its time, or a person",
+        ),
         sa.Column(
             "generation",
             sa.BigInteger,
@@ -303,15 +317,32 @@ def upgrade() -> None:
     )
     op.create_table(
         "decisions",
-        sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
-        sa.Column("view", TEXT, autoincrement=False, nullable=False),
-        sa.Column("parent", TEXT, autoincrement=False, nullable=False),
-        sa.Column("ordinal", sa.Integer, autoincrement=False, nullable=False),
+        sa.Column(
+            "ordinal",
+            sa.BigInteger().with_variant(sa.Integer, "sqlite"),
+            autoincrement=True,
+            nullable=False,
+            comment="order in which they were written; for one level, that in which they were made",
+        ),
+        sa.Column("scope", sa.Integer, nullable=False),
+        sa.Column("view", TEXT, nullable=False),
+        sa.Column("parent", TEXT, nullable=False),
         sa.Column("parent_uid", TEXT, nullable=False),
         sa.Column("parent_sequence", sa.BigInteger, nullable=False),
-        sa.Column("cause", sa.BigInteger, nullable=False),
-        sa.Column("reads", JSON, nullable=False, comment="[[index, key, sequence that changed it last], …]"),
+        sa.Column("cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that led to it"),
+        sa.Column("causes", TEXT, nullable=False, comment="as in wakeups"),
+        sa.Column("suppressed", TEXT, nullable=False, comment="as in levels, since the decision before"),
+        sa.Column(
+            "is_called", sa.Boolean, nullable=False, comment="the view was called; else only the status is another"
+        ),
+        sa.Column(
+            "reads",
+            JSON,
+            nullable=False,
+            comment="[[index, key, sequence that changed it last, what it held or null], …]",
+        ),
         sa.Column("outcome", TEXT, nullable=False, comment="the level's status after it"),
+        sa.Column("reason", TEXT, nullable=False),
         sa.Column("round", sa.Integer, nullable=False),
         sa.Column("desired", JSON),
         sa.Column("actual", JSON),
@@ -325,8 +356,10 @@ def upgrade() -> None:
             comment="sum of the sequences up to which the partitions were folded: orders what was seen",
         ),
         sa.Column("basis", JSON, nullable=False, comment="what it rests on besides parent and reads, to be replayed"),
-        sa.PrimaryKeyConstraint("scope", "view", "parent", "ordinal", name="decisions_pkey"),
+        sa.PrimaryKeyConstraint("ordinal", name="decisions_pkey"),
+        comment="levels that were evaluated, or got another status",
     )
+    op.create_index("decisions_parent", "decisions", ["scope", "parent", "view", "ordinal"])
 
 
 def downgrade() -> None:

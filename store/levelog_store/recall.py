@@ -1,0 +1,162 @@
+"""What was decided, read back: decisions with the intents that they led to. Reads only."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.causes import Causes, read_causes
+from levelog_store.clauses import one_of
+from levelog_store.rows import Basis
+from levelog_store.scopes import Scope
+from levelog_store.tables import decisions, intents
+
+_READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
+_BASIS = msgspec.json.Decoder(Basis)
+_KEYS = msgspec.json.Decoder(list[str])
+
+
+class PastRead(Struct, frozen=True):
+    """A key that a view read."""
+
+    index: str
+    key: str
+    version: int
+    """Sequence of the record that had changed it last; 0 or less: none had."""
+    content: bytes | None
+    """JSON array of what it held; None where that is what it was at the decision before, or too long to be kept."""
+
+
+class PastDecision(Struct, frozen=True, kw_only=True):
+    """One evaluation of a view for a parent, or another status without one."""
+
+    ordinal: int
+    """Orders the decisions on a level, and roughly all of them."""
+    view: str
+    """Operator and view, `webs/pods`."""
+    parent: str
+    parent_uid: str
+    parent_sequence: int
+    """Record that showed the parent as it was evaluated."""
+    cause: int
+    """Newest record that asked for it."""
+    causes: Causes
+    """All records that asked for it; none: its time had come, or somebody asked who is no record."""
+    suppressed: Causes
+    """Records that asked since the decision before, and changed nothing that the view reads."""
+    is_called: bool
+    """The view was called; else there are no reads, and desired and actual are as before."""
+    reads: list[PastRead]
+    outcome: str
+    """Status of the level after it."""
+    reason: str
+    round: int
+    """Reconcile calls so far."""
+    desired: bytes | None
+    actual: bytes | None
+    intents: list[str]
+    """Idempotency keys."""
+    fingerprint: str
+    decided_at: datetime
+    basis: Basis
+    """What it rests on besides parent and reads."""
+
+    @property
+    def sequence(self) -> int:
+        """The last record that it can have seen."""
+        return max(self.cause, self.parent_sequence, *(read.version for read in self.reads))
+
+
+class PastIntent(Struct, frozen=True, kw_only=True):
+    """A write that was decided, and what became of it."""
+
+    key: str
+    view: str
+    parent: str
+    round: int
+    ordinal: int
+    """Order within the round."""
+    verb: str
+    target: str
+    target_uid: str
+    """Incarnation that the decision saw; empty: none."""
+    is_watched: bool
+    state: str
+    attempts: int
+    error: str
+    decided_at: datetime
+    receipt: bytes | None
+    """ReceiptNoted as JSON, once there is one."""
+    result_uid: str
+    result_version: int
+    """Of the target, as the API answered."""
+
+
+async def read_decisions(
+    connection: AsyncConnection, scope: Scope, parents: Sequence[str], *, view: str = ""
+) -> list[PastDecision]:
+    """Decisions on the levels of parents, by parent, view and order.
+
+    `parents` are names, or how names begin if they end with a slash; `view` is `operator/view` or the view alone. A
+    record that asked again while a decision was written belongs to that one alone.
+    """
+    table = decisions.c
+    query = select(decisions).where(table.scope == scope.number, or_(*(_named(parent) for parent in parents)))
+    if view:
+        query = query.where(or_(table.view == view, table.view.endswith(f"/{view}", autoescape=True)))
+    rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
+    found: list[PastDecision] = []
+    for row in rows.mappings():
+        before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
+        found.append(_decision(row, before))
+    return found
+
+
+async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, PastIntent]:
+    """Intents by their idempotency keys, in the order of the keys; what was deleted since is not there."""
+    columns = [intents.c[name] for name in PastIntent.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns).where(intents.c.scope == scope.number, one_of(connection.dialect, intents.c.key, keys))
+    )
+    found = {row["key"]: PastIntent(**row) for row in rows.mappings()}
+    return {key: found[key] for key in keys if key in found}
+
+
+async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:
+    """Intents that wrote to an object, or were to, oldest first."""
+    table = intents.c
+    columns = [table[name] for name in PastIntent.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns)
+        .where(table.scope == scope.number, table.target == target)
+        .order_by(table.decided_at, table.round, table.ordinal)
+    )
+    return [PastIntent(**row) for row in rows.mappings()]
+
+
+def _named(parent: str) -> ColumnElement[bool]:
+    column = decisions.c.parent
+    return column.startswith(parent, autoescape=True) if parent.endswith("/") else column == parent
+
+
+def _decision(row: Any, before: PastDecision | None) -> PastDecision:
+    values: dict[str, Any] = {name: row[name] for name in PastDecision.__struct_fields__}
+    causes, suppressed = read_causes(row["causes"], newest=row["cause"]), read_causes(row["suppressed"])
+    known = {*suppressed.sequences, *(before.causes.sequences if before else ())}
+    values["causes"] = Causes(tuple(each for each in causes.sequences if each not in known), causes.has_more)
+    values["suppressed"] = suppressed
+    values["reads"] = [_read(*each) for each in _READS.decode(row["reads"])]
+    values["basis"] = _BASIS.decode(row["basis"])
+    values["intents"] = _KEYS.decode(row["intents"])
+    return PastDecision(**values)
+
+
+def _read(index: str, key: str, version: int, kept: Raw) -> PastRead:
+    content = bytes(kept)
+    if content == b"null":
+        return PastRead(index, key, version, b"[]" if version <= 0 else None)
+    return PastRead(index, key, version, content)

@@ -1,0 +1,39 @@
+"""Which records asked for a level: noted by folds, read back from wakeups."""
+
+import pytest
+from sqlalchemy import select
+
+from levelog_store.causes import MOST, Causes, added, noted, read_causes
+from levelog_store.database import Database
+from levelog_store.folds import write_wakes
+from levelog_store.rows import Wake
+from levelog_store.tables import wakeups
+
+LEVEL = "webs/pods", "webs.example.com/default/shop"
+
+
+async def asked(database: Database, *batches: tuple[int, ...]) -> str:
+    for batch in batches:
+        async with database.transaction() as connection:
+            await write_wakes(connection, 1, {LEVEL: Wake(0, batch)})
+    async with database.reading() as connection:
+        return str((await connection.execute(select(wakeups.c.causes))).scalar_one())
+
+
+async def test_all_records_that_ask_are_noted_over_several_folds(database: Database) -> None:
+    assert await asked(database, (12,), (15, 17), (21,)) == "12,15,17,21"
+
+
+async def test_what_is_noted_does_not_grow_beyond_all_measure(database: Database) -> None:
+    text = await asked(database, *(tuple(range(start, start + 50)) for start in range(100_000, 100_500, 50)))
+    assert len(text) == MOST
+    found = read_causes(text, newest=100_499)
+    assert found.has_more
+    assert found.sequences == (*range(100_000, 100_142), 100_499)
+
+
+@pytest.mark.parametrize(
+    ("text", "sequences"), [("", ()), ("7", (7,)), (noted([3, 5]), (3, 5)), (added("9,4", "4"), (4, 9))]
+)
+def test_few_are_read_as_they_were_noted(text: str, sequences: tuple[int, ...]) -> None:
+    assert read_causes(text, newest=99) == Causes(sequences, has_more=False)
