@@ -63,6 +63,10 @@ class DataDir:
             temporary.rename(self._key)
         return self._key
 
+    def known_redaction_key_file(self) -> Path | None:
+        """The key of this directory, if it has one."""
+        return self._key if self._key.exists() else None
+
     def running_nats_url(self) -> str:
         """URL, with credentials, of the embedded nats-server of a process that runs now; empty if there is none."""
         try:

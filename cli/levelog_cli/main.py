@@ -12,6 +12,7 @@ from levelog_cli.commands.history import history
 from levelog_cli.commands.levels import levels
 from levelog_cli.commands.migrate import migrate
 from levelog_cli.commands.rbac import rbac
+from levelog_cli.commands.replay import replay
 from levelog_cli.commands.retry import retry
 from levelog_cli.commands.run import actuate, ingest, process, run
 from levelog_cli.commands.writers import writers
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, ingest, process, actuate, migrate, levels, retry, history, writers, doctor, rbac):
+for command in (demo, run, ingest, process, actuate, migrate, levels, retry, history, writers, replay, doctor, rbac):
     app.command()(command)
 
 

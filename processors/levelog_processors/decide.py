@@ -4,13 +4,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError
-from levelog.faults import fault_reason
 from levelog.objects import ObjectKey
 from levelog.redaction import Redactor
 from levelog.threads import THREADS
@@ -20,8 +17,10 @@ from levelog_processors.deciding import Case, conclude
 from levelog_processors.evaluation import Evaluation, digest_of, evaluate
 from levelog_processors.fold import parent_inputs
 from levelog_processors.keys import WHOLE_INDEX
-from levelog_processors.outcomes import intent_rows, target_key
+from levelog_processors.outcomes import target_key
 from levelog_processors.program import Program
+from levelog_processors.readiness import is_watched
+from levelog_processors.rounds import rows_of
 from levelog_processors.sights import sight
 from levelog_store import decisions
 from levelog_store import inputs as stored
@@ -269,25 +268,12 @@ class Decider:
             targets = await stored.read_targets(connection, self._scope.number, names)
             applied = await stored.read_last_applied(connection, self._scope.number, sorted(targets)) if targets else {}
         identity = (self._scope.cluster, self._scope.application)
-        rows: dict[ViewParent, list[IntentRow]] = {}
-        for case in acting:
-            number = case.before.round + 1
-            try:
-                rows[case.wake.view, case.wake.parent] = intent_rows(
-                    identity,
-                    case.view,
-                    case.parent,
-                    number,
-                    case.wanted,
-                    targets,
-                    applied,
-                    self._is_watched,
-                    redactor=self._redactor,
-                )
-            except (ConfigurationError, TypeError, ValueError, msgspec.MsgspecError) as error:
-                name = case.view.reconcile.name if case.view.reconcile else case.view.handler.name
-                case.error = fault_reason("reconcile function", name, error)
-        return rows
+        return {
+            (case.wake.view, case.wake.parent): rows_of(
+                case, identity, targets, applied, self._is_watched, redactor=self._redactor
+            )
+            for case in acting
+        }
 
     def _as_watched(self, intent: OpenIntent) -> OpenIntent:
         """The intent as the log will show it: not at all if its target is not watched any more."""
@@ -296,9 +282,7 @@ class Decider:
         return replace(intent, is_watched=False)
 
     def _is_watched(self, key: ObjectKey) -> bool:
-        """Tell whether the log will show what becomes of an object."""
-        resource = str(key.group_resource)
-        return resource in self._program.watched and key.namespace in self.namespaces.get(resource, (key.namespace,))
+        return is_watched(self._program, self.namespaces, key)
 
 
 def _tell(decided: Decided) -> None:

@@ -79,6 +79,11 @@ class Reads:
         self._contents[place] = _contents(index, key, bucket)
         return bucket.values
 
+    @property
+    def contents(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
+        """What was read so far."""
+        return self._contents
+
     def missing(self, keys: Iterable[IndexKey]) -> set[IndexKey]:
         """Keys whose buckets have to be fetched."""
         return {place for place in keys if place not in self._known}

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -21,7 +20,8 @@ from levelog_processors.backfilling import Backfiller
 from levelog_processors.decide import BATCH, Cut, Decider
 from levelog_processors.folding import Folder
 from levelog_processors.pace import Pace
-from levelog_processors.program import BoundView, Program
+from levelog_processors.program import Program
+from levelog_processors.readiness import Readiness
 from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs
@@ -86,8 +86,8 @@ class Processor:
         self.records = 0
         """Records folded."""
         self._backfill_rate = backfill_rate
-        self._listed: frozenset[str] | None = None
-        """Resources that were listed once, in all partitions; None: to be looked up."""
+        self._readiness: Readiness | None = None
+        """Which views may decide; None: to be looked up."""
 
     async def run(self) -> None:
         """Run until cancelled; the leases are released at the end.
@@ -188,7 +188,7 @@ class Processor:
         for logged in fresh:
             folded_to[logged.partition] = logged.sequence
         if folded.has_list:
-            self._listed = None
+            self._readiness = None
         is_shared = len(epochs) < self._scope.partitions
         if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
             agenda.open()
@@ -258,22 +258,15 @@ class Processor:
 
     async def _ready_views(self) -> list[str]:
         """Views all of whose resources were listed once, and of the same namespaces."""
-        if self._listed is None:
+        if self._readiness is None:
             async with self._database.reading() as connection:
                 rows = (await read_syncs(connection, self._scope.number)).values()
-            self.decider.namespaces = {row.resource: tuple(row.namespaces.split(",")) for row in rows if row.namespaces}
-            complete = Counter(row.resource for row in rows if row.finished_sequence > 0)
-            self._listed = frozenset(name for name, count in complete.items() if count == self._scope.partitions)
-        ready = [view.name for view in self.program.views.values() if view.reads <= self._listed and self._agree(view)]
+            self._readiness = Readiness(self.program, rows, partitions=self._scope.partitions)
+            self.decider.namespaces = self._readiness.namespaces
+        ready = self._readiness.views
         if len(ready) < len(self.program.views):
-            self._listed = None  # another processor may fold the end of a list: look again at the next cut
+            self._readiness = None  # another processor may fold the end of a list: look again at the next cut
         return ready
-
-    def _agree(self, view: BoundView) -> bool:
-        """Tell whether all that a view reads is of the same namespaces: after a change, one list ends before others."""
-        resources = self.program.resources
-        placed = [name for name in view.reads if name in resources and resources[name].scope == "Namespaced"]
-        return len({self.decider.namespaces.get(name, ()) for name in placed}) <= 1
 
 
 class Arrivals:

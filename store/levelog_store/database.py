@@ -57,13 +57,15 @@ class Database:
         *,
         read_only: bool = False,
         beside: bool = False,
+        is_scratch: bool = False,
         statement_time: timedelta | None = STATEMENT_TIME,
     ) -> Self:
         """Open the database and connect once, so that what is wrong is said now.
 
         `url` is a PostgreSQL URL, `sqlite:///` and a path, or a path. A SQLite file is created, unless `read_only`, and
         locked until `close`; `read_only` works beside the process that holds the lock, and so does `beside`, which may
-        write: something short that takes no part in leases. `statement_time` ends statements in PostgreSQL, None never.
+        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, so that SQLite
+        does not wait for the disk. `statement_time` ends statements in PostgreSQL, None never.
         """
         location = locate(url)
         lock: FileLock | None = None
@@ -77,7 +79,7 @@ class Database:
             engine = readers if read_only else sqlite_writer(location.path)
         else:
             lock = FileLock.take(location.path)
-            engine, readers = sqlite_writer(location.path), sqlite_readers(location.path)
+            engine, readers = sqlite_writer(location.path, durable=not is_scratch), sqlite_readers(location.path)
         database = cls(location, engine, readers, lock, read_only=read_only)
         try:
             async with database._begun(engine):

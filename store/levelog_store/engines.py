@@ -67,9 +67,10 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
     )
 
 
-def sqlite_writer(path: Path) -> AsyncEngine:
+def sqlite_writer(path: Path, *, durable: bool = True) -> AsyncEngine:
     """The one connection that writes; each of its transactions takes the file's write lock as it begins."""
-    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY")
+    synchronous = "synchronous=FULL" if durable else "synchronous=OFF"
+    pragmas = ("journal_mode=WAL", synchronous, "foreign_keys=ON", "temp_store=MEMORY")
     return _sqlite_engine(path, "rwc", 1, "BEGIN IMMEDIATE", pragmas)
 
 

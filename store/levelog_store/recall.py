@@ -1,8 +1,8 @@
 """What was decided, read back: decisions with the intents that they led to. Reads only."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -11,10 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.causes import Causes, read_causes
 from levelog_store.clauses import one_of
-from levelog_store.rows import Basis
+from levelog_store.database import Database
+from levelog_store.rows import Basis, IndexKey
 from levelog_store.scopes import Scope
 from levelog_store.tables import decisions, intents
 
+_PAGE: Final = 500
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
 _BASIS = msgspec.json.Decoder(Basis)
 _KEYS = msgspec.json.Decoder(list[str])
@@ -70,6 +72,16 @@ class PastDecision(Struct, frozen=True, kw_only=True):
         """The last record that it can have seen."""
         return max(self.cause, self.parent_sequence, *(read.version for read in self.reads))
 
+    @property
+    def seen_to(self) -> int:
+        """The last record that was folded anywhere when it was made."""
+        return max(self.basis.folded, default=0)
+
+    @property
+    def versions(self) -> dict[IndexKey, int]:
+        """Version of each key that was read."""
+        return {(read.index, read.key): read.version for read in self.reads}
+
 
 class PastIntent(Struct, frozen=True, kw_only=True):
     """A write that was decided, and what became of it."""
@@ -114,6 +126,20 @@ async def read_decisions(
         before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
         found.append(_decision(row, before))
     return found
+
+
+async def read_called(database: Database, scope: Scope) -> AsyncIterator[PastDecision]:
+    """Every decision for which a view was called, in the order of the snapshots that they saw; a page is in memory."""
+    table = decisions.c
+    query = (
+        select(decisions)
+        .where(table.scope == scope.number, table.is_called)
+        .order_by(table.snapshot, table.ordinal)
+        .execution_options(yield_per=_PAGE)
+    )
+    async with database.reading() as connection, connection.stream(query) as rows:
+        async for row in rows.mappings():
+            yield _decision(row, None)
 
 
 async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, PastIntent]:

@@ -7,6 +7,7 @@ from levelog.errors import ConfigurationError
 from levelog.redaction import Redactor
 from levelog.redactionrules import Rules
 from levelog_cli.compose.backing import Backing
+from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import OnOff, Settings, flag, variable
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,18 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
             f"(a new key: openssl rand -hex 32 > redaction.key), or say {flag('redaction')} off"
         )
     return Redactor(_key(file), rules)
+
+
+def known_redactor(settings: Settings) -> Redactor:
+    """The same for a command that looks back: without a key, secret values in manifests cannot be compared.
+
+    Raises ConfigurationError as `load_redactor` does, but for a key that is not there.
+    """
+    rules = Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
+    if settings.redaction is OnOff.OFF:
+        return Redactor(is_off=True)
+    file = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key_file()
+    return Redactor(_key(file), rules) if file is not None else Redactor(None, rules)
 
 
 def _key(file: Path) -> bytes:

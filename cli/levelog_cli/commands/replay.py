@@ -1,0 +1,59 @@
+"""`levelog replay`: recorded history, decided again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levelog_cli.running import FAILED, execute
+from levelog_cli.settings import NATS, Settings, taking
+
+
+@taking(
+    *NATS, "database_url", "data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads"
+)
+def replay(
+    settings: Settings,
+    file: Annotated[Path, typer.Argument(help="Operators that decide again.", metavar="FILE")],
+    *,
+    against: Annotated[
+        str,
+        typer.Option(help="recorded: what was decided then; or other operators, on the same history.", metavar="FILE"),
+    ] = "recorded",
+    start: Annotated[
+        str, typer.Option("--from", help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+    ] = "",
+    end: Annotated[str, typer.Option("--to", help="End there, likewise.", metavar="MOMENT")] = "",
+    objects: Annotated[
+        list[str] | None,
+        typer.Option("--object", help="Only decisions on this: RESOURCE/NAMESPACE/NAME.", metavar="OBJECT"),
+    ] = None,
+    resource: Annotated[
+        str, typer.Option(help="Only decisions on objects of this resource: webs.example.com.", metavar="RESOURCE")
+    ] = "",
+    handler: Annotated[
+        str, typer.Option(help="Only decisions of this view, or with this reconcile function or index.", metavar="NAME")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make recorded decisions again, and compare. Ends with status 1 if one comes out otherwise.
+
+    Nothing is written but a scratch database that is deleted at the end.
+    """
+
+    async def work() -> None:
+        from levelog_cli.compose.replay import Wanted, replay_history
+
+        wanted = Wanted(
+            file=file,
+            against=against,
+            start=start,
+            end=end,
+            objects=objects or [],
+            resource=resource,
+            handler=handler,
+        )
+        if not await replay_history(settings, wanted, as_json=as_json):
+            raise SystemExit(FAILED)
+
+    execute(settings, work)

@@ -1,0 +1,210 @@
+"""Decisions made again: the history that is given, the code that decides, and what is printed of it."""
+
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from levelog.errors import ConfigurationError
+from levelog.objects import ObjectKey
+from levelog.redaction import Redactor
+from levelog_cli.compose.application import load_application
+from levelog_cli.compose.databases import open_to_read
+from levelog_cli.compose.levels import selected_scopes
+from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.compose.redaction import known_redactor
+from levelog_cli.replaying import as_json as told
+from levelog_cli.replaying import lines
+from levelog_cli.settings import Settings
+from levelog_history.moments import Moment
+from levelog_history.selection import Selected, has_any
+from levelog_log.stream import LogStream
+from levelog_processors.program import Program
+from levelog_replay.beginning import beginning
+from levelog_replay.comparing import Comparison
+from levelog_replay.history import History, open_history
+from levelog_replay.judging import Judge
+from levelog_replay.recorded import RecordedReplay, Side
+from levelog_replay.scratch import open_scratch
+from levelog_replay.selecting import Selection
+from levelog_store.database import Database
+from levelog_store.overview import find_scopes
+from levelog_store.scopes import Scope
+
+RECORDED = "recorded"
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What is replayed."""
+
+    file: Path
+    against: str
+    start: str = ""
+    end: str = ""
+    objects: Sequence[str] = ()
+    resource: str = ""
+    handler: str = ""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a replay came to."""
+
+    comparison: Comparison
+    names: tuple[str, str]
+    """What is compared: the first with the second."""
+    records: int
+    seconds: float
+
+
+async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -> bool:
+    """Replay and print; tells whether all decisions came out the same.
+
+    Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
+    """
+    programs = [load_application(settings, [wanted.file])]
+    if wanted.against != RECORDED:
+        programs.append(load_application(settings, [Path(wanted.against)]))
+    application = programs[0].name
+    now = datetime.now(UTC)
+    async with AsyncExitStack() as stack:
+        stream = await stack.enter_async_context(opened_log(settings))
+        database = await stack.enter_async_context(await open_to_read(settings))
+        scope = await _scope(settings, database, stream, application)
+        redactor = known_redactor(settings)
+        history = await open_history(stream, database, scope)
+        selection = _selection(wanted, programs[0].program, now)
+        await _refuse_moments(stream, history, selection, programs[0].program)
+        sides = [
+            await stack.enter_async_context(_side(each.program, history, redactor, settings.threads))
+            for each in programs
+        ]
+        names = ("then", "now") if len(sides) == 1 else (wanted.file.name, Path(wanted.against).name)
+        report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
+    if not report.comparison.views:
+        raise ConfigurationError(f"no decision of application {application} was recorded {_described(wanted)}")
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(told(report)).decode() + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines(report))
+    return report.comparison.is_same
+
+
+@asynccontextmanager
+async def _side(program: Program, history: History, redactor: Redactor, threads: int) -> AsyncGenerator[Side]:
+    async with open_scratch(program, history.origin) as scratch:
+        judge = Judge(scratch, redactor=redactor, threads=threads)
+        try:
+            yield Side(scratch, judge)
+        finally:
+            await judge.close()
+
+
+async def _compare(history: History, replay: RecordedReplay, sides: Sequence[Side], names: tuple[str, str]) -> Report:
+    comparison = Comparison()
+    begun = time.monotonic()
+    async for judged in replay.run():
+        if len(judged) == 1:
+            comparison.take_recorded(judged[0], sides[0].scratch.program.fingerprint)
+        else:
+            comparison.take_both(*judged)
+    await _look_up_intents(comparison, history)
+    return Report(comparison=comparison, names=names, records=replay.records, seconds=time.monotonic() - begun)
+
+
+async def _look_up_intents(comparison: Comparison, history: History) -> None:
+    """Complete what was asked for then, of which the decision holds the keys alone."""
+    first = comparison.first
+    if first is None or first.before is None or first.before.intents:
+        return
+    found = await history.intents(list(first.before.keys))
+    intents = tuple(found[key] for key in first.before.keys if key in found)
+    comparison.first = replace(first, before=replace(first.before, intents=intents))
+
+
+async def _scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:
+    chosen = replace(settings, application=application, cluster=stream.cluster)
+    async with database.reading() as connection:
+        [scope] = selected_scopes(chosen, database.name, await find_scopes(connection))
+    if scope.stream_created != stream.identity.created:
+        raise ConfigurationError(
+            f"the log {stream.name} was made at {stream.identity.created}, the decisions in {database.name} come from "
+            f"one made at {scope.stream_created}: they cannot be made again"
+        )
+    return scope
+
+
+def _selection(wanted: Wanted, program: Program, now: datetime) -> Selection:
+    selected = [Selected.parse(text) for text in wanted.objects]
+    resource = Selected.parse(wanted.resource) if wanted.resource else None
+
+    def has(key: ObjectKey) -> bool:
+        return (not selected or has_any(selected, key)) and (resource is None or resource.has(key))
+
+    return Selection(
+        start=Moment.parse(wanted.start, now) if wanted.start else None,
+        end=Moment.parse(wanted.end, now) if wanted.end else None,
+        views=_views(wanted.handler, program) if wanted.handler else frozenset(),
+        has_parent=has,
+    )
+
+
+def _views(handler: str, program: Program) -> frozenset[str]:
+    """Views by their name, that of their reconcile function, or of an index that they read."""
+    found: set[str] = set()
+    names: set[str] = set()
+    for view in program.views.values():
+        named = [view.name, *view.sources]
+        if view.reconcile is not None:
+            named.append(f"{view.operator}/{view.reconcile.name}")
+        names.update(named)
+        if any(handler in (name, name.partition("/")[2]) for name in named):
+            found.add(view.name)
+    if not found:
+        raise ConfigurationError(
+            f"no view, index or reconcile function {handler!r}: there are {', '.join(sorted(names))}"
+        )
+    return frozenset(found)
+
+
+async def _refuse_moments(stream: LogStream, history: History, selection: Selection, program: Program) -> None:
+    """Raise ConfigurationError for moments that history does not reach."""
+    start, end = selection.start, selection.end
+    if history.last == 0:
+        raise ConfigurationError(f"the log of cluster {stream.cluster} is empty")
+    for moment in (start, end):
+        if moment is not None and moment.time is None and moment.sequence > history.last:
+            raise ConfigurationError(f"the log ends at sequence {history.last}, before {moment}")
+    if start is not None and end is not None and _is_later(start, end):
+        raise ConfigurationError(f"--from {start} is after --to {end}")
+    first = await beginning(stream, program.watched)
+    if first is None:
+        raise ConfigurationError(
+            f"the log of cluster {stream.cluster} begins with record {history.first} and holds no complete list since: "
+            "nothing can be rebuilt from it yet"
+        )
+    for moment in (start, end):
+        if moment is not None and _is_later(first, moment):
+            at = f" ({first.time:%Y-%m-%d %H:%M:%S} UTC)" if first.time else ""
+            raise ConfigurationError(
+                f"{moment} is before history begins: what was before sequence {first.sequence}{at} has expired; "
+                "that is the first moment that can be given"
+            )
+
+
+def _is_later(one: Moment, other: Moment) -> bool:
+    if other.time is not None:
+        return one.time is not None and one.time > other.time
+    return one.sequence > other.sequence > 0
+
+
+def _described(wanted: Wanted) -> str:
+    parts = [f"on {' or '.join(wanted.objects)}" if wanted.objects else ""]
+    parts += [f"on {wanted.resource}" if wanted.resource else "", f"by {wanted.handler}" if wanted.handler else ""]
+    parts += [f"from {wanted.start}" if wanted.start else "", f"up to {wanted.end}" if wanted.end else ""]
+    return " ".join(part for part in parts if part) or "yet"

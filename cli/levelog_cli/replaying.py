@@ -1,0 +1,164 @@
+"""What a replay came to, as it is printed: a table of the views, and the first decision that came out otherwise."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from levelog_cli.tables import folded, line_width, table_lines
+from levelog_history.differences import differences, shown
+from levelog_replay.comparing import Divergence, Tally
+from levelog_replay.outcomes import Outcome
+from levelog_store.rows import ERRORS
+
+if TYPE_CHECKING:
+    from levelog_cli.compose.replay import Report
+
+_COLUMNS = ("VIEW", "SAME", "CHANGED", "ONLY {0}", "ONLY {1}", "SKIPPED")
+_LABEL = 10
+_NO_ERRORS = (b"0",)
+"""What an evaluation sees of an index that leaves out no object."""
+
+
+def lines(report: "Report") -> Iterator[str]:
+    """The lines of a report."""
+    comparison = report.comparison
+    if comparison.first is not None:
+        yield from _divergence(comparison.first, report.names)
+        yield ""
+    columns = [column.format(*(name.upper() for name in ("first", "second"))) for column in _COLUMNS]
+    if report.names == ("then", "now"):
+        columns = [column.format("THEN", "NOW") for column in _COLUMNS]
+    rows = [(view, *_counts(tally)) for view, tally in sorted(comparison.views.items())]
+    # the last column of a narrow table is a remark below its row: there is none
+    yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())
+    for obstacle, count in sorted(comparison.obstacles.items()):
+        yield from folded(f"{count} skipped: {obstacle}", line_width())
+    total = comparison.total
+    if total.of_other_code:
+        yield from folded(
+            f"{total.of_other_code} were recorded by other code than this (another fingerprint)", line_width()
+        )
+    rate = round(report.records / report.seconds) if report.seconds else 0
+    yield f"{report.records} records folded in {report.seconds:.1f} s ({rate} a second)"
+
+
+def as_json(report: "Report") -> dict[str, Any]:
+    """The report as one JSON object."""
+    comparison = report.comparison
+    first = comparison.first
+    return {
+        "is_same": comparison.is_same,
+        "compared": list(report.names),
+        "views": {view: msgspec.to_builtins(tally) for view, tally in sorted(comparison.views.items())},
+        "obstacles": comparison.obstacles,
+        "records": report.records,
+        "seconds": round(report.seconds, 3),
+        "first": _told(first) if first is not None else None,
+    }
+
+
+def _counts(tally: Tally) -> tuple[str, ...]:
+    counts = (tally.same, tally.changed, tally.only_before, tally.only_after, tally.skipped)
+    return tuple(str(count) for count in counts)
+
+
+def _divergence(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
+    past = found.past
+    yield from folded(f"the first decision that comes out otherwise: {past.view} of {past.parent}", line_width())
+    yield from _labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from _labelled("parent", f"as record {past.parent_sequence} showed it")
+    for (index, key), values in sorted(found.reads.items()):
+        if key == ERRORS and values == _NO_ERRORS:
+            continue
+        at = past.versions.get((index, key), 0)
+        since = f" since record {at}" if at > 0 else ""
+        held = ", ".join(shown(msgspec.json.decode(value)) for value in values) or "nothing"
+        yield from _labelled("read", f"{index}[{key}]{since}: {held}")
+    width = max(map(len, names))
+    for part in found.parts:
+        yield from _part(part, found.before, found.after, names, width)
+
+
+def _part(
+    part: str, before: Outcome | None, after: Outcome | None, names: tuple[str, str], width: int
+) -> Iterator[str]:
+    if before is None or after is None:
+        made = names[0] if after is None else names[1]
+        yield from _labelled("made by", f"{made} alone")
+        return
+    if part in ("desired", "actual"):
+        one, other = (_decoded(getattr(side, part)) for side in (before, after))
+        if isinstance(one, dict) and isinstance(other, dict):
+            for difference in differences(one, other):
+                yield from _labelled(part, str(difference))
+            return
+        yield from _labelled(part, f"{shown(one)} -> {shown(other)}")
+    elif part == "keys":
+        for name, side in zip(names, (before, after), strict=True):
+            known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
+            writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
+            yield from _labelled("writes", f"{name:<{width}}  {writes or 'none'}")
+    else:
+        reason = f" ({after.reason})" if part == "status" and after.reason else ""
+        yield from _labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
+
+
+def _labelled(label: str, text: str) -> Iterator[str]:
+    width = max(20, line_width() - _LABEL - 2)
+    for number, line in enumerate(folded(text, width)):
+        yield f"  {label if number == 0 else '':<{_LABEL}}{line}"
+
+
+def _told(found: Divergence) -> dict[str, Any]:
+    past = found.past
+    return {
+        "view": past.view,
+        "parent": past.parent,
+        "decided_at": past.decided_at,
+        "cause": past.cause,
+        "parent_sequence": past.parent_sequence,
+        "parent_body": msgspec.Raw(found.parent.body) if found.parent is not None else None,
+        "parts": found.parts,
+        "reads": [
+            {
+                "index": index,
+                "key": msgspec.json.decode(key) if not key.startswith(("*", "!")) else key,
+                "sequence": past.versions.get((index, key)),
+                "values": [msgspec.Raw(value) for value in values],
+            }
+            for (index, key), values in sorted(found.reads.items())
+        ],
+        "before": _outcome(found.before),
+        "after": _outcome(found.after),
+    }
+
+
+def _outcome(outcome: Outcome | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
+    known = {intent.key: intent for intent in outcome.intents}
+    return {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "round": outcome.round,
+        "desired": _raw(outcome.desired),
+        "actual": _raw(outcome.actual),
+        "intents": [
+            {
+                "key": key,
+                "verb": known[key].verb if key in known else None,
+                "target": known[key].target if key in known else None,
+                "body": _raw(known[key].body) if key in known else None,
+            }
+            for key in outcome.keys
+        ],
+    }
+
+
+def _raw(value: bytes | None) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(value)
+
+
+def _decoded(value: bytes | None) -> Any:
+    return None if value is None else msgspec.json.decode(value)

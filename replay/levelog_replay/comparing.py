@@ -1,0 +1,115 @@
+"""Decisions made twice, compared: how many are the same, view by view, and the first that is not."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from levelog_replay.judging import LEFT_OUT, NO_VIEW, Judged
+from levelog_replay.outcomes import Outcome
+from levelog_store.recall import PastDecision
+from levelog_store.rows import IndexKey, StoredObject
+
+
+class Tally(Struct):
+    """How the decisions of one view compare."""
+
+    same: int = 0
+    changed: int = 0
+    only_before: int = 0
+    """Made by the first code alone; the second has no such view, or leaves the object out."""
+    only_after: int = 0
+    skipped: int = 0
+    """Could not be made again."""
+    of_other_code: int = 0
+    """Recorded by code with another fingerprint than the one that made them again."""
+
+
+class Divergence(Struct, frozen=True, kw_only=True):
+    """A decision that came out otherwise, with what it was made on."""
+
+    past: PastDecision
+    parts: list[str]
+    """What differs: status, round, desired, actual, keys; or `made`, if one side does not make it."""
+    before: Outcome | None
+    after: Outcome | None
+    parent: StoredObject | None
+    reads: Mapping[IndexKey, tuple[bytes, ...]]
+    """Keys that it read, with the JSON of their values."""
+
+
+class Comparison:
+    """Takes decisions one by one, in the order of the log."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, Tally] = {}
+        self.first: Divergence | None = None
+        self.obstacles: dict[str, int] = {}
+        """Why decisions were skipped, and how many."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differed of what could be compared."""
+        return self.first is None
+
+    @property
+    def total(self) -> Tally:
+        """The sum of all views."""
+        return _sum(self.views.values())
+
+    def take_recorded(self, now: Judged, fingerprint: str) -> Divergence | None:
+        """Compare a decision with what was recorded; `fingerprint` is that of the code that made it again."""
+        tally = self._tally(now.past.view)
+        tally.of_other_code += now.past.fingerprint != fingerprint
+        return self._take(now.past, Outcome.recorded(now.past), now, now)
+
+    def take_both(self, before: Judged, after: Judged) -> Divergence | None:
+        """Compare what two versions of the code make of one decision."""
+        first = before if before.outcome is not None else after
+        if before.outcome is None and not _is_absent(before):
+            self._skip(before)
+            return None
+        return self._take(before.past, before.outcome, after, first)
+
+    def _take(self, past: PastDecision, before: Outcome | None, after: Judged, shown: Judged) -> Divergence | None:
+        tally = self._tally(past.view)
+        if after.outcome is None and not _is_absent(after):
+            self._skip(after)
+            return None
+        if before is None and after.outcome is None:
+            tally.same += 1
+            return None
+        if before is None or after.outcome is None:
+            parts = ["made"]
+            tally.only_before += after.outcome is None
+            tally.only_after += before is None
+        else:
+            parts = before.differs_in(after.outcome)
+            if not parts:
+                tally.same += 1
+                return None
+            tally.changed += 1
+        found = Divergence(
+            past=past, parts=parts, before=before, after=after.outcome, parent=shown.parent, reads=shown.reads
+        )
+        self.first = self.first or found
+        return found
+
+    def _skip(self, judged: Judged) -> None:
+        self._tally(judged.past.view).skipped += 1
+        self.obstacles[judged.obstacle] = self.obstacles.get(judged.obstacle, 0) + 1
+
+    def _tally(self, view: str) -> Tally:
+        return self.views.setdefault(view, Tally())
+
+
+def _is_absent(judged: Judged) -> bool:
+    """Tell whether the code makes no such decision, as opposed to one that cannot be made again."""
+    return judged.obstacle in (NO_VIEW, LEFT_OUT)
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        for name in Tally.__struct_fields__:
+            setattr(total, name, getattr(total, name) + getattr(tally, name))
+    return total

@@ -1,0 +1,183 @@
+"""Making recorded decisions again: on the same parent, reads, time and level before, by the code that decides live."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.redaction import Redactor
+from levelog_processors.acting import Acting
+from levelog_processors.calling import Caller
+from levelog_processors.deciding import Case, conclude
+from levelog_processors.evaluation import Evaluation, evaluate
+from levelog_processors.fold import parent_inputs
+from levelog_processors.keys import WHOLE_INDEX
+from levelog_processors.outcomes import target_key
+from levelog_processors.rounds import rows_of
+from levelog_replay.outcomes import Outcome
+from levelog_replay.scratch import Scratch
+from levelog_store import inputs as stored
+from levelog_store.recall import PastDecision
+from levelog_store.rows import (
+    Bucket,
+    IndexKey,
+    IntentRow,
+    LevelRow,
+    PendingWake,
+    StoredObject,
+    Target,
+    WholeIndex,
+)
+
+NO_VIEW: Final = "the code has no such view"
+LEFT_OUT: Final = "the view leaves the object out"
+
+
+class Judged(Struct, frozen=True, kw_only=True):
+    """A decision made again."""
+
+    past: PastDecision
+    outcome: Outcome | None
+    """None: it could not be made."""
+    obstacle: str = ""
+    """Why not."""
+    parent: StoredObject | None = None
+    reads: Mapping[IndexKey, tuple[bytes, ...]] = {}
+    """What was read now, with its contents."""
+
+
+class _RecordedFetch:
+    """Reads buckets from the scratch tables, in the versions that the decisions of one moment read.
+
+    The contents are the same as then, since the tables are; the versions may not be, since they tell how records were
+    folded together.
+    """
+
+    def __init__(self, connection: AsyncConnection, scratch: Scratch, versions: Mapping[IndexKey, int]) -> None:
+        self._connection = connection
+        self._scope = scratch.scope
+        self._versions = versions
+
+    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
+        found = await stored.read_buckets(self._connection, self._scope.number, keys)
+        return {place: Bucket(self._versions.get(place, each.version), each.values) for place, each in found.items()}
+
+    async def whole(self, index: str) -> WholeIndex:
+        keys = [f"{WHOLE_INDEX}{partition}" for partition in range(self._scope.partitions)]
+        found = await stored.read_whole_index(self._connection, self._scope.number, index, keys)
+        versions = {key: self._versions.get((index, key), version) for key, version in found.versions.items()}
+        return WholeIndex(versions=versions, buckets=found.buckets)
+
+
+class Judge:
+    """Makes decisions of one moment again, on scratch tables that were folded up to it."""
+
+    def __init__(self, scratch: Scratch, *, redactor: Redactor | None = None, threads: int = 32) -> None:
+        self._scratch = scratch
+        self._redactor = redactor or Redactor()
+        self._acting = Acting(Caller(threads=threads), patience=None)
+
+    async def close(self) -> None:
+        """End what runs of users' functions."""
+        await self._acting.close()
+
+    async def judge(self, past: Sequence[PastDecision]) -> list[Judged]:
+        """Make decisions again that saw the same snapshot, at most one of each level; in the order given."""
+        tried = await self._evaluated(past)
+        cases = [case for case in tried if isinstance(case, Case)]
+        await self._acting.act(cases, self._scratch.epochs)
+        targets = await self._targets(cases)
+        return [self._concluded(each, case, targets) for each, case in zip(past, tried, strict=True)]
+
+    async def _evaluated(self, past: Sequence[PastDecision]) -> list[Case | str]:
+        """The cases, their views called; a text says why a decision cannot be made again."""
+        scope = self._scratch.scope.number
+        versions = {place: version for each in past for place, version in each.versions.items()}
+        async with self._scratch.database.reading() as connection:
+            fetch = _RecordedFetch(connection, self._scratch, versions)
+            parents = await stored.read_parents(connection, scope, sorted({each.parent for each in past}))
+            buckets = await fetch.buckets(sorted(versions))
+            tried = [self._case(each, parents.get(each.parent), buckets) for each in past]
+            await evaluate([case.evaluation for case in tried if isinstance(case, Case) and case.evaluation], fetch)
+        return tried
+
+    def _case(self, past: PastDecision, parent: StoredObject | None, buckets: Mapping[IndexKey, Bucket]) -> Case | str:
+        view = self._scratch.program.views.get(past.view)
+        if view is None:
+            return NO_VIEW
+        if parent is None or (parent.uid, parent.sequence) != (past.parent_uid, past.parent_sequence):
+            return f"the parent as record {past.parent_sequence} showed it cannot be rebuilt from the log"
+        inputs = parent_inputs(view, parent.body, None)
+        if inputs is None:
+            return LEFT_OUT
+        basis = past.basis
+        wake = PendingWake(
+            view=past.view,
+            parent=past.parent,
+            partition=parent.partition,
+            cause=past.cause,
+            generation=0,
+            due_at=past.decided_at if basis.is_due else None,
+        )
+        before = LevelRow(
+            view=past.view,
+            parent=past.parent,
+            partition=parent.partition,
+            parent_uid=past.parent_uid,
+            status=basis.status,
+            desired=past.desired,  # what a view leaves as it was that raises
+            actual=past.actual,
+            round=basis.round,
+            attempts=basis.attempts,
+            decided_inputs=basis.decided_inputs,
+        )
+        case = Case(
+            wake,
+            view,
+            parent,
+            before,
+            basis.intents,
+            inputs=inputs,
+            reads="",
+            dependencies=set(),
+            now=past.decided_at,
+            folded=basis.folded,
+        )
+        case.evaluation = Evaluation(
+            view,
+            parent.body,
+            past.decided_at,
+            {place: buckets[place] for place in past.versions},
+            subject=past.parent,
+            namespaces=self._scratch.readiness.namespaces,
+            redactor=self._redactor,
+        )
+        return case
+
+    async def _targets(self, cases: Sequence[Case]) -> Mapping[str, Target]:
+        names = sorted({str(target_key(c.view, c.parent, intent)) for c in cases for intent in c.wanted})
+        if not names:
+            return {}
+        async with self._scratch.database.reading() as connection:
+            return await stored.read_targets(connection, self._scratch.scope.number, names)
+
+    def _concluded(self, past: PastDecision, case: Case | str, targets: Mapping[str, Target]) -> Judged:
+        if isinstance(case, str):
+            return Judged(past=past, outcome=None, obstacle=case)
+        scope = self._scratch.scope
+        identity = (scope.cluster, scope.application)
+        rows: list[IntentRow] = []
+        if case.wanted:
+            rows = rows_of(case, identity, targets, {}, self._scratch.is_watched, redactor=self._redactor)
+        decided = conclude(case, [_as_then(row, past) for row in rows], past.decided_at)
+        reads = dict(case.evaluation.reads.contents) if case.evaluation else {}
+        return Judged(past=past, outcome=Outcome.of(decided), parent=case.parent, reads=reads)
+
+
+def _as_then(row: IntentRow, past: PastDecision) -> IntentRow:
+    """An intent of then in the state of then: its target was looked up after the round, in a later snapshot."""
+    if row.key not in past.intents:
+        return row
+    return replace(row, state="satisfied" if row.key in past.basis.satisfied else "pending")

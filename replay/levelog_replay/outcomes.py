@@ -1,0 +1,54 @@
+"""What came out of a decision, then and now, and in what the two differ."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from levelog_store.asked import Asked
+from levelog_store.recall import PastDecision
+from levelog_store.rows import Decided
+
+COMPARED: Final = ("status", "round", "desired", "actual", "keys")
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What one decision came to; bytes are canonical JSON, so that what is equal is identical."""
+
+    status: str
+    reason: str = ""
+    round: int
+    desired: bytes | None
+    actual: bytes | None
+    keys: tuple[str, ...] = ()
+    """Idempotency keys of the intents, in their order; each stands for verb, target, content and round."""
+    intents: tuple[Asked, ...] = ()
+    """The same in full, as far as they are known."""
+
+    @classmethod
+    def of(cls, decided: Decided) -> "Outcome":
+        """What was decided now."""
+        rows = decided.intents
+        return cls(
+            status=decided.level.status,
+            reason=decided.level.reason,
+            round=decided.level.round,
+            desired=decided.level.desired,
+            actual=decided.level.actual,
+            keys=tuple(row.key for row in rows),
+            intents=tuple(Asked(key=r.key, verb=r.verb, target=r.target, body=r.body) for r in rows),
+        )
+
+    @classmethod
+    def recorded(cls, past: PastDecision) -> "Outcome":
+        """What was decided then."""
+        return cls(
+            status=past.outcome,
+            round=past.round,
+            desired=past.desired,
+            actual=past.actual,
+            keys=tuple(past.intents),
+        )
+
+    def differs_in(self, other: "Outcome") -> list[str]:
+        """Names of the parts that are not identical."""
+        return [name for name in COMPARED if getattr(self, name) != getattr(other, name)]

@@ -1,0 +1,90 @@
+"""A database to fold recorded history into, thrown away afterwards: the tables as they were at some moment."""
+
+import tempfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.objects import Application, Cluster, ObjectKey
+from levelog.records import LoggedRecord
+from levelog_processors.folding import Folded, Folder
+from levelog_processors.program import Program
+from levelog_processors.readiness import Readiness, is_watched
+from levelog_store.database import Database
+from levelog_store.held import read_syncs
+from levelog_store.leases import Leases
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import metadata
+
+_LEASE: Final = timedelta(days=365)
+"""Nobody else asks for the partitions."""
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """Whose history it is; idempotency keys are made of it."""
+
+    cluster: Cluster
+    application: Application
+    partitions: int
+    stream_created: str = ""
+
+
+class Scratch:
+    """The tables of one program, filled by `fold`; made by `open_scratch`, used in one event loop."""
+
+    def __init__(self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int]) -> None:
+        self.database = database
+        self.scope = scope
+        self.program = program
+        self.epochs = epochs
+        self.folded = [0] * scope.partitions
+        """Sequence up to which each partition is folded."""
+        self.readiness = Readiness(program, partitions=scope.partitions)
+        self._folder = Folder(database, scope, program)
+
+    async def fold(self, records: Sequence[LoggedRecord]) -> Folded:
+        """Fold records in the order of the log, as a processor does that owns all partitions."""
+        folded = await self._folder.fold(self.epochs, records)
+        for logged in records:
+            self.folded[logged.partition] = logged.sequence
+        if folded.has_list:
+            async with self.database.reading() as connection:
+                rows = (await read_syncs(connection, self.scope.number)).values()
+            self.readiness = Readiness(self.program, rows, partitions=self.scope.partitions)
+        return folded
+
+    def is_watched(self, key: ObjectKey) -> bool:
+        """Tell whether the log shows what becomes of an object."""
+        return is_watched(self.program, self.readiness.namespaces, key)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that the program reads was listed once, so that nothing older is missing."""
+        return self.program.watched <= self.readiness.listed
+
+
+@asynccontextmanager
+async def open_scratch(program: Program, origin: Origin, url: str = "") -> AsyncGenerator[Scratch]:
+    """Make the tables in a SQLite file that goes with the context, or in an empty database at `url`."""
+    async with AsyncExitStack() as stack:
+        if not url:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-replay-")))
+            url = f"sqlite:///{folder / 'scratch.db'}"
+        database = await stack.enter_async_context(await Database.open(url, is_scratch=True))
+        async with database.transaction() as connection:
+            await connection.run_sync(metadata.create_all, checkfirst=False)
+        scope = await open_scope(
+            database,
+            cluster=origin.cluster,
+            application=origin.application,
+            partitions=origin.partitions,
+            stream_created=origin.stream_created,
+            fingerprint=program.fingerprint,
+            code=program.handlers,
+        )
+        epochs = await Leases(database, scope, owner="replay", duration=_LEASE).tend()
+        yield Scratch(database, scope, program, epochs)
