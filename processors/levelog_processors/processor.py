@@ -21,6 +21,7 @@ from levelog_processors.decide import BATCH, Cut, Decider
 from levelog_processors.folding import Folder
 from levelog_processors.pace import Pace
 from levelog_processors.program import Program
+from levelog_processors.pruning import PARTITION, Pruner
 from levelog_processors.readiness import Readiness
 from levelog_store import inputs as stored
 from levelog_store.database import Database
@@ -122,12 +123,16 @@ class Processor:
         log.info("owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
         tending = asyncio.create_task(self._tend(epochs), name="leases")
         working = asyncio.create_task(self._work(epochs), name="processor")
+        tasks = [tending, working]
+        if PARTITION in epochs:
+            pruner = Pruner(self._database, self._scope, self._stream)
+            tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
         try:
-            await asyncio.wait((tending, working), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (tending, working):
+            for task in tasks:
                 task.cancel()
-            results = await asyncio.gather(tending, working, return_exceptions=True)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
         for result in results:
             if isinstance(result, LeaseLost):
                 log.warning("%s; its work was rolled back", result, extra={"owner": self._owner})

@@ -39,7 +39,8 @@ async def write_decisions(
     """
     await _add_dependencies(connection, scope, batch)
     current = await _current_versions(connection, scope, batch)
-    held = [d for d in batch if all(current[place] == max(version, 0) for place, version in d.versions.items())]
+    # a key that was read and has no row any more was pruned: it is read again, as one that never changed
+    held = [d for d in batch if all(current.get(place) == max(version, 0) for place, version in d.versions.items())]
     withdrawn = await _withdraw(connection, scope, [key for d in held for key in d.withdrawn])
     held = [d for d in held if withdrawn.issuperset(d.withdrawn)]
     await _remove_dependencies(connection, scope, held)

@@ -49,8 +49,11 @@ class Processing:
         operators: Sequence[Operator] | None = None,
         *,
         cluster: Cluster = CLUSTER,
+        max_age: timedelta | None = None,
     ) -> None:
+        """`max_age`: when records expire; None: not soon."""
         self._cluster = cluster
+        self._max_age = max_age
         self._nats_url = nats_url
         self._database_url = database_url
         self.program = Program(operators or load_operators([WEBS_FILE]))
@@ -67,7 +70,7 @@ class Processing:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             connection = await stack.enter_async_context(await connect(self._nats_url))
-            self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS)
+            self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age)
             self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
             self._writer = Writer(self._cluster, PARTITIONS, source="test")
             await upgrade(self._database_url)

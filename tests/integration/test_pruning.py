@@ -1,0 +1,97 @@
+"""Tables hold what is needed now and what the log still tells of; the rest goes."""
+
+from datetime import timedelta
+
+from levelog_processors.pruning import Pruner
+from levelog_store.pruning import prune
+from levelog_store.tables import decisions, intents, key_versions, leases, tombstones
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.waiting import until
+from rigs.webs import deleted, pod, receipt, web
+
+EVERYTHING = 2**62
+"""A log that begins so late has lost all that there was."""
+
+
+async def prune_all(stack: Processing, *, limit: int = 1000) -> dict[str, int]:
+    async with stack.database.transaction() as connection:
+        return await prune(connection, stack.scope.number, EVERYTHING, limit=limit)
+
+
+async def write(stack: Processing, version: int) -> None:
+    """Carry out what is pending, let the log show it, and prune between each step."""
+    await stack.claim()
+    await prune_all(stack)
+    for row in await stack.rows(intents):
+        if row["state"] != "claimed":
+            continue
+        name = row["target"].rpartition("/")[2]
+        there = pod(name, version, owner="uid-shop")
+        await stack.folded(await stack.tell(receipt(row, version=version)))
+        await prune_all(stack)
+        await stack.folded(await stack.tell(there if row["verb"] == "apply" else deleted(there, version)))
+        await prune_all(stack)
+
+
+async def test_invariants_4_and_7_nothing_that_is_needed_is_pruned(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        processor = stack.start()
+        await stack.folded(await stack.listed(web("shop", 1, replicas=2), version=1))
+        await write(stack, 2)
+        for version, replicas in ((10, 3), (20, 1), (30, 2)):
+            await stack.folded(await stack.tell(web("shop", version, replicas=replicas)))
+            await prune_all(stack)
+            await write(stack, version + 1)
+        level = await stack.level("shop")
+        assert level
+        assert (level["status"], level["round"], level["actual"]) == ("in_sync", 4, b'{"shop-0":"a","shop-1":"a"}')
+        assert processor.decider.calls.functions["webs/converge"] == 4
+        assert len({row["key"] for row in await stack.rows(intents)}) == len(await stack.rows(intents))
+
+
+async def test_what_the_log_has_outlived_goes(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        stack.start()
+        await stack.folded(await stack.listed(web("shop", 1, replicas=2), version=1))
+        await write(stack, 2)
+        await stack.folded(await stack.tell(web("shop", 3, replicas=1)))
+        await write(stack, 4)
+        applied = [("apply", "pods/default/shop-0")]  # what later applies to it are compared with
+        assert await stack.intents() == [*applied, ("delete", "pods/default/shop-1")]
+        assert len(await stack.rows(decisions)) == 1
+        assert await stack.rows(tombstones) == []
+        await stack.folded(await stack.tell(deleted(web("shop", 3), 5), deleted(pod("shop-0", 2), 6)))
+        await prune_all(stack)
+        left = {table.name: len(await stack.rows(table)) for table in (decisions, intents, tombstones, key_versions)}
+        assert left == dict.fromkeys(left, 0)
+
+
+async def test_a_page_at_a_time_is_pruned(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url) as stack:
+        stack.start()
+        there = [pod(f"lonely-{n}", 10 + n) for n in range(5)]
+        gone = [deleted(each, 100 + n) for n, each in enumerate(there)]
+        await stack.folded(await stack.listed(version=1))
+        await stack.folded(await stack.tell(*there, *gone))
+        counts = [(await prune_all(stack, limit=2))["tombstones"] for _ in range(4)]
+        assert counts == [2, 2, 1, 0]
+
+
+async def test_rows_go_as_records_expire(nats_server: NatsServer, database_url: str) -> None:
+    async with Processing(nats_server.url, database_url, max_age=timedelta(seconds=1)) as stack:
+        stack.start()
+        there = pod("lonely", 2)
+        await stack.folded(await stack.listed(there, version=2))
+        last = await stack.tell(deleted(there, 3))
+        await stack.folded(last)
+        pruner = Pruner(stack.database, stack.scope, stack.stream)
+        epochs = {row["partition"]: row["epoch"] for row in await stack.rows(leases)}
+        assert len(await stack.rows(tombstones)) == 1
+
+        async def has_expired() -> bool:
+            return (await stack.stream.state()).first_seq > last
+
+        await until(has_expired, "the end of the records")
+        await pruner.prune(epochs)
+        assert await stack.rows(tombstones) == []
