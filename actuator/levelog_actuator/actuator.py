@@ -107,7 +107,7 @@ class Actuator:
             database,
             scope,
             self.owner,
-            EffectCaller(effects or {}, self._settings),
+            EffectCaller(effects or {}, self._settings, self._redactor),
             self._settings,
             on_result=self._ledger.record,
             on_end=self._limits.end,

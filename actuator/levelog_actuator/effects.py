@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from levelog.calling import CANCELLATION_TIME, FunctionCaller
 from levelog.effects import EffectHandler, GiveUp, Retry
@@ -15,6 +16,7 @@ from levelog.injection import about as say_about
 from levelog.intents import IntentOptions
 from levelog.objects import ObjectKey
 from levelog.records import CallNoted
+from levelog.redaction import Redactor
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_actuator.settings import ActuatorSettings
 from levelog_store import outbox
@@ -28,13 +30,21 @@ log = logging.getLogger(__name__)
 class EffectCaller:
     """Calls the effects that intents ask for, by name (`operator/effect`), and tells what came of each call."""
 
-    def __init__(self, effects: Mapping[str, EffectHandler], settings: ActuatorSettings) -> None:
+    def __init__(
+        self, effects: Mapping[str, EffectHandler], settings: ActuatorSettings, redactor: Redactor | None = None
+    ) -> None:
+        """`redactor`: that of what is recorded; it takes the secret values that it knows out of errors."""
+        self._redactor = redactor or Redactor()
         self._effects = effects
         self._settings = settings
         self._caller = FunctionCaller(subject="this intent")
 
     async def carry_out(self, intent: ClaimedIntent) -> Result:
         """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
+        result = await self._carry_out(intent)
+        return replace(result, error=self._redactor.redact_text(result.error))
+
+    async def _carry_out(self, intent: ClaimedIntent) -> Result:
         operator, name = intent.view.partition("/")[0], ObjectKey.parse(intent.target).resource
         options = msgspec.json.decode(intent.options, type=IntentOptions)
         effect = self._effects.get(f"{operator}/{name}")
@@ -70,7 +80,8 @@ class EffectCaller:
             return Ended(intent=intent, outcome="failed", error=f"effect {effect.name}: {error or 'gave up'}")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if not isinstance(error, HandlerFault):
-                tell_fault("effect", effect.name, effect.function, error, subject=intent.parent)
+                clean = self._redactor.redact_text
+                tell_fault("effect", effect.name, effect.function, error, subject=intent.parent, clean=clean)
             return self._later(intent, f"effect {effect.name}: {described(error)}", is_doubtful=True)
         return Ended(intent=intent, outcome="written", call=told)
 

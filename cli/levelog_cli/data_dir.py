@@ -54,6 +54,11 @@ class DataDir:
         finally:
             os.close(lock)
 
+    @property
+    def known_redaction_key(self) -> Path | None:
+        """The key of this directory; None if none was ever asked for."""
+        return self._key if self._key.exists() else None
+
     def redaction_key_file(self) -> Path:
         """The key of this directory, made when first asked for; readable by its owner only."""
         if not self._key.exists():

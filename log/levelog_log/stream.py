@@ -8,6 +8,7 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
 from levelog.objects import Cluster, Partition, Sequence
 from levelog.records import LoggedRecord
+from levelog.redaction import difference
 from levelog.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
 from levelog.upcasting import ENVELOPE_VERSION, can_read
 from levelog_log.api import (
@@ -63,8 +64,7 @@ class LogStream:
 
         A log in which none is noted is taken as it is.
         """
-        if self._redaction not in ("", digest):
-            how = {"off": "without redaction"}.get(self._redaction, "with other rules of redaction, or another key")
+        if how := difference(self._redaction, digest):
             raise ConfigurationError(
                 f"the log {self.name} was begun {how}: all processes need the same --redaction-key-file, --redact and "
                 "--redaction. To change them, stop all processes and remove the stream: the next ingest begins anew"

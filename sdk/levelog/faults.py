@@ -36,11 +36,18 @@ def described(error: BaseException) -> str:
 
 
 def tell_fault(
-    kind: str, name: str, function: Callable[..., Any], error: BaseException, *, subject: str, effect: str = ""
+    kind: str,
+    name: str,
+    function: Callable[..., Any],
+    error: BaseException,
+    *,
+    subject: str,
+    effect: str = "",
+    clean: Callable[[str], str] = str,
 ) -> None:
     """Warn of a function that failed for an object, with the place in the user's file; the traceback at level debug.
 
-    `effect` is what becomes of the object, if that is not its level's failure.
+    `effect` is what becomes of the object, if that is not its level's failure; `clean` takes secrets out of a text.
     """
     place = _place(function, error)
     log.warning(
@@ -48,12 +55,12 @@ def tell_fault(
         f"{kind} {name}",
         subject,
         f", which {effect}" if effect else "",
-        described(error),
+        clean(described(error)),
         f" ({place})" if place else "",
         extra={"object": subject, "function": name, "error": type(error).__name__, "place": place},
     )
     if log.isEnabledFor(logging.DEBUG):
-        trace = "".join(traceback.format_exception(error)).rstrip()
+        trace = clean("".join(traceback.format_exception(error)).rstrip())
         log.debug("%s\n%s", f"{kind} {name} failed for {subject}:", trace, extra={"object": subject, "function": name})
 
 

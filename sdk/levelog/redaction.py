@@ -58,11 +58,14 @@ class Redactor:
 
     @property
     def digest(self) -> str:
-        """Identity of key and rules: what two redactors with the same one make of an object is the same."""
+        """Identity of key and rules: what two redactors with the same one make of an object is the same.
+
+        `difference` tells which of them differ.
+        """
         if self.is_off:
             return "off"
         key = hmac.digest(self._key or b"", b"levelog redaction key", "sha256")
-        return digest(key, self.rules.digest)
+        return f"{digest(key)}:{self.rules.digest}"
 
     def is_needed(self, resource: GroupResource) -> bool:
         """Whether objects of the resource always hold what has to be replaced; others may."""
@@ -117,7 +120,7 @@ class Redactor:
 
     def redact_text(self, text: str, secrets: Iterable[str] = ()) -> str:
         """A text of somebody else's without these values, and without long ones that were redacted lately."""
-        return text if self.is_off else scrub(text, {*secrets, *self._known})
+        return text if self.is_off or not text else scrub(text, {*secrets, *self._known})
 
     def refuse_hashes(self, what: str, content: bytes) -> None:
         """Raises ConfigurationError for JSON that is to be written and holds what was redacted when it was read."""
@@ -156,6 +159,20 @@ class Redactor:
                 self._known.move_to_end(value)
         while len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
+
+
+def difference(begun: str, own: str) -> str:
+    """How a log was begun, by its digest, that this process would not go on with; empty if it would.
+
+    A log in which no digest is noted is taken as it is.
+    """
+    if begun in ("", own):
+        return ""
+    if "off" in (begun, own):
+        return "without redaction" if begun == "off" else "with redaction"
+    (key, _, rules), (own_key, _, own_rules) = begun.partition(":"), own.partition(":")
+    differing = ["another redaction key"] * (key != own_key) + ["other rules of redaction"] * (rules != own_rules)
+    return f"with {' and '.join(differing)}"
 
 
 def with_encoded_data(resource: GroupResource, manifest: Manifest) -> Manifest:

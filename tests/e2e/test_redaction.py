@@ -89,7 +89,12 @@ async def running(
     async def is_done() -> bool:
         process.check()
         statuses = {level["view"]: level["status"] for level in await levelog.levels()}
-        return statuses == {"vaults/stored": "in_sync", "vaults/failing": "failed", "vaults/refused": "failed"}
+        is_told = "source vaults/poll failed" in process.log.read_text()
+        return is_told and statuses == {
+            "vaults/stored": "in_sync",
+            "vaults/failing": "failed",
+            "vaults/refused": "failed",
+        }
 
     try:
         await until(is_done, "levels that are what they come to", seconds=120)
@@ -137,7 +142,7 @@ async def test_with_redaction_off_the_same_search_finds_every_value(
         in_log_and_tables = {path: values for path, values in found.items() if str(levelog.data) in path}
         assert set().union(*in_log_and_tables.values()) == set(canaries.values.values())
         in_logs = found[str(process.log)]
-        quoted = ("SECRET", "FIELD", "INVALID", "DENIED_SECRET", "DENIED_VARIABLE")
+        quoted = ("SECRET", "FIELD", "INVALID", "DENIED_SECRET", "DENIED_VARIABLE", "CALLED", "POLLED")
         assert in_logs >= {canaries.values[name] for name in quoted}
 
 

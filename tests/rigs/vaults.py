@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from levelog import Intent, Level, Manifest, Operator, Resource, Struct, apply
+from levelog import External, GiveUp, Intent, Level, Manifest, Operator, Resource, Struct, apply, call
 
 VAULTS_FILE: Final = Path(__file__)
 RULES: Final = "vaults.example.com:spec.password,annotation:vault.example.com/*,services:spec.externalName"
@@ -13,6 +14,7 @@ NAMES: Final = (
     *("SECRET", "VARIABLE", "ANNOTATION", "FIELD"),  # in objects of users
     *("CHILD_SECRET", "CHILD_VARIABLE", "CHILD_ANNOTATION"),  # in manifests of children
     *("INVALID", "DENIED_SECRET", "DENIED_VARIABLE"),  # in manifests that the API refuses
+    *("CALLED", "POLLED"),  # in a manifest, and in what an effect and a source raise
 )
 _value: Final = {name: os.environ.get(f"CANARY_{name}", "") for name in NAMES}
 
@@ -45,7 +47,12 @@ class Deployment(Resource, group="apps", version="v1", plural="deployments"):
     pass
 
 
+class Bucket(External, plural="buckets"):
+    pass
+
+
 op = Operator("vaults")
+_calls: list[str] = []
 
 
 @op.index
@@ -84,6 +91,27 @@ def stored(vault: Vault) -> Iterator[Manifest]:
     }
 
 
+@op.effect
+def tell(name: str) -> None:
+    """Called once what the manifests hold is known as secret."""
+    _calls.append(name)
+    if len(_calls) > 1:
+        raise GiveUp(f"nobody takes {_value['CALLED']}")
+    raise ValueError(f"nobody heard {_value['CALLED']}")
+
+
+@op.source(Bucket, every=timedelta(milliseconds=200))
+def poll() -> list[Bucket]:
+    if _calls:
+        raise ValueError(f"nobody answers to {_value['POLLED']}")
+    return []
+
+
+@op.index
+def regions(bucket: Bucket) -> Iterator[tuple[str, str]]:
+    yield bucket.metadata.name, ""
+
+
 @op.view
 def refused(vault: Vault) -> Level[str]:
     return Level(desired=vault.metadata.name, actual="")
@@ -93,9 +121,10 @@ def refused(vault: Vault) -> Level[str]:
 def write(vault: Vault) -> Iterator[Intent]:
     service = {"type": "ExternalName", "externalName": _value["INVALID"]}
     yield apply({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "denied"}, "spec": service})
-    secret = {"token": _value["DENIED_SECRET"]}
+    secret = {"token": _value["DENIED_SECRET"], "a": _value["CALLED"], "b": _value["POLLED"]}
     yield apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "denied"}, "stringData": secret})
     yield apply(pod("denied", _value["DENIED_VARIABLE"]))
+    yield call(tell, vault.metadata.name)
 
 
 def pod(name: str, value: str) -> Manifest:

@@ -12,7 +12,7 @@ from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
 @taking(
     *(*NATS, "database_url", "application", "cluster", "kubeconfig", "context", "namespace", "data_dir"),
-    "redaction_key_file",
+    *("redaction_key_file", "redact", "redaction"),
 )
 def doctor(
     settings: Settings,

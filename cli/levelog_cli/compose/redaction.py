@@ -18,7 +18,6 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
 
     Raises ConfigurationError if a rule says nothing, the file cannot be read, or there is no key.
     """
-    rules = Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
     if settings.redaction is OnOff.OFF:
         log.warning(
             "redaction is off: values of Secrets and all else are recorded as they are, for whoever reads the log"
@@ -33,7 +32,22 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
             f"{flag('redaction_key_file')} or set {variable('redaction_key_file')}, the same for all processes "
             f"(a new key: openssl rand -hex 32 > redaction.key), or say {flag('redaction')} off"
         )
-    return Redactor(_key(file), rules)
+    return Redactor(_key(file), _rules(settings))
+
+
+def given_redactor(settings: Settings) -> Redactor | None:
+    """That of the settings, or of the data directory if it has a key already; None without a key.
+
+    Raises ConfigurationError as `load_redactor` does.
+    """
+    if settings.redaction is OnOff.OFF:
+        return Redactor(is_off=True)
+    file = settings.redaction_key_file or DataDir(settings.data_dir).known_redaction_key
+    return None if file is None else Redactor(_key(file), _rules(settings))
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules.parse(rule for given in settings.redact for rule in given.split(",") if rule)
 
 
 def known_redactor(settings: Settings) -> Redactor:

@@ -93,7 +93,14 @@ class SourceRunner:
                 detail = self._redactor.redact_text(f"{self._source}: {fault}")
                 if detail != self._told:
                     cause = fault.__cause__ or fault
-                    tell_fault("source", self._name, self._source.function, cause, subject=str(self.status.watched))
+                    tell_fault(
+                        "source",
+                        self._name,
+                        self._source.function,
+                        cause,
+                        subject=str(self.status.watched),
+                        clean=self._redactor.redact_text,
+                    )
                 self._note(detail)
                 await written.lost(detail)
                 await asyncio.sleep(self._backoff.failed().total_seconds())

@@ -8,12 +8,13 @@ from levelog.objects import Application, Cluster
 from levelog_cli.compose.doctor.findings import Finding
 from levelog_cli.compose.ingesting import INGEST
 from levelog_cli.compose.nats import connect_nats
+from levelog_cli.compose.redaction import given_redactor
 from levelog_cli.data_dir import DataDir
 from levelog_cli.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.settings import Settings
 from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection
 from levelog_log.leases import holder_of
-from levelog_log.stream import clusters, open_stream
+from levelog_log.stream import LogStream, clusters, open_stream
 
 _NATS, _LOG = "nats", "log"
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
@@ -44,7 +45,7 @@ async def examine_nats(
         for finding in _server(connection, is_embedded=not settings.nats_url):
             yield finding
         try:
-            async for finding in _stream(connection, cluster, application):
+            async for finding in _stream(settings, connection, cluster, application):
                 yield finding
         except LevelogError as error:
             yield Finding.wrong(_LOG, error)
@@ -77,7 +78,7 @@ def _server(connection: Connection, *, is_embedded: bool) -> list[Finding]:
 
 
 async def _stream(
-    connection: Connection, cluster: Cluster | None, application: Application | None
+    settings: Settings, connection: Connection, cluster: Cluster | None, application: Application | None
 ) -> AsyncIterator[Finding]:
     known = await clusters(connection)
     if cluster is None or cluster not in known:
@@ -91,5 +92,19 @@ async def _stream(
         f"{stream.name} holds {state.messages} records, {state.bytes} bytes, in {stream.partitions} partitions, "
         f"each for {stream.max_age.days} days",
     )
+    yield _redaction(settings, stream)
     if application is not None and (held := await holder_of(stream, application, INGEST)) is not None:
         yield Finding.ok(_LOG, f"{held.holder} watches for {application} since {held.since:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _redaction(settings: Settings, stream: LogStream) -> Finding:
+    """Whether key and rules are those that the log was begun with."""
+    redactor = given_redactor(settings)
+    if redactor is None:
+        text = "whether its redaction is that of the processes is not checked without their key"
+        return Finding.note(_LOG, text, "--redaction-key-file FILE, and --redact as they have it")
+    try:
+        stream.require_redaction(redactor.digest)
+    except LevelogError as error:
+        return Finding.wrong(_LOG, error)
+    return Finding.ok(_LOG, "its redaction is off" if redactor.is_off else "its redaction has the same key and rules")

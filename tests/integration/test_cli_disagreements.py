@@ -1,0 +1,107 @@
+"""A log is begun in one way: processes that would go on with it in another are refused, and the doctor says why."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from levelog.objects import Cluster, GroupResource, Version
+from levelog.records import SyncFinished
+from levelog.redaction import Redactor
+from levelog.redactionrules import Rules
+from levelog_log.appender import Appender
+from levelog_log.connection import connect
+from levelog_log.messages import Writer
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import ensure_stream
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+
+KEY = Path(__file__).parents[1] / "rigs/redaction.key"
+RULES = "webs.example.com:spec.image"
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as started:
+        await define_webs(started)
+        yield started
+
+
+@pytest.fixture
+def levelog(sandbox: Sandbox, nats_server: NatsServer, tmp_path: Path) -> Levelog:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    levelog.env["LEVELOG_NATS_URL"] = nats_server.url
+    return levelog
+
+
+async def begin_log(sandbox: Sandbox, nats: NatsServer, *records: SyncFinished, rules: str = "") -> None:
+    cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+    redactor = Redactor(KEY.read_bytes().strip(), Rules.parse([rules] if rules else []))
+    async with await connect(nats.url) as connection:
+        stream = await ensure_stream(connection, cluster, redaction=redactor.digest)
+        writer = Writer(cluster, stream.partitions, "test")
+        async with Appender(BatchPublisher(stream)) as appender:
+            for record in records:
+                await appender.append(*writer.to_all_partitions(record))
+
+
+def listed(resource: GroupResource, api_version: str, *namespaces: str) -> SyncFinished:
+    return SyncFinished(
+        resource=resource,
+        sync_id="s",
+        namespaces=namespaces,
+        api_version=api_version,
+        application="other",
+        version=Version(1),
+        time=datetime.now(UTC),
+    )
+
+
+async def test_another_digest_of_redaction_is_refused_by_each_process_and_named_by_the_doctor(
+    sandbox: Sandbox, nats_server: NatsServer, levelog: Levelog, postgres_url: str, tmp_path: Path
+) -> None:
+    await begin_log(sandbox, nats_server, rules=RULES)
+    levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+    assert (await levelog.ends("migrate")).status == 0
+    for role in ("ingest", "process", "actuate"):
+        sentence = await levelog.refused(role, WEBS_FILE, status=2)
+        assert "was begun with other rules of redaction: all processes need the same" in sentence
+    other = tmp_path / "other.key"
+    other.write_text("another key of more than 16 bytes\n")
+    for options, how in (
+        (("--redact", RULES), ""),
+        ((), "with other rules of redaction"),
+        (("--redact", RULES, "--redaction-key-file", other), "with another redaction key"),
+        (("--redaction-key-file", other), "with another redaction key and other rules of redaction"),
+        (("--redaction", "off"), "with redaction"),
+    ):
+        found = (await levelog.ends("doctor", *options)).stdout
+        lines = [line for line in found.splitlines() if line.split()[1:2] == ["log"] and "redaction" in line]
+        said = f"was begun {how}: " if how else "ok     log          its redaction has the same key and rules"
+        assert [said in line for line in lines] == [True], found
+    del levelog.env["LEVELOG_REDACTION_KEY_FILE"]
+    assert "is not checked without their key" in (await levelog.ends("doctor")).stdout
+
+
+async def test_another_api_version_than_is_recorded_is_refused_with_both_named(
+    sandbox: Sandbox, nats_server: NatsServer, levelog: Levelog
+) -> None:
+    await begin_log(sandbox, nats_server, listed(GroupResource(group="example.com", resource="webs"), "example.com/v2"))
+    assert (await levelog.refused("ingest", WEBS_FILE, status=2)).startswith(
+        "application other records webs.example.com in version example.com/v2, Web of application webs declares "
+        "example.com/v1: declare the version that is recorded, or remove the stream "
+    )
+
+
+async def test_other_namespaces_than_another_application_records_are_refused(
+    sandbox: Sandbox, nats_server: NatsServer, levelog: Levelog
+) -> None:
+    await begin_log(sandbox, nats_server, listed(GroupResource(group="", resource="pods"), "v1", "one", "two"))
+    assert await levelog.refused("ingest", WEBS_FILE, "--namespace", "one", status=2) == (
+        "application other records pods of namespaces one, two, application webs would record namespaces one: let both "
+        "watch the same namespaces, or give each a log of its own"
+    )
