@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from levelog.objects import Sequence
+from levelog.objects import Application, Sequence
 from levelog.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
@@ -14,8 +14,8 @@ from levelog_store.recall import PastDecision, read_called
 from levelog_store.scopes import Scope
 
 
-class History(Protocol):
-    """Records and decisions of one application on one cluster."""
+class Recording(Protocol):
+    """Records of one cluster, as one application sees them."""
 
     @property
     def origin(self) -> Origin:
@@ -36,6 +36,10 @@ class History(Protocol):
         """Batches of all records up to `last`, in the order of the log."""
         ...
 
+
+class History(Recording, Protocol):
+    """Records with the decisions that were made on them."""
+
     def decisions(self) -> AsyncIterator[PastDecision]:
         """Every decision, in the order of the snapshots that they saw."""
         ...
@@ -45,20 +49,18 @@ class History(Protocol):
         ...
 
 
-class LiveHistory:
-    """The history of an application that runs or ran, up to where its log ends now; made by `open_history`."""
+class LogRecording:
+    """The log up to where it ends now; made by `open_recording`."""
 
-    def __init__(self, stream: LogStream, database: Database, scope: Scope, *, first: int, last: int) -> None:
+    def __init__(self, stream: LogStream, application: Application, *, first: int, last: int) -> None:
         self._stream = stream
-        self._database = database
-        self._scope = scope
         self.first = first
         self.last = last
         self.origin = Origin(
-            cluster=scope.cluster,
-            application=scope.application,
-            partitions=scope.partitions,
-            stream_created=scope.stream_created,
+            cluster=stream.cluster,
+            application=application,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
         )
 
     async def records(self) -> AsyncIterator[list[LoggedRecord]]:
@@ -70,6 +72,15 @@ class LiveHistory:
                 batch = await reader.next_batch()
                 yield batch if batch[-1].sequence <= self.last else [r for r in batch if r.sequence <= self.last]
 
+
+class LiveHistory(LogRecording):
+    """The history of an application that runs or ran, up to where its log ends now; made by `open_history`."""
+
+    def __init__(self, stream: LogStream, database: Database, scope: Scope, *, first: int, last: int) -> None:
+        super().__init__(stream, scope.application, first=first, last=last)
+        self._database = database
+        self._scope = scope
+
     def decisions(self) -> AsyncIterator[PastDecision]:
         """Every decision, in the order of the snapshots that they saw."""
         return read_called(self._database, self._scope)
@@ -78,6 +89,12 @@ class LiveHistory:
         """Intents by key, as far as they are kept."""
         async with self._database.reading() as connection:
             return await read_asked(connection, self._scope, keys)
+
+
+async def open_recording(stream: LogStream, application: Application) -> LogRecording:
+    """The log as it is now; what is recorded from now on is not part of it."""
+    state = await stream.state()
+    return LogRecording(stream, application, first=max(state.first_seq, 1), last=state.last_seq)
 
 
 async def open_history(stream: LogStream, database: Database, scope: Scope) -> LiveHistory:

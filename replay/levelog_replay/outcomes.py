@@ -1,8 +1,10 @@
 """What came out of a decision, then and now, and in what the two differ."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog_store.asked import Asked
 from levelog_store.recall import PastDecision
@@ -43,11 +45,16 @@ class Outcome(Struct, frozen=True, kw_only=True):
         """What was decided then."""
         return cls(
             status=past.outcome,
+            reason=past.reason,
             round=past.round,
             desired=past.desired,
             actual=past.actual,
             keys=tuple(past.intents),
         )
+
+    def with_intents(self, asked: Mapping[str, Asked]) -> "Outcome":
+        """The same with its intents in full, as far as they are given."""
+        return replace(self, intents=tuple(asked[key] for key in self.keys if key in asked))
 
     def differs_in(self, other: "Outcome") -> list[str]:
         """Names of the parts that are not identical."""

@@ -1,5 +1,6 @@
 """`levelog replay`: recorded history, decided again."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,13 @@ import typer
 
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, Settings, taking
+
+
+class Mode(StrEnum):
+    """How history is decided again."""
+
+    RECORDED = "recorded"
+    LOG = "log"
 
 
 @taking(
@@ -20,6 +28,13 @@ def replay(
         str,
         typer.Option(help="recorded: what was decided then; or other operators, on the same history.", metavar="FILE"),
     ] = "recorded",
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="recorded: each decision on what it saw then; log: all anew, in the order of the log. "
+            "The latter needs no database.",
+        ),
+    ] = Mode.RECORDED,
     start: Annotated[
         str, typer.Option("--from", help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
     ] = "",
@@ -52,6 +67,7 @@ def replay(
             objects=objects or [],
             resource=resource,
             handler=handler,
+            is_in_order=mode is Mode.LOG,
         )
         if not await replay_history(settings, wanted, as_json=as_json):
             raise SystemExit(FAILED)

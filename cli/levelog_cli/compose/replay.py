@@ -28,8 +28,10 @@ from levelog_log.stream import LogStream
 from levelog_processors.program import Program
 from levelog_replay.beginning import beginning
 from levelog_replay.comparing import Comparison
-from levelog_replay.history import History, open_history
+from levelog_replay.history import History, LiveHistory, LogRecording, Recording, open_history, open_recording
+from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
+from levelog_replay.pairing import pairs
 from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import open_scratch
 from levelog_replay.selecting import Selection
@@ -50,6 +52,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     objects: Sequence[str] = ()
     resource: str = ""
     handler: str = ""
+    is_in_order: bool = False
+    """Mode `log`."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -67,6 +71,11 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
 
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
+    if wanted.is_in_order and wanted.against == RECORDED:
+        raise ConfigurationError(
+            "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
+            "compared: give --against FILE"
+        )
     programs = [load_application(settings, [wanted.file])]
     if wanted.against != RECORDED:
         programs.append(load_application(settings, [Path(wanted.against)]))
@@ -74,10 +83,13 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
     now = datetime.now(UTC)
     async with AsyncExitStack() as stack:
         stream = await stack.enter_async_context(opened_log(settings))
-        database = await stack.enter_async_context(await open_to_read(settings))
-        scope = await _scope(settings, database, stream, application)
         redactor = known_redactor(settings)
-        history = await open_history(stream, database, scope)
+        history: LogRecording | LiveHistory
+        if wanted.is_in_order:
+            history = await open_recording(stream, application)
+        else:
+            database = await stack.enter_async_context(await open_to_read(settings))
+            history = await open_history(stream, database, await _scope(settings, database, stream, application))
         selection = _selection(wanted, programs[0].program, now)
         await _refuse_moments(stream, history, selection, programs[0].program)
         sides = [
@@ -85,7 +97,10 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
             for each in programs
         ]
         names = ("then", "now") if len(sides) == 1 else (wanted.file.name, Path(wanted.against).name)
-        report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
+        if isinstance(history, LiveHistory):
+            report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
+        else:
+            report = await _compare_in_order(history, selection, sides, names, redactor, settings.threads)
     if not report.comparison.views:
         raise ConfigurationError(f"no decision of application {application} was recorded {_described(wanted)}")
     if as_json:
@@ -96,7 +111,7 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
 
 
 @asynccontextmanager
-async def _side(program: Program, history: History, redactor: Redactor, threads: int) -> AsyncGenerator[Side]:
+async def _side(program: Program, history: Recording, redactor: Redactor, threads: int) -> AsyncGenerator[Side]:
     async with open_scratch(program, history.origin) as scratch:
         judge = Judge(scratch, redactor=redactor, threads=threads)
         try:
@@ -117,14 +132,38 @@ async def _compare(history: History, replay: RecordedReplay, sides: Sequence[Sid
     return Report(comparison=comparison, names=names, records=replay.records, seconds=time.monotonic() - begun)
 
 
+async def _compare_in_order(
+    history: LogRecording,
+    selection: Selection,
+    sides: Sequence[Side],
+    names: tuple[str, str],
+    redactor: Redactor,
+    threads: int,
+) -> Report:
+    comparison = Comparison()
+    begun = time.monotonic()
+    records = 0
+    for side in sides:
+        replay = LogReplay(history, side.scratch, redactor=redactor, threads=threads)
+        try:
+            async for _ in replay.run():
+                pass
+        finally:
+            await replay.close()
+        records += replay.records
+    async for one, other in pairs(*(side.scratch for side in sides)):
+        if selection.has(one.past):
+            comparison.take_both(one, other)
+    return Report(comparison=comparison, names=names, records=records, seconds=time.monotonic() - begun)
+
+
 async def _look_up_intents(comparison: Comparison, history: History) -> None:
     """Complete what was asked for then, of which the decision holds the keys alone."""
     first = comparison.first
     if first is None or first.before is None or first.before.intents:
         return
     found = await history.intents(list(first.before.keys))
-    intents = tuple(found[key] for key in first.before.keys if key in found)
-    comparison.first = replace(first, before=replace(first.before, intents=intents))
+    comparison.first = replace(first, before=first.before.with_intents(found))
 
 
 async def _scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:
@@ -172,7 +211,7 @@ def _views(handler: str, program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-async def _refuse_moments(stream: LogStream, history: History, selection: Selection, program: Program) -> None:
+async def _refuse_moments(stream: LogStream, history: Recording, selection: Selection, program: Program) -> None:
     """Raise ConfigurationError for moments that history does not reach."""
     start, end = selection.start, selection.end
     if history.last == 0:

@@ -69,6 +69,11 @@ async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows
         ["pods/default/shop-2", "pods/default/shop-3"],
         [],
     ]
+    in_order = await recorded.levelog.ends(
+        "replay", WEBS_FILE, "--against", bad, "--mode", "log", "--json", env=recorded.env
+    )
+    assert in_order.status == 1, in_order.stderr
+    assert json.loads(in_order.stdout)["first"]["cause"] == recorded.scaled
     shown = await recorded.levelog.ends("replay", bad, env={**recorded.env, "COLUMNS": "80"})
     assert shown.status == 1
     assert f"because of record {recorded.scaled}" in shown.stdout
@@ -86,6 +91,7 @@ REFUSED = {
     ("--object", "a/b/c/d"): "names no objects",
     ("--resource", "pods"): "no decision of application webs was recorded on pods",
     ("--handler", "podz"): "no view, index or reconcile function 'podz'",
+    ("--mode", "log"): "give --against FILE",
     ("--against", "nothing.py"): "nothing.py does not exist",
 }
 

@@ -1,0 +1,113 @@
+"""Mode `log`: history is folded in the order of the log, with a cut after each record, decided on as if it came now.
+
+Time is what the records say, and never goes back. Wakeups whose time comes between two records are due then. Receipts
+are folded as they are live; what is decided here is sent by nobody.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+from levelog.records import LoggedRecord, SyncFinished
+from levelog.redaction import Redactor
+from levelog_processors.decide import Decider
+from levelog_replay.history import Recording
+from levelog_replay.scratch import Scratch
+from levelog_store.inputs import read_next_due
+from levelog_store.rows import PendingWake
+
+FIRST_BATCH: Final = 1000
+"""Records folded at once while no view can decide yet; counted from the first one, however they were read."""
+_BEGIN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class LogReplay:
+    """Folds a history into scratch tables and decides on it; what was decided is in their `decisions`."""
+
+    def __init__(self, history: Recording, scratch: Scratch, *, redactor: Redactor, threads: int = 32) -> None:
+        self._history = history
+        self._scratch = scratch
+        self._now = _BEGIN
+        self._decider = Decider(
+            scratch.database,
+            scratch.scope,
+            scratch.program,
+            self._time,
+            patience=None,
+            threads=threads,
+            redactor=redactor,
+        )
+        self._next_due: datetime | None = None
+        self.records = 0
+        """How many were folded."""
+        self.decisions = 0
+        """How many were made."""
+
+    async def close(self) -> None:
+        """End what runs of users' functions."""
+        await self._decider.close()
+
+    async def run(self) -> AsyncIterator[LoggedRecord]:
+        """Go through the history; yields each record after what it led to was decided."""
+        first: list[LoggedRecord] = []
+        async with aclosing(_each(self._history)) as records:
+            async for logged in records:
+                if not self._scratch.readiness.views:
+                    first.append(logged)
+                    if len(first) < FIRST_BATCH and not isinstance(logged.record, SyncFinished):
+                        continue
+                    await self._take(first)
+                    first = []
+                else:
+                    await self._take([logged])
+                yield logged
+        if first:
+            await self._take(first)
+
+    async def _take(self, records: list[LoggedRecord]) -> None:
+        time = max(self._now, *(logged.record.time for logged in records))
+        await self._pass_to(time)
+        folded = await self._scratch.fold(records)
+        self.records += len(records)
+        if folded.wakes or folded.has_list:
+            await self._decide()
+
+    async def _pass_to(self, time: datetime) -> None:
+        """Decide on what becomes due on the way to a time, each at its own."""
+        while self._next_due is not None and self._next_due <= time:
+            due = self._next_due
+            self._now = max(self._now, due)
+            if not await self._decide() and self._next_due == due:
+                break  # its view may not decide yet
+        self._now = time
+
+    async def _decide(self) -> bool:
+        """Decide until nothing is due now; tells whether anything was decided."""
+        scratch = self._scratch
+        views = scratch.readiness.views
+        self._decider.namespaces = scratch.readiness.namespaces
+        has_decided = False
+        while views:
+            cut = await self._decider.cut(scratch.epochs, list(scratch.epochs), views, _never, now=self._now)
+            self.decisions += len(cut.decided)
+            has_decided |= bool(cut.decided)
+            if not cut.decided:
+                break
+        async with scratch.database.reading() as connection:
+            due = await read_next_due(connection, scratch.scope.number, list(scratch.epochs))
+        self._next_due = due[0] if due is not None else None
+        return has_decided
+
+    def _time(self) -> datetime:
+        return self._now
+
+
+async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
+    async for batch in history.records():
+        for logged in batch:
+            yield logged
+
+
+async def _never(_: PendingWake) -> bool:
+    return False
