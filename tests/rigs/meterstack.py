@@ -35,7 +35,7 @@ from rigs.api import Api
 from rigs.apirequests import ApiRequest
 from rigs.clusterclient import ClusterClient
 from rigs.faultproxy import FaultProxy
-from rigs.faults import Hold, Refuse
+from rigs.faults import Refuse
 from rigs.meters import METERS_FILE, meter
 from rigs.waiting import until
 
@@ -123,22 +123,22 @@ class MeterStack:
 
     @asynccontextmanager
     async def forgotten(self) -> AsyncGenerator[None]:
-        """The server forgets what happened up to the end of this, so that all has to be listed again after it."""
+        """The server forgets what happens meanwhile: all has to be listed again, which it refuses until the end."""
         for resource in _RESOURCES:
             self.ingest.add(Refuse(code=410), partial(resumes, resource))
-        held = self.ingest.add(Hold(stage="request"), lists, times=None)
+        refusal = self.ingest.add(Refuse(code=503), lists, times=None)
         self.end_watches()
 
-        async def are_held() -> bool:
-            return {request.resource for request in held.applied} == set(_RESOURCES)
+        async def are_refused() -> bool:
+            return {request.resource for request in refusal.applied} == set(_RESOURCES)
 
-        await until(are_held, "lists of all resources", seconds=60)
+        await until(are_refused, "lists of all resources", seconds=60)
         yield
-        self.ingest.remove(held)
+        self.ingest.remove(refusal)
 
     async def converges(self) -> None:
         """Wait until each Meter shows what it wants, and nothing is left to be done."""
-        await until(self._has_converged, f"what the Meters of {self._namespace} want", seconds=150, pause=0.25)
+        await until(self._has_converged, f"what the Meters of {self._namespace} want", seconds=240, pause=0.25)
 
     def effects(self) -> Effects:
         """Told by the answers: a version that no other write was answered with is a write that changed something."""
