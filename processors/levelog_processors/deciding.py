@@ -12,6 +12,7 @@ from levelog.childlevels import ChildrenLevel
 from levelog.levels import Drift, Level
 from levelog_processors.evaluation import Evaluation
 from levelog_processors.program import BoundView
+from levelog_processors.repeating import AT_ONCE, CALM, Repeats
 from levelog_processors.settling import GONE, is_settled
 from levelog_processors.sights import sight
 from levelog_store.causes import added, read_causes
@@ -72,6 +73,9 @@ class Case:
         asked = [cause for text in (wake.causes, self.before.suppressed) for cause in read_causes(text).sequences]
         self._since = min(asked, default=sys.maxsize)
         """The first record that asked since the decision before."""
+        repeats = Repeats.read(self.before.repeats)
+        is_calm = self.before.status == "in_sync" and repeats is not None and now - repeats.at >= CALM
+        self.repeats = None if is_calm else repeats
         self.evaluation: Evaluation | None = None
         self.wanted: list[Any] = []
         self.is_called = True
@@ -140,7 +144,31 @@ class Case:
         """Tell whether to call the reconcile function: drift, nothing under way, and something new or a tick."""
         if self.level is None or not self.level.drift or self.under_way or not self._has_reconcile:
             return False
-        return self.is_due or self.seen != self.before.decided_inputs
+        return self.is_due or (self.seen != self.before.decided_inputs and self.rests_until is None)
+
+    @property
+    def rests_until(self) -> datetime | None:
+        """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
+        last = self.repeats
+        if self.level is None or last is None or last.count < AT_ONCE or last.of != self.state:
+            return None
+        until = last.at + backoff(last.count - AT_ONCE + 1)
+        return until if until > self.now else None
+
+    @property
+    def state(self) -> str:
+        """Digest of what is desired, and what is there."""
+        if self.evaluation is None:
+            return digest(self.before.desired or b"", self.before.actual or b"")
+        return digest(self.evaluation.desired or b"", self.evaluation.actual or b"")
+
+    @property
+    def undone(self) -> str:
+        """How often the last rounds were undone, and by whom."""
+        own = f"levelog-{self.view.operator}"
+        others = [i.held_manager for i in self._intents if i.held_manager not in ("", own)]
+        by = f", the last time by {others[0]}" if others else ""
+        return f"written and undone {self.repeats.count if self.repeats else 0} times{by}"
 
     def basis(self, rows: Sequence[IntentRow]) -> Basis:
         """What the decision rests on, to be kept with it."""
@@ -152,6 +180,7 @@ class Case:
             attempts=self.before.attempts,
             decided_inputs=self.before.decided_inputs,
             is_due=self.is_due,
+            repeats=self.before.repeats,
             intents=tuple(intent for intent in self._intents if intent.key in counts),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
         )
@@ -176,7 +205,9 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         status = "settling" if is_sent else "drifting"
         waits = case.level.waits if isinstance(case.level, ChildrenLevel) else ""
         reason = "" if is_sent else waits or "the last round had nothing to write"
-        return _concluded(case, status=status, reason=reason, has_acted=True, due_at=next_at, rows=rows)
+        return _concluded(
+            case, status=status, reason=reason, has_acted=True, has_written=is_sent, due_at=next_at, rows=rows
+        )
     drifts = bool(case.level.drift) if case.level is not None else case.has_stored_drift
     recheck_at = case.level.recheck_at if case.level is not None else case.before.recheck_at
     if not drifts and case.level is None and case.before.status == "failed":  # nothing new: the error still stands
@@ -185,6 +216,9 @@ def conclude(case: Case, rows: list[IntentRow], now: datetime) -> Decided:
         return _concluded(case, status="settling", reason=_wait(under_way), due_at=recheck_at)
     if not drifts:
         return _concluded(case, status="in_sync", reason="", due_at=recheck_at)
+    if until := case.rests_until:
+        reason = f"{case.undone}; the next round is at {until:%H:%M:%S} UTC"
+        return _concluded(case, status="drifting", reason=reason, due_at=until)
     if case.failures:
         is_final = all(intent.outcome == "failed" for intent in case.failures)
         retry_at = recheck_at if is_final else _later(case, now)
@@ -223,6 +257,7 @@ def _concluded(
     reason: str,
     due_at: datetime | None = None,
     has_acted: bool = False,
+    has_written: bool = False,
     rows: list[IntentRow] | None = None,
     withdraws: bool = False,
 ) -> Decided:
@@ -248,6 +283,7 @@ def _concluded(
         looked_at=evaluation.looked_at if evaluation and evaluation.looked_at else before.looked_at,
         reads=case.seen_reads,
         decided_inputs=_decided_inputs(case, has_acted=has_acted),
+        repeats=_repeats(case, has_written=has_written),
         cause=max(case.wake.cause, before.cause),
         suppressed="" if is_kept else added(before.suppressed, case.wake.causes),
         recheck_at=due_at,
@@ -295,6 +331,14 @@ def _decided_inputs(case: Case, *, has_acted: bool) -> str:
     if case.evaluation is not None and case.evaluation.blocked:
         return case.before.decided_inputs
     return case.before.decided_inputs if case.seen == case.before.decided_inputs else ""
+
+
+def _repeats(case: Case, *, has_written: bool) -> str | None:
+    last = case.repeats
+    if has_written:
+        first = Repeats(of=case.state, count=1, at=case.now)
+        return (first if last is None else last.then(case.state, case.now)).text
+    return None if last is None else last.text
 
 
 def _encoded(drift: Drift) -> bytes | None:

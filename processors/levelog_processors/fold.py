@@ -425,6 +425,7 @@ def _stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject
         is_deleting=_deletion.decode(record.body).metadata.deletion_timestamp is not None,
         body=record.body,
         recorded_at=record.time,
+        manager=record.written.manager or None,
     )
 
 

@@ -132,6 +132,7 @@ class Judge:
             round=basis.round,
             attempts=basis.attempts,
             decided_inputs=basis.decided_inputs,
+            repeats=basis.repeats,
         )
         case = Case(
             wake,

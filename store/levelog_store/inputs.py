@@ -181,7 +181,7 @@ async def read_open_intents(
     """Intents of each level's last round, and older ones that are not settled; no level waits for Events."""
     wanted = pairs(connection.dialect, of)
     table, held = intents.c, objects.c
-    computed = ("outcome", "held_uid", "held_version", "held_is_deleting", "buried_version")
+    computed = ("outcome", "held_uid", "held_version", "held_is_deleting", "held_manager", "buried_version")
     fields = [name for name in OpenIntent.__struct_fields__ if name not in computed]
     rows = await connection.execute(
         select(
@@ -190,6 +190,7 @@ async def read_open_intents(
             held.uid.label("held_uid"),
             held.version.label("held_version"),
             held.is_deleting.label("held_is_deleting"),
+            func.coalesce(held.manager, "").label("held_manager"),
             tombstones.c.version.label("buried_version"),
         )
         .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))

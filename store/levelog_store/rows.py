@@ -93,6 +93,8 @@ class StoredObject(Struct, frozen=True, kw_only=True):
     body: bytes
     recorded_at: datetime | None = None
     """Time of the record that showed this version first."""
+    manager: str | None = None
+    """Field manager that wrote it last; None where the API does not say."""
 
 
 class Tombstone(Struct, frozen=True, kw_only=True):
@@ -280,6 +282,7 @@ class LevelRow(Struct, frozen=True, kw_only=True):
     """Observations of a parent that the view takes as a plain mapping; None for a typed one."""
     reads: str = ""
     decided_inputs: str = ""
+    repeats: str | None = None
     cause: int = 0
     suppressed: str = ""
     recheck_at: datetime | None = None
@@ -322,6 +325,8 @@ class OpenIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_uid: str | None = None
     held_version: int | None = None
     held_is_deleting: bool | None = None
+    held_manager: str = ""
+    """Who wrote the target last."""
     buried_version: int | None = None
     """Version of the target's tombstone."""
 
@@ -338,6 +343,7 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     decided_inputs: str = ""
     is_due: bool = False
     """The wakeup's time had come."""
+    repeats: str | None = None
     intents: tuple[OpenIntent, ...] = ()
     """That were under way, or had failed."""
     satisfied: tuple[str, ...] = ()

@@ -207,6 +207,7 @@ objects = Table(
     Column("version", BigInteger, nullable=False),
     Column("sequence", BigInteger, nullable=False),
     Column("is_deleting", Boolean, nullable=False, comment="has a deletionTimestamp"),
+    Column("manager", BYTE_TEXT, comment="field manager that wrote it last"),
     _time("recorded_at"),
     Column("body", Json, nullable=False),
     Index("objects_resource", "scope", "resource", "partition", "sequence"),
@@ -288,6 +289,7 @@ levels = Table(
     Column("looked_at", Json, comment="[[how, step, …], …]: places in a parent that the view takes as plain JSON"),
     Column("reads", BYTE_TEXT, nullable=False, comment="digest of what the keys read held"),
     Column("decided_inputs", BYTE_TEXT, nullable=False, comment="digest of parent and keys at the last round"),
+    Column("repeats", BYTE_TEXT, comment="rounds in a row that wrote for one and the same state, as JSON"),
     Column("cause", BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"),
     Column(
         "suppressed",

@@ -109,6 +109,7 @@ def upgrade() -> None:
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("sequence", sa.BigInteger, nullable=False),
         sa.Column("is_deleting", sa.Boolean, nullable=False, comment="has a deletionTimestamp"),
+        sa.Column("manager", TEXT, comment="field manager that wrote it last"),
         sa.Column("recorded_at", TIME),
         sa.Column("body", JSON, nullable=False),
         sa.PrimaryKeyConstraint("scope", "object", name="objects_pkey"),
@@ -190,6 +191,7 @@ def upgrade() -> None:
         ),
         sa.Column("reads", TEXT, nullable=False, comment="digest of what the keys read held"),
         sa.Column("decided_inputs", TEXT, nullable=False, comment="digest of parent and keys at the last round"),
+        sa.Column("repeats", TEXT, comment="rounds in a row that wrote for one and the same state, as JSON"),
         sa.Column(
             "cause", sa.BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"
         ),
