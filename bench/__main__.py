@@ -1,7 +1,8 @@
 """`python -m bench [WHAT ...]`: measurements, one after the other, on servers that all of them share.
 
 WHAT is `first` (the first list, and a write for each object), `latency`, `noise` (calls for changes that nothing
-reads), `starts` (start with one index), `groups` (evaluations for one changed pod of many); by default all.
+reads), `starts` (start with one index), `groups` (evaluations for one changed pod of many), `replay` (history
+read and decided again); by default all.
 """
 
 import argparse
@@ -10,12 +11,12 @@ import asyncio
 import uvloop
 from rich.console import Console
 
-from bench import first, groups, latency, noise, starts
+from bench import first, groups, latency, noise, replay, starts
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
-PARTS = ("first", "latency", "noise", "starts", "groups")
+PARTS = ("first", "latency", "noise", "starts", "groups", "replay")
 
 
 async def main() -> None:
@@ -28,11 +29,16 @@ async def main() -> None:
     parser.add_argument("--changes", type=int, default=2_000, help="changes, for the latency")
     parser.add_argument("--rate", type=float, default=100.0, help="changes a second, for the latency")
     parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
+    parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay`")
     arguments = parser.parse_args()
     what = arguments.what or PARTS
     if unknown := set(what) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))}: there is {', '.join(PARTS)}")
     console = Console(width=110)
+    if "replay" in what:
+        await replay.run(console, arguments.records)
+    if set(what) == {"replay"}:
+        return
     async with Servers() as servers:
         if {"first", "latency"} & set(what):
             async with Installation(servers, OPERATORS / "statuses.py") as levelog:

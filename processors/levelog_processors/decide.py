@@ -103,13 +103,14 @@ class Decider:
         threads: int = THREADS,
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
+        caller: Caller | None = None,
     ) -> None:
         """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all.
 
-        `redactor`: that of what is recorded.
+        `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
         """
         self._redactor = redactor or Redactor()
-        self._acting = Acting(Caller(threads=threads), patience=patience)
+        self._acting = Acting(caller or Caller(threads=threads), patience=patience)
         self._database = database
         self._scope = scope
         self._program = program

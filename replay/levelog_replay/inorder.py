@@ -11,7 +11,8 @@ from typing import Final
 
 from levelog.records import LoggedRecord, SyncFinished
 from levelog.redaction import Redactor
-from levelog_processors.decide import Decider
+from levelog_processors.calling import Caller
+from levelog_processors.decide import BATCH, Decider
 from levelog_replay.history import Recording
 from levelog_replay.scratch import Scratch
 from levelog_store.inputs import read_next_due
@@ -25,7 +26,9 @@ _BEGIN: Final = datetime.min.replace(tzinfo=UTC)
 class LogReplay:
     """Folds a history into scratch tables and decides on it; what was decided is in their `decisions`."""
 
-    def __init__(self, history: Recording, scratch: Scratch, *, redactor: Redactor, threads: int = 32) -> None:
+    def __init__(
+        self, history: Recording, scratch: Scratch, *, redactor: Redactor, caller: Caller | None = None
+    ) -> None:
         self._history = history
         self._scratch = scratch
         self._now = _BEGIN
@@ -35,7 +38,7 @@ class LogReplay:
             scratch.program,
             self._time,
             patience=None,
-            threads=threads,
+            caller=caller,
             redactor=redactor,
         )
         self._next_due: datetime | None = None
@@ -87,16 +90,18 @@ class LogReplay:
         scratch = self._scratch
         views = scratch.readiness.views
         self._decider.namespaces = scratch.readiness.namespaces
-        has_decided = False
+        has_decided = is_planned = False
         while views:
             cut = await self._decider.cut(scratch.epochs, list(scratch.epochs), views, _never, now=self._now)
             self.decisions += len(cut.decided)
             has_decided |= bool(cut.decided)
-            if not cut.decided:
+            is_planned |= any(decided.due_at is not None for decided in cut.decided)
+            if cut.wakes < BATCH or not cut.decided:
                 break
-        async with scratch.database.reading() as connection:
-            due = await read_next_due(connection, scratch.scope.number, list(scratch.epochs))
-        self._next_due = due[0] if due is not None else None
+        if is_planned or self._next_due is not None:
+            async with scratch.database.reading() as connection:
+                due = await read_next_due(connection, scratch.scope.number, list(scratch.epochs))
+            self._next_due = due[0] if due is not None else None
         return has_decided
 
     def _time(self) -> datetime:

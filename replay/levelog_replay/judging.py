@@ -74,10 +74,10 @@ class _RecordedFetch:
 class Judge:
     """Makes decisions of one moment again, on scratch tables that were folded up to it."""
 
-    def __init__(self, scratch: Scratch, *, redactor: Redactor | None = None, threads: int = 32) -> None:
+    def __init__(self, scratch: Scratch, caller: Caller, *, redactor: Redactor | None = None) -> None:
         self._scratch = scratch
         self._redactor = redactor or Redactor()
-        self._acting = Acting(Caller(threads=threads), patience=None)
+        self._acting = Acting(caller, patience=None)
 
     async def close(self) -> None:
         """End what runs of users' functions."""

@@ -49,6 +49,9 @@ def replay(
     handler: Annotated[
         str, typer.Option(help="Only decisions of this view, or with this reconcile function or index.", metavar="NAME")
     ] = "",
+    allow_network: Annotated[
+        bool, typer.Option("--allow-network", help="Let reconcile functions reach for the network.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make recorded decisions again, and compare. Ends with status 1 if one comes out otherwise.
@@ -67,6 +70,7 @@ def replay(
             objects=objects or [],
             resource=resource,
             handler=handler,
+            allows_network=allow_network,
             is_in_order=mode is Mode.LOG,
         )
         if not await replay_history(settings, wanted, as_json=as_json):

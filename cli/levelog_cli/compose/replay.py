@@ -2,9 +2,10 @@
 
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,12 +26,14 @@ from levelog_cli.settings import Settings
 from levelog_history.moments import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
+from levelog_processors.calling import Caller
 from levelog_processors.program import Program
 from levelog_replay.beginning import beginning
 from levelog_replay.comparing import Comparison
 from levelog_replay.history import History, LiveHistory, LogRecording, Recording, open_history, open_recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
+from levelog_replay.network import OfflineCaller
 from levelog_replay.pairing import pairs
 from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import open_scratch
@@ -52,6 +55,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     objects: Sequence[str] = ()
     resource: str = ""
     handler: str = ""
+    allows_network: bool = False
     is_in_order: bool = False
     """Mode `log`."""
 
@@ -92,15 +96,13 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
             history = await open_history(stream, database, await _scope(settings, database, stream, application))
         selection = _selection(wanted, programs[0].program, now)
         await _refuse_moments(stream, history, selection, programs[0].program)
-        sides = [
-            await stack.enter_async_context(_side(each.program, history, redactor, settings.threads))
-            for each in programs
-        ]
+        caller = partial(Caller if wanted.allows_network else OfflineCaller, threads=settings.threads)
+        sides = [await stack.enter_async_context(_side(each.program, history, redactor, caller())) for each in programs]
         names = ("then", "now") if len(sides) == 1 else (wanted.file.name, Path(wanted.against).name)
         if isinstance(history, LiveHistory):
             report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
         else:
-            report = await _compare_in_order(history, selection, sides, names, redactor, settings.threads)
+            report = await _compare_in_order(history, selection, sides, names, redactor, caller)
     if not report.comparison.views:
         raise ConfigurationError(f"no decision of application {application} was recorded {_described(wanted)}")
     if as_json:
@@ -111,9 +113,9 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
 
 
 @asynccontextmanager
-async def _side(program: Program, history: Recording, redactor: Redactor, threads: int) -> AsyncGenerator[Side]:
+async def _side(program: Program, history: Recording, redactor: Redactor, caller: Caller) -> AsyncGenerator[Side]:
     async with open_scratch(program, history.origin) as scratch:
-        judge = Judge(scratch, redactor=redactor, threads=threads)
+        judge = Judge(scratch, caller, redactor=redactor)
         try:
             yield Side(scratch, judge)
         finally:
@@ -138,13 +140,13 @@ async def _compare_in_order(
     sides: Sequence[Side],
     names: tuple[str, str],
     redactor: Redactor,
-    threads: int,
+    caller: Callable[[], Caller],
 ) -> Report:
     comparison = Comparison()
     begun = time.monotonic()
     records = 0
     for side in sides:
-        replay = LogReplay(history, side.scratch, redactor=redactor, threads=threads)
+        replay = LogReplay(history, side.scratch, redactor=redactor, caller=caller())
         try:
             async for _ in replay.run():
                 pass
