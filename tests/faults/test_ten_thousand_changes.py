@@ -64,7 +64,7 @@ class Killer:
     async def _kill_actuators(self) -> None:
         while True:
             seam = ANSWERED if self._chance.random() < 0.7 else self._chance.choice(OTHERS)
-            point = CrashPoint(self._deployment, seam, self._chance.randint(1, CHANGES // FEWEST_KILLS))
+            point = CrashPoint(self._deployment, seam, self._chance.randint(1, CHANGES // FEWEST_KILLS // 2))
 
             async def has_struck(point: CrashPoint = point) -> bool:
                 return point.has_struck
