@@ -15,6 +15,7 @@ from levelog_cli.commands.rbac import rbac
 from levelog_cli.commands.replay import replay
 from levelog_cli.commands.retry import retry
 from levelog_cli.commands.run import actuate, ingest, process, run
+from levelog_cli.commands.why import why
 from levelog_cli.commands.writers import writers
 
 app = typer.Typer(
@@ -25,7 +26,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, ingest, process, actuate, migrate, levels, retry, history, writers, replay, doctor, rbac):
+_COMMANDS = (
+    demo,
+    run,
+    ingest,
+    process,
+    actuate,
+    migrate,
+    levels,
+    retry,
+    history,
+    why,
+    writers,
+    replay,
+    doctor,
+    rbac,
+)
+for command in _COMMANDS:
     app.command()(command)
 
 

@@ -19,7 +19,7 @@ _TEXT: Final = {
     "swept": "deleted: missing from a list, nobody saw it go",
     "unreadable": "a record that is no JSON of an object",
 }
-_INDENT: Final = " " * 20
+INDENT: Final = " " * 20
 
 
 class Timeline:
@@ -30,32 +30,37 @@ class Timeline:
         self._is_named = is_named
         self._day: date | None = None
 
+    def day(self, time: datetime) -> Iterator[str]:
+        """The line that says the day, where it is another one than before."""
+        day = time.astimezone(UTC).date()
+        if day != self._day:
+            self._day = day
+            yield f"{'SEQUENCE':>8}  {day} UTC"
+
     def lines(self, entry: Revision | Missing | ReceiptNoted | TargetSighted, sequence: int) -> Iterator[str]:
         """The lines of the entry of a record."""
+        yield from self.day(entry.time)
         at = entry.time.astimezone(UTC)
-        if at.date() != self._day:
-            self._day = at.date()
-            yield f"{'SEQUENCE':>8}  {self._day} UTC"
         begin = f"{sequence:>8}  {at:%H:%M:%S}  "
         match entry:
             case Revision():
                 name = f"{entry.object} " if self._is_named else ""
-                yield from _folded(f"{name}{_TEXT[entry.happened]}{_writer(entry)}", begin)
+                yield from folded(f"{name}{_TEXT[entry.happened]}{_writer(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
-                    yield from _folded(f"uid {entry.uid}")
+                    yield from folded(f"uid {entry.uid}")
                 for difference in entry.differences:
-                    yield from _folded(str(difference))
+                    yield from folded(str(difference))
             case Missing():
-                yield from _folded(f"history of {entry.resource} is missing: {entry.reason}", begin)
+                yield from folded(f"history of {entry.resource} is missing: {entry.reason}", begin)
             case ReceiptNoted():
-                yield from _folded(_receipt(entry), begin)
-                yield from _folded(f"for {entry.parent}, round {entry.round}")
+                yield from folded(_receipt(entry), begin)
+                yield from folded(f"for {entry.parent}, round {entry.round}")
             case TargetSighted():
                 has = f"has version {entry.target_version}" if entry.target_version else "has it no more"
-                yield from _folded(
+                yield from folded(
                     f"{entry.view}: {entry.target} was looked at, as its write was not seen: the API {has}", begin
                 )
-                yield from _folded(f"for {entry.parent}")
+                yield from folded(f"for {entry.parent}")
 
 
 def _writer(revision: Revision) -> str:
@@ -79,7 +84,8 @@ def _receipt(receipt: ReceiptNoted) -> str:
     return f"{receipt.view}: {receipt.verb} {receipt.target} {receipt.outcome}{version}{error}"
 
 
-def _folded(text: str, begin: str = _INDENT) -> list[str]:
+def folded(text: str, begin: str = INDENT) -> list[str]:
+    """Lines of the width that there is; those after the first are indented as far as it."""
     return textwrap.wrap(
         text, line_width(), initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
     )

@@ -198,6 +198,7 @@ async def _write_history(connection: AsyncConnection, scope: int, batch: Sequenc
             "round": d.level.round,
             "desired": d.level.desired,
             "actual": d.level.actual,
+            "drift": d.level.drift,
             "intents": canonical([intent.key for intent in d.intents]),
             "fingerprint": fingerprint,
             "decided_at": d.decided_at or d.level.evaluated_at,

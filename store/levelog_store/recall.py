@@ -14,10 +14,14 @@ from levelog_store.clauses import one_of
 from levelog_store.database import Database
 from levelog_store.rows import Basis, IndexKey
 from levelog_store.scopes import Scope
-from levelog_store.tables import decisions, intents
+from levelog_store.tables import decisions, dependencies, index_entries, intents, levels, wakeups
+
+WHOLE: Final = "*"
+"""How the keys begin that stand for a whole index."""
 
 _PAGE: Final = 500
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
+_DRIFT = msgspec.json.Decoder(dict[str, list[str]])
 _BASIS = msgspec.json.Decoder(Basis)
 _KEYS = msgspec.json.Decoder(list[str])
 
@@ -60,6 +64,8 @@ class PastDecision(Struct, frozen=True, kw_only=True):
     """Reconcile calls so far."""
     desired: bytes | None
     actual: bytes | None
+    drift: dict[str, list[str]]
+    """Keys that are missing, extra, changed."""
     intents: list[str]
     """Idempotency keys."""
     fingerprint: str
@@ -152,6 +158,36 @@ async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence
     return {key: found[key] for key in keys if key in found}
 
 
+async def read_unconsumed(connection: AsyncConnection, scope: Scope, view: str, parent: str) -> tuple[Causes, Causes]:
+    """Records that asked for a level since its last decision: in vain, and those that wait to be looked at."""
+    level, wake = levels.c, wakeups.c
+    looked = await connection.scalar(
+        select(level.suppressed).where(level.scope == scope.number, level.view == view, level.parent == parent)
+    )
+    waiting = await connection.scalar(
+        select(wake.causes).where(wake.scope == scope.number, wake.view == view, wake.parent == parent)
+    )
+    return read_causes(looked or ""), read_causes(waiting or "")
+
+
+async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str, parent: str, most: int) -> list[str]:
+    """Objects that are under the keys which a level reads, by name."""
+    key, entry = dependencies.c, index_entries.c
+    rows = await connection.execute(
+        select(entry.object)
+        .join(dependencies, (key.scope == entry.scope) & (key.index == entry.index))
+        .where(
+            key.scope == scope.number,
+            key.view == view,
+            key.parent == parent,
+            (key.key == entry.key) | key.key.startswith(WHOLE),
+        )
+        .distinct()
+        .limit(most)
+    )
+    return sorted(rows.scalars())
+
+
 async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:
     """Intents that wrote to an object, or were to, oldest first."""
     table = intents.c
@@ -176,6 +212,7 @@ def _decision(row: Any, before: PastDecision | None) -> PastDecision:
     values["causes"] = Causes(tuple(each for each in causes.sequences if each not in known), causes.has_more)
     values["suppressed"] = suppressed
     values["reads"] = [_read(*each) for each in _READS.decode(row["reads"])]
+    values["drift"] = _DRIFT.decode(row["drift"]) if row["drift"] else {}
     values["basis"] = _BASIS.decode(row["basis"])
     values["intents"] = _KEYS.decode(row["intents"])
     return PastDecision(**values)

@@ -440,6 +440,7 @@ decisions = Table(
     Column("round", Integer, nullable=False),
     Column("desired", Json),
     Column("actual", Json),
+    Column("drift", Json, comment="{missing, extra, changed: [key, …]}"),
     Column("intents", Json, nullable=False, comment="idempotency keys"),
     Column("fingerprint", BYTE_TEXT, nullable=False),
     _time("decided_at", nullable=False),

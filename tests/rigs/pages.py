@@ -50,9 +50,11 @@ def commands(block: Block) -> list[Command]:
 
 
 def matches(shown: tuple[str, ...], printed: str) -> bool:
-    """Compare what a page shows with what was printed; blanks count as one, and … stands for anything in a line."""
-    real = [" ".join(line.split()) for line in printed.splitlines() if line.strip()]
+    """Compare what a page shows with what was printed; blanks count as one.
+
+    … stands for anything in a line, and by itself for one line or more.
+    """
+    real = "".join(f"{' '.join(line.split())}\n" for line in printed.splitlines() if line.strip())
     wanted = [" ".join(line.split()) for line in shown if line.strip()]
-    return len(real) == len(wanted) and all(
-        re.fullmatch(".*".join(map(re.escape, one.split("…"))), other) for one, other in zip(wanted, real, strict=True)
-    )
+    lines = ["(?:.*\n)+?" if one == "…" else ".*".join(map(re.escape, one.split("…"))) + "\n" for one in wanted]
+    return re.fullmatch("".join(lines), real) is not None

@@ -71,7 +71,7 @@ async def show_object(settings: Settings, objects: Sequence[str], *, at: str, as
     last: Revision | None = None
     first: Revision | None = None
     async with opened_log(settings) as stream:
-        await _refuse_beyond(stream, moment)
+        await refuse_beyond(stream, moment)
         async for entry, logged in _entries(read_about(stream, selected), selected):
             if not isinstance(entry, Revision) or entry.happened == "unreadable":
                 continue
@@ -120,7 +120,8 @@ async def _tell_beginning(stream: LogStream, *, as_json: bool) -> None:
         sys.stderr.write(f"the log begins with record {state.first_seq}{since}; what was before has expired\n")
 
 
-async def _refuse_beyond(stream: LogStream, moment: Moment) -> None:
+async def refuse_beyond(stream: LogStream, moment: Moment) -> None:
+    """Raise ConfigurationError for a moment after the log's end, or before its first record."""
     state = await stream.state()
     first = await stream.record_at(LogSequence(state.first_seq))
     if moment.time is None and moment.sequence > state.last_seq:

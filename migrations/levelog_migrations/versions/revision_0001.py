@@ -348,6 +348,7 @@ def upgrade() -> None:
         sa.Column("round", sa.Integer, nullable=False),
         sa.Column("desired", JSON),
         sa.Column("actual", JSON),
+        sa.Column("drift", JSON, comment="{missing, extra, changed: [key, …]}"),
         sa.Column("intents", JSON, nullable=False, comment="idempotency keys"),
         sa.Column("fingerprint", TEXT, nullable=False),
         sa.Column("decided_at", TIME, nullable=False),

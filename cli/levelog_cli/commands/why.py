@@ -1,0 +1,43 @@
+"""`levelog why`: what led to a level, and to each write."""
+
+from typing import Annotated
+
+import typer
+
+from levelog_cli.running import execute
+from levelog_cli.settings import NATS, Settings, taking
+
+
+@taking(*NATS, "database_url", "data_dir", "application", "cluster")
+def why(
+    settings: Settings,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="RESOURCE[.GROUP]/NAMESPACE/NAME of a parent, as in webs.example.com/default/shop, or of something "
+            "that was written for one, as in pods/default/shop-0. _ stands for no namespace.",
+            metavar="OBJECT",
+        ),
+    ],
+    *,
+    view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",
+    since: Annotated[
+        str, typer.Option(help="Decisions from there on: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+    ] = "",
+    at: Annotated[
+        str,
+        typer.Option(help="What held at a moment: a sequence, a time, or so long ago.", metavar="MOMENT"),
+    ] = "",
+    all_decisions: Annotated[bool, typer.Option("--all", help="All decisions that are kept.")] = False,
+    suppressed: Annotated[bool, typer.Option("--suppressed", help="Which changes led to nothing, and why.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Explain a level, or who wrote an object and why: the records, the reads, the level, the writes."""
+
+    async def work() -> None:
+        from levelog_cli.compose.why import Asked, show_why
+
+        asked = Asked(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
+        await show_why(settings, asked, as_json=as_json)
+
+    execute(settings, work)

@@ -1,0 +1,201 @@
+"""Why a level is as it is: each decision with what led to it, what it changed, and what became of its writes."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from levelog.records import LoggedRecord, ReceiptNoted
+from levelog_history.differences import Difference, differences
+from levelog_history.happenings import Entry, Happened
+from levelog_history.revisions import Revision
+from levelog_store.recall import PastDecision, PastIntent, PastRead
+from levelog_store.rows import ERRORS
+
+_SLACK: Final = timedelta(minutes=5)
+"""A record that is so much younger than the decision did not lead to it: it is of another log."""
+_WHOLE: Final = "*"
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """A record that led to a decision."""
+
+    sequence: int
+    entries: list[Entry] = []
+    """What it says; nothing where it has expired, or is no change of an object."""
+    record: LoggedRecord | None = None
+    """The record itself, where it is no entry."""
+
+
+class ReadChange(Struct, frozen=True, kw_only=True):
+    """A key that held something else than at the decision before, or was read for the first time."""
+
+    index: str
+    key: str
+    version: int
+    """Sequence of the record that changed it."""
+    is_first: bool
+    removed: list[Any] = []
+    added: list[Any] = []
+    is_kept: bool = True
+    """What it held is known; what is long is not kept."""
+
+
+class Write(Struct, frozen=True, kw_only=True):
+    """An intent, with the records that tell what became of it."""
+
+    intent: PastIntent
+    receipt: ReceiptNoted | None = None
+    receipt_sequence: int = 0
+    shown: Revision | None = None
+    """The first revision of the target in which the log showed the write."""
+
+
+class Explained(Struct, frozen=True, kw_only=True):
+    """One decision."""
+
+    decision: PastDecision
+    before: PastDecision | None
+    causes: list[Cause]
+    reads: list[ReadChange]
+    differences: list[Difference]
+    """Of desired and actual, from the decision before."""
+    writes: list[Write]
+
+
+def explain(decisions: Sequence[PastDecision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:
+    """Explain all decisions on one level, given in order from the first that is kept."""
+    known: dict[tuple[str, str], PastRead] = {}
+    held: dict[tuple[str, str], bytes | None] = {}
+    found: list[Explained] = []
+    before: PastDecision | None = None
+    for decision in decisions:
+        if before is not None and before.parent_uid != decision.parent_uid:
+            before = None
+            known.clear()
+            held.clear()
+        found.append(
+            Explained(
+                decision=decision,
+                before=before,
+                causes=[_cause(sequence, decision, happened) for sequence in decision.causes.sequences],
+                reads=_read_changes(decision, known, held),
+                differences=_level_differences(before, decision),
+                writes=[_write(intents[key], happened) for key in decision.intents if key in intents],
+            )
+        )
+        before = decision
+    return found
+
+
+def is_news(explained: Explained) -> bool:
+    """Tell whether something is another than before: the level, its status, or that something is written."""
+    before = explained.before
+    return bool(
+        before is None
+        or explained.differences
+        or explained.decision.intents
+        or before.outcome != explained.decision.outcome
+    )
+
+
+def newest_chain(explained: Sequence[Explained]) -> list[Explained]:
+    """The decisions that led from the last level at rest to the one that is now."""
+    end = len(explained)
+    while end > 1 and not is_news(explained[end - 1]):
+        end -= 1
+    start = end - 1
+    while start > 0 and not _is_at_rest(explained[start - 1]) and explained[start].before is not None:
+        start -= 1
+    return list(explained[start:end])
+
+
+def _is_at_rest(explained: Explained) -> bool:
+    return explained.decision.outcome == "in_sync"
+
+
+def _cause(sequence: int, decision: PastDecision, happened: Happened) -> Cause:
+    entries = happened.entries.get(sequence, [])
+    record = happened.others.get(sequence)
+    times = [entry.time for entry in entries] + ([record.record.time] if record else [])
+    if any(time - decision.decided_at > _SLACK for time in times):
+        return Cause(sequence=sequence)
+    return Cause(sequence=sequence, entries=entries, record=record)
+
+
+def _read_changes(
+    decision: PastDecision,
+    known: dict[tuple[str, str], PastRead],
+    held: dict[tuple[str, str], bytes | None],
+) -> list[ReadChange]:
+    """What changed of what is read; takes note of it."""
+    if not decision.is_called:
+        return []
+    changes: list[ReadChange] = []
+    for read in decision.reads:
+        place = read.index, read.key
+        last = known.get(place)
+        old = held.get(place)
+        new = old if last is not None and last.version == read.version and read.content is None else read.content
+        is_first = last is None
+        is_moved = last is None or last.version != read.version
+        is_told = is_moved and not (is_first and read.version <= 0) and not read.key.startswith(ERRORS)
+        if is_told and read.key.startswith(_WHOLE):
+            changes.append(ReadChange(index=read.index, key="", version=read.version, is_first=is_first, is_kept=False))
+        elif is_told and (new is None or new != old):
+            removed, added = _changed_values(old, new)
+            changes.append(
+                ReadChange(
+                    index=read.index,
+                    key=read.key,
+                    version=read.version,
+                    is_first=is_first,
+                    removed=removed,
+                    added=added,
+                    is_kept=new is not None and (is_first or old is not None),
+                )
+            )
+        held[place] = new
+    known.clear()
+    known.update({(read.index, read.key): read for read in decision.reads})
+    return changes
+
+
+def _changed_values(old: bytes | None, new: bytes | None) -> tuple[list[Any], list[Any]]:
+    before: list[Any] = msgspec.json.decode(old) if old else []
+    after: list[Any] = msgspec.json.decode(new) if new else []
+    removed, added = list(before), []
+    for value in after:
+        if value in removed:
+            removed.remove(value)
+        else:
+            added.append(value)
+    return removed, added
+
+
+def _level_differences(before: PastDecision | None, decision: PastDecision) -> list[Difference]:
+    return differences(_level(before), _level(decision))
+
+
+def _level(decision: PastDecision | None) -> dict[str, Any]:
+    if decision is None:
+        return {}
+    sides = (("desired", decision.desired), ("actual", decision.actual))
+    return {name: msgspec.json.decode(value) for name, value in sides if value is not None}
+
+
+def _write(intent: PastIntent, happened: Happened) -> Write:
+    sequence, receipt = happened.receipts.get(intent.key, (0, None))
+    return Write(intent=intent, receipt=receipt, receipt_sequence=sequence, shown=_shown(intent, happened))
+
+
+def _shown(intent: PastIntent, happened: Happened) -> Revision | None:
+    """The revision that closed the loop."""
+    if not intent.is_watched or not intent.result_version or intent.state == "failed":
+        return None
+    for _, revision in happened.revisions_of(intent.target):
+        if revision.uid == intent.result_uid and revision.version >= intent.result_version:
+            return revision
+    return None

@@ -1,0 +1,75 @@
+"""What the log says of given records, and of the objects that they are about."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from levelog.objects import CLUSTER_SCOPE, ObjectKey
+from levelog.objects import Sequence as LogSequence
+from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog_history.reading import read_about
+from levelog_history.revisions import Missing, Revision, Revisions
+from levelog_history.selection import Selected, has_any
+from levelog_log.stream import LogStream
+
+Entry: TypeAlias = Revision | Missing | ReceiptNoted | TargetSighted
+
+_MANY: Final = 20
+"""Objects of one namespace; of more, all records of the namespace are read, in place of so many filters."""
+
+
+class Happened(Struct, frozen=True, kw_only=True):
+    """Records of the log, as entries of a history."""
+
+    entries: dict[int, list[Entry]]
+    """By sequence, in the order of the log; a list that deletes objects has one for each."""
+    receipts: dict[str, tuple[int, ReceiptNoted]]
+    """By idempotency key, with their sequence."""
+    others: dict[int, LoggedRecord]
+    """Records asked for that are no entry, such as lists and repeated versions."""
+
+    def revisions_of(self, name: str) -> list[tuple[int, Revision]]:
+        """Revisions of an object, with their sequences."""
+        found = ((sequence, entry) for sequence, entries in self.entries.items() for entry in entries)
+        return [(sequence, entry) for sequence, entry in found if isinstance(entry, Revision) and entry.object == name]
+
+
+async def read_happened(stream: LogStream, sequences: Collection[int], objects: Iterable[str]) -> Happened:
+    """Read the records at the sequences, and the whole history of the objects that they are about and of `objects`.
+
+    What has expired is left out. Raises as `Reader` does.
+    """
+    asked: dict[int, LoggedRecord] = {}
+    keys = {ObjectKey.parse(name) for name in objects}
+    for sequence in sorted(sequences):
+        logged = await stream.record_at(LogSequence(sequence))
+        if logged is not None:
+            asked[sequence] = logged
+            if isinstance(logged.record, ObjectSeen | ObjectDeleted):
+                keys.add(logged.record.key)
+    selected = _selected(keys)
+    revisions = Revisions(lambda key: key in keys)
+    entries: dict[int, list[Entry]] = {}
+    receipts: dict[str, tuple[int, ReceiptNoted]] = {}
+    async for logged in read_about(stream, selected, has_receipts=True):
+        record = logged.record
+        if isinstance(record, ReceiptNoted | TargetSighted):
+            if has_any(selected, record.parent) or has_any(selected, record.target):
+                entries[logged.sequence] = [record]
+            if isinstance(record, ReceiptNoted):
+                receipts[record.key] = logged.sequence, record
+        elif found := list(revisions.take(logged)):
+            entries[logged.sequence] = list(found)
+    others = {sequence: logged for sequence, logged in asked.items() if sequence not in entries}
+    return Happened(entries=entries, receipts=receipts, others=others)
+
+
+def _selected(keys: Collection[ObjectKey]) -> list[Selected]:
+    counted = Counter((key.group_resource, key.namespace or CLUSTER_SCOPE) for key in keys)
+    selected: dict[Selected, None] = {}
+    for key in sorted(keys, key=str):
+        place = key.group_resource, key.namespace or CLUSTER_SCOPE
+        selected[Selected(*place) if counted[place] > _MANY else Selected(*place, key.name)] = None
+    return list(selected)

@@ -1,0 +1,123 @@
+"""`levelog why`, after a story: three pods, 3 → 2, an annotation, and the operator's end."""
+
+import json
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.waiting import until
+
+SHOP = "webs.example.com/default/shop"
+NARROW = {"COLUMNS": "80"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def story(tmp_path_factory: pytest.TempPathFactory) -> Levelog:
+    """A folder in which an operator ran, and came to its end."""
+    folder = tmp_path_factory.mktemp("story")
+    async with Sandbox(pods_run=True) as cluster:
+        await define_webs(cluster)
+        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        levelog = Levelog(folder, cluster.kubeconfig(folder / "kubeconfig"))
+        running = levelog.start("run", WEBS_FILE)
+        try:
+            await levelog.in_sync()
+            cluster.user.patch("webs.example.com", "shop", {"spec": {"replicas": 2}})
+            await levelog.in_sync(rounds=2)
+            cluster.user.patch("webs.example.com", "shop", {"metadata": {"annotations": {"note": "1"}}})
+
+            async def is_folded() -> bool:
+                return len(await told(levelog, SHOP, "--suppressed")) == 1
+
+            await until(is_folded, "the last change in the log", seconds=60)
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+    return levelog
+
+
+async def told(levelog: Levelog, *arguments: str, command: str = "why") -> list[dict[str, Any]]:
+    ended = await levelog.ends(command, *arguments, "--json")
+    assert ended.status == 0, ended.stderr
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+async def test_each_decision_is_told_with_its_records_its_reads_and_its_writes(story: Levelog) -> None:
+    every = await told(story, SHOP, "--all")
+    first = every[0]
+    assert [entry["happened"] for cause in first["causes"] for entry in cause["entries"]] == ["found"]
+    assert (first["before"], first["after"]["drift"]) == (None, {"missing": ["shop-0", "shop-1", "shop-2"]})
+    chain = await told(story, SHOP)
+    assert chain == every[-len(chain) :]
+    decision = chain[0]
+    [cause] = decision["causes"]
+    [revision] = cause["entries"]
+    assert (revision["object"], revision["differences"]) == (
+        SHOP,
+        [{"path": "spec.replicas", "before": 3, "after": 2}],
+    )
+    assert (decision["before"]["status"], decision["after"]["status"]) == ("in_sync", "settling")
+    assert decision["before"]["desired"].keys() - decision["after"]["desired"].keys() == {"shop-2"}
+    [write] = decision["writes"]
+    assert (write["verb"], write["target"], write["state"]) == ("delete", "pods/default/shop-2", "settled")
+    assert write["receipt"]["sequence"] > cause["sequence"]
+    history = await told(story, "pods/default/shop-2", command="history")
+    assert write["shown_by"] in [entry["sequence"] for entry in history]
+    read = next(read for each in chain[1:] for read in each["reads"])
+    assert (read["index"], read["removed"], read["added"]) == ("webs/images", [["shop-2", "nginx:1.29"]], [])
+    assert chain[-1]["after"]["status"] == "in_sync"
+
+
+async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> None:
+    [decision] = await told(story, "pods/default/shop-2")
+    assert (decision["parent"], [write["verb"] for write in decision["writes"]]) == (SHOP, ["delete"])
+    made, gone = await told(story, "pods/default/shop-2", "--all")
+    assert gone == decision
+    assert "pods/default/shop-2" in [write["target"] for write in made["writes"]]
+    ended = await story.ends("why", "pods/default/shop-2", env=NARROW)
+    assert ended.stdout.startswith(f"pods/default/shop-2 was written for {SHOP} by webs/pods\n")
+    assert "spec.replicas: 3 -> 2" in ended.stdout
+
+
+async def test_a_moment_chooses_what_held_then_or_what_came_since(story: Levelog) -> None:
+    every = await told(story, SHOP, "--all")
+    rested = next(each for each in every if each["after"]["status"] == "in_sync")
+    then = await told(story, SHOP, "--at", str(rested["sequence"]))
+    assert then == every[: every.index(rested) + 1]
+    assert await told(story, SHOP, "--since", str(rested["sequence"])) == every[every.index(rested) + 1 :]
+
+
+async def test_changes_that_led_to_nothing_are_told_with_the_reason(story: Levelog) -> None:
+    ignored = await told(story, SHOP, "--suppressed")
+    assert [(each["object"], each["why"], each["happened"]) for each in ignored] == [(SHOP, "not_read", "changed")]
+    assert all("metadata.annotations" in field for each in ignored for field in each["fields"])
+    ended = await story.ends("why", SHOP, "--suppressed", env=NARROW)
+    assert "ignored: the view reads nothing that changed" in ended.stdout
+
+
+async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
+    for arguments in ((SHOP, "--all"), (SHOP, "--suppressed"), ("pods/default/shop-2",)):
+        ended = await story.ends("why", *arguments, env=NARROW)
+        assert max(map(len, ended.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pods/default/none"], "nothing was decided on pods/default/none or written to it"),
+        (
+            [SHOP, "--view", "other"],
+            "no view 'other' decided on",
+        ),
+        ([SHOP, "--at", "1"], "decided nothing on webs.example.com/default/shop by sequence 1: the first decision"),
+        ([SHOP, "--at", "99999"], "the log ends at sequence"),
+        (["pods"], "pods names several objects"),
+        ([SHOP, "--all", "--since", "1h"], "say one of --since, --at and --all"),
+    ],
+)
+async def test_what_cannot_be_told_is_one_sentence(story: Levelog, arguments: list[str], sentence: str) -> None:
+    assert sentence in await story.refused("why", *arguments, status=2)
