@@ -66,6 +66,15 @@ class IndexView(Struct, frozen=True):
     value: tuple[JsonColumn, ...]
 
 
+_NUL: Final = r"(?<!\\)((?:\\\\)*)\\u0000"
+"""A NUL in JSON: its backslash is not itself escaped."""
+_SHOWN_FOR_NUL: Final = "\N{REPLACEMENT CHARACTER}"
+# What PostgreSQL's casts take without an error; its regular expressions count to 255.
+_CASTS: Final[dict[SqlType, tuple[str, Any]]] = {
+    "integer": ("^-?([0-9]{1,18}|[1-8][0-9]{18})$", BigInteger),
+    "float": (r"^-?([0-9]{1,255}(\.[0-9]+)?|[0-9](\.[0-9]+)?[eE][-+]?([0-9]{1,2}|[12][0-9]{2}))$", Double),
+    "boolean": ("^(true|false)$", Boolean),
+}
 _MARKED: Final = text("SELECT obj_description(to_regnamespace(quote_ident(:schema)), 'pg_namespace')")
 _MAY_MAKE: Final = text(
     "SELECT coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = :schema), "
@@ -162,7 +171,7 @@ def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
             levels.c.status,
             levels.c.reason,
             *compared,
-            cast(levels.c.drift, JSON).label("drift") if dialect.name == "postgresql" else levels.c.drift,
+            _without_nul(levels.c.drift).label("drift") if dialect.name == "postgresql" else levels.c.drift,
             levels.c.round,
             levels.c.evaluated_at,
             levels.c.parent_uid.label("uid"),
@@ -198,13 +207,24 @@ def _extracted(dialect: Dialect, source: ColumnElement[Any], column: JsonColumn,
     label = f"{prefix}_{column.name}" if column.name else prefix
     if dialect.name == "postgresql":
         path = cast(literal("{" + ",".join(f'"{step}"' for step in column.path) + "}"), ARRAY(Text))
-        document = cast(source, JSON)
+        document = _without_nul(source)
         if column.type == "json":
             return document.op("#>", return_type=JSON())(path).label(label)
-        return cast(document.op("#>>", return_type=Text())(path), _sql_type(column.type)).label(label)
+        return _cast(document.op("#>>", return_type=Text())(path), column.type).label(label)
     steps = "".join(f"[{step}]" if isinstance(step, int) else f'."{step}"' for step in column.path)
     return func.json_extract(source, literal(f"${steps}")).label(label)
 
 
-def _sql_type(kind: SqlType) -> Any:
-    return {"text": Text, "integer": BigInteger, "float": Double, "boolean": Boolean, "json": JSON}[kind]
+def _without_nul(document: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A document that `#>>` takes: one that holds a NUL, anywhere, would end the statement for all rows."""
+    written = cast(document, Text)
+    shown = func.regexp_replace(written, _NUL, r"\1" + _SHOWN_FOR_NUL, "g")
+    return cast(case((func.strpos(written, r"\u0000") > 0, shown), else_=written), JSON)
+
+
+def _cast(value: ColumnElement[Any], kind: SqlType) -> ColumnElement[Any]:
+    """The value as its annotation has it, else null: a handler may give what it does not name."""
+    if kind not in _CASTS:
+        return value
+    pattern, sql_type = _CASTS[kind]
+    return case((value.regexp_match(pattern), cast(value, sql_type)))

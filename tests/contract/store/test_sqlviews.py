@@ -1,9 +1,9 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import text
+from sqlalchemy import text, update
 
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.objects import Application, Cluster
@@ -15,7 +15,7 @@ from levelog_store.names import INPUTS, RESERVED
 from levelog_store.overview import find_scopes
 from levelog_store.rows import ERRORS, Changes, Entry, LevelRow, StoredObject, SyncRow
 from levelog_store.scopes import open_scope
-from levelog_store.sqlviews import replace_views
+from levelog_store.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.tables import levels, metadata
 from levelog_store.upserts import upsert
 
@@ -134,6 +134,53 @@ async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it
     ]
     found = await rows(database, f"select name from {prefix}images where key = 'a' and value_2 > 79")
     assert found == [{"name": "shop"}]
+
+
+async def written(database: Database, values: list[bytes]) -> None:
+    """More entries of the object's, numbered."""
+    async with database.reading() as connection:
+        [scope] = await find_scopes(connection)
+    name = "webs.example.com/default/shop"
+    entries = [(name, Entry("webs/images", str(number), 0, value)) for number, value in enumerate(values)]
+    async with database.transaction() as connection:
+        await write_changes(connection, scope.number, Changes(entries_written=entries))
+
+
+async def test_invariant_14_a_nul_in_one_row_hides_none_of_the_others(database: Database) -> None:
+    prefix = await filled(database)
+    odd = rb'["a\u0000b\u0000\u0000",1]', rb'["\\\u0000",2]', rb'["\\u0000",3]', rb'["","\u0000"]'
+    await written(database, list(odd))
+    async with database.transaction() as connection:
+        nul = rb'{"image":"\u0000","readyReplicas":3}'
+        await connection.execute(update(levels).values(desired=nul, actual=nul, drift=rb'{"extra":["\u0000"]}'))
+    found = await rows(database, f"select value_1, value_2 from {prefix}images where key <> 'a'")
+    # PostgreSQL's texts hold no NUL, and SQLite's functions end a text there.
+    shown = "\N{REPLACEMENT CHARACTER}" if database.is_shared else ""
+    texts = [f"a{shown}b{shown}{shown}" if database.is_shared else "a", f"\\{shown}", r"\u0000", ""]
+    numbers = [1, 2, 3, None if database.is_shared else ""]
+    assert [(row["value_1"], row["value_2"]) for row in found] == list(zip(texts, numbers, strict=True))
+    [row] = await rows(database, f"select * from {prefix}sizes")
+    assert (row["desired_image"], row["actual_ready_replicas"]) == (shown, 3)
+    assert await rows(database, f"select count(*) as n from {prefix}counts where drift is not null") == [{"n": 1}]
+    if database.is_shared:
+        assert await rows(database, f"select drift->'extra'->>0 as key from {prefix}counts") == [{"key": shown}]
+
+
+async def test_invariant_14_a_value_of_another_type_than_its_column_is_null_in_its_own_row_alone(
+    shared: Database,
+) -> None:
+    prefix = await filled(shared)
+    whole = {"3": 3, "-7": -7, str(8 * 10**18): 8 * 10**18, str(-(2**63)): None, "1.5": None, '"x"': None, "null": None}
+    floats = {"1.5": 1.5, "-0.25": -0.25, "2.5e-299": 2.5e-299, "1e+299": 1e299, "3": 3.0, '"1e999"': None, "[1]": None}
+    floats |= {str(10**400): None, '"NaN"': None, "null": None}
+    booleans = {"true": True, "false": False, '"maybe"': None, "1": None}
+    kinds: dict[SqlType, Mapping[str, object]] = {"integer": whole, "float": floats, "boolean": booleans}
+    for kind, expected in kinds.items():
+        await written(shared, [value.encode() for value in expected])
+        number, value = (JsonColumn("", "integer"),), (JsonColumn("", kind),)
+        await replace_views(shared, "my-webs", [IndexView(kind, "webs/images", number, value)])
+        found = await rows(shared, f'select value from {prefix}"{kind}" where key < {len(expected)} order by key')
+        assert [row["value"] for row in found] == list(expected.values())
 
 
 async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_heard_of(database: Database) -> None:
