@@ -1,5 +1,9 @@
 """What drivers raise, in levelog's words."""
 
+import os
+from ssl import SSLCertVerificationError, SSLError
+from typing import Final
+
 from sqlalchemy import event
 from sqlalchemy.engine import Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
@@ -30,6 +34,9 @@ _CONFIGURATION = {
     "42P01": "a table is missing: run `levelog migrate`",
     "42703": "a column is missing: run `levelog migrate`",
 }
+_OF_ANOTHER_NAME: Final = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
+_TLS_FILES: Final = ("sslrootcert", "sslcrl", "sslcert", "sslkey")
 _SQLITE_CONFIGURATION = (
     "unable to open database file",
     "file is not a database",
@@ -68,7 +75,34 @@ def translate_errors(engine: Engine, location: Location) -> None:
 def translate_refusal(location: Location, error: Exception) -> LevelogError:
     """The error that callers know for a connection that could not be made."""
     step = "cannot be reached"
+    if meaning := _refused_by_tls(location, _inner(error)):
+        return ConfigurationError(f"database {location.name} {step}: {meaning}")
     return translate(location, error, step) or ConfigurationError(f"database {location.name} {step}: {_words(error)}")
+
+
+def _refused_by_tls(location: Location, error: BaseException) -> str:
+    """What to change, where a certificate or one of its files is why; else empty."""
+    if isinstance(error, SSLCertVerificationError):
+        if error.verify_code in _OF_ANOTHER_NAME:
+            return (
+                f"its certificate is not for this host ({error.verify_message}): use the name that it has, or "
+                "sslmode=verify-ca in the URL, if the authority signs nothing else"
+            )
+        return (
+            f"its certificate is not trusted ({error.verify_message}): "
+            "name the file of its authority by ?sslrootcert=FILE in the URL"
+        )
+    if not isinstance(error, SSLError | FileNotFoundError | PermissionError):
+        return ""
+    files = {name: str(location.url.query[name]) for name in _TLS_FILES if name in location.url.query}
+    for name, file in files.items():
+        if not os.access(file, os.R_OK):
+            return f"{name}={file}, as the URL has it, cannot be read"
+    if isinstance(error, SSLError) and files:
+        return (
+            f"TLS fails ({_words(error)}): look at {', '.join(f'{n}={file}' for n, file in files.items())} in the URL"
+        )
+    return ""
 
 
 def translate(
