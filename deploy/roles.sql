@@ -11,14 +11,14 @@ DO $$
 DECLARE
   name text;
 BEGIN
-  FOREACH name IN ARRAY ARRAY['levelog_owner', 'levelog_processor', 'levelog_actuator', 'levelog_reader'] LOOP
+  FOREACH name IN ARRAY ARRAY['levelog_owner', 'levelog_processor', 'levelog_actuator', 'levelog_retrier', 'levelog_reader'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
       EXECUTE format('CREATE ROLE %I LOGIN', name);
     END IF;
   END LOOP;
   EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database());
-  EXECUTE format('GRANT CONNECT ON DATABASE %I TO levelog_owner, levelog_processor, levelog_actuator, levelog_reader',
-                 current_database());
+  EXECUTE format('GRANT CONNECT ON DATABASE %I TO levelog_owner, levelog_processor, levelog_actuator, '
+                 'levelog_retrier, levelog_reader', current_database());
   -- a schema for the SQL views of each application
   EXECUTE format('GRANT CREATE ON DATABASE %I TO levelog_owner', current_database());
 END
@@ -26,7 +26,7 @@ $$;
 
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE, CREATE ON SCHEMA public TO levelog_owner;
-GRANT USAGE ON SCHEMA public TO levelog_processor, levelog_actuator, levelog_reader;
+GRANT USAGE ON SCHEMA public TO levelog_processor, levelog_actuator, levelog_retrier, levelog_reader;
 
 -- Readers see whatever the owner makes later, too.
 ALTER DEFAULT PRIVILEGES FOR ROLE levelog_owner GRANT USAGE ON SCHEMAS TO levelog_reader;
@@ -46,6 +46,11 @@ BEGIN
     GRANT SELECT (scope, view, parent, parent_uid) ON levels TO levelog_actuator;
     GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, result_uid, result_version, receipt, is_relayed)
       ON intents TO levelog_actuator;
+    -- `levelog retry` asks for a look at levels that are there, and sets the time of the next attempt of a write.
+    GRANT SELECT ON alembic_version, scopes, objects, levels, wakeups, intents, syncs TO levelog_retrier;
+    GRANT INSERT (scope, view, parent, partition, cause, generation, due_at), UPDATE (generation, due_at)
+      ON wakeups TO levelog_retrier;
+    GRANT UPDATE (due_at) ON intents TO levelog_retrier;
   END IF;
 END
 $$;

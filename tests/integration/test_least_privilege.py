@@ -21,6 +21,7 @@ from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresServer
 from rigs.privileges import as_role, grant_roles, nats_users, plain
+from rigs.waiting import until
 
 UID = Cluster("5f0c1a52-0000-4000-8000-000000000000")
 LONG = timedelta(seconds=30)
@@ -77,6 +78,102 @@ async def test_the_whole_way_works_with_the_rights_that_are_documented(
             assert await reader.fetchval("SELECT status FROM webs.pods") == "in_sync"
 
 
+PAGES = """
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from levelog import Call, External, GiveUp, Index, Intent, Level, Objects, Operator, Resource, call
+
+op = Operator("pages")
+
+
+class Pager(External, plural="pagers"):
+    number: str
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@op.source(Pager, every=timedelta(seconds=1))
+def pagers() -> Iterator[Pager]:
+    yield Pager(name="main", number=Path("number").read_text())
+
+
+@op.effect
+def page(request: str) -> None:
+    if not Path("answers").exists():
+        raise GiveUp("nobody answers")
+
+
+@op.view(reads=[Pager])
+def told(web: Web, objects: Objects, page: Index[str, Call[str, None]]) -> Level[str | None]:
+    pager = objects.get(Pager, "main")
+    calls = page[web.metadata.uid]
+    return Level(desired=pager.number if pager else None, actual=calls[0].request if calls else None)
+
+
+@op.reconcile(told)
+def tell(web: Web, level: Level[str | None]) -> Iterator[Intent]:
+    if level.desired is not None:
+        yield call(page, level.desired)
+"""
+
+
+async def test_sources_effects_and_retries_work_with_the_rights_that_are_documented(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    operator = tmp_path / "pages.py"
+    operator.write_text(PAGES)
+    (tmp_path / "number").write_text("112")
+    async with Sandbox() as sandbox, private_postgres.database() as url:
+        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        await define_webs(sandbox)
+        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await grant_roles(url)
+        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "levelog_owner")})
+        assert migrated.status == 0, migrated
+        await grant_roles(url)
+        users, seeds = nats_users(tmp_path, cluster, "pages")
+        async with NatsServer(settings=users) as server:
+
+            def settings(role: str, database: str) -> dict[str, str]:
+                return {
+                    "LEVELOG_NATS_URL": server.url,
+                    "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
+                    "LEVELOG_DATABASE_URL": as_role(url, f"levelog_{database}"),
+                    "LEVELOG_CLUSTER": cluster,
+                }
+
+            levelog.env["LEVELOG_DATABASE_URL"] = as_role(url, "levelog_reader")
+            running = [
+                levelog.start(role, operator, env=settings(role, database))
+                for role, database in (("ingest", "reader"), ("process", "processor"), ("actuate", "actuator"))
+            ]
+
+            async def is_failed() -> bool:
+                for process in running:
+                    process.check()
+                return [one["status"] for one in await levelog.levels()] == ["failed"]
+
+            try:
+                await until(is_failed, "an effect that gave up", seconds=90)
+                (tmp_path / "answers").touch()
+                retried = await levelog.ends("retry", "--all-failed", env=settings("retry", "retrier"))
+                assert (retried.status, retried.stderr) == (0, ""), retried
+                await levelog.in_sync(rounds=2)
+                (tmp_path / "number").write_text("911")
+                await levelog.in_sync(rounds=3)
+                for process in running:
+                    assert await process.stops() == 0, process.log_tail()
+            finally:
+                for process in running:
+                    process.kill()
+
+
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
     users, _ = nats_users(tmp_path, UID, "webs")
@@ -94,7 +191,7 @@ LOG = f"levelog-{UID}"
     [
         (
             "ingest",
-            [RECEIPT, f"levelog-hint.{UID}.webs.wake", f"$JS.API.CONSUMER.CREATE.{LOG}", f"$JS.API.DIRECT.GET.{LOG}"],
+            [RECEIPT, f"levelog-hint.{UID}.webs.wake", f"$JS.API.DIRECT.GET.{LOG}", f"$JS.API.CONSUMER.NAMES.{LOG}"],
         ),
         ("process", [OBJECT, RECEIPT, f"levelog.{UID}.3._sync.core.pods", f"levelog-lease.{UID}.webs.ingest"]),
         ("process", [f"$JS.API.CONSUMER.DURABLE.CREATE.{LOG}.other", f"$JS.API.STREAM.UPDATE.{LOG}"]),
@@ -105,6 +202,7 @@ LOG = f"levelog-{UID}"
                 *(f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.CONSUMER.CREATE.{LOG}"),
             ],
         ),
+        ("retry", [OBJECT, RECEIPT, f"levelog-hint.{UID}.other.wake", f"$JS.API.STREAM.MSG.GET.{LOG}"]),
         ("doctor", [OBJECT, f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"]),
         *((user, [f"$JS.API.STREAM.DELETE.{LOG}", f"$JS.API.STREAM.PURGE.{LOG}"]) for user in ("ingest", "process")),
     ],
@@ -124,6 +222,7 @@ async def test_nobody_may_publish_what_is_anothers(
         ("ingest", ["_INBOX.levelog-process.>", "levelog.>", f"levelog-hint.{UID}.webs.*"]),
         ("process", ["_INBOX.levelog-actuate.>", "_INBOX.>", f"levelog.{UID}.>"]),
         ("actuate", ["_INBOX.levelog-process.>", f"levelog.{UID}.3.>", "$JS.EVENT.>"]),
+        ("retry", ["_INBOX.levelog-process.>", f"levelog.{UID}.>", f"levelog-hint.{UID}.webs.*"]),
         ("doctor", ["_INBOX.levelog-process.>", f"levelog.{UID}.>"]),
     ],
 )
@@ -181,6 +280,10 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "levelog_actuator": (
             *(*ddl, *writes, "SELECT * FROM objects", "SELECT * FROM levels", "DELETE FROM intents"),
             *("UPDATE intents SET body = '{}'", "UPDATE intents SET target = ''", "INSERT INTO intents DEFAULT VALUES"),
+        ),
+        "levelog_retrier": (
+            *(*ddl, *writes, "UPDATE intents SET state = 'pending'", "UPDATE intents SET body = '{}'"),
+            *("UPDATE wakeups SET parent = ''", "DELETE FROM wakeups", "SELECT * FROM index_entries"),
         ),
         "levelog_reader": (*ddl, *writes, "UPDATE intents SET state = 'pending'", "SELECT * FROM intents FOR UPDATE"),
     }

@@ -11,7 +11,7 @@ from levelog_log.nkeys import Nkey
 from rigs.natsusers import new_seed
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-NATS_USERS: Final = ("ingest", "process", "actuate", "history", "doctor")
+NATS_USERS: Final = ("ingest", "process", "actuate", "history", "retry", "doctor")
 
 
 def nats_users(folder: Path, cluster: Cluster, application: str) -> tuple[str, dict[str, Path]]:
