@@ -45,6 +45,17 @@ async def read_contact(connection: AsyncConnection, scope: int, resource: str) -
     return ContactRow(*row)
 
 
+async def read_errors(connection: AsyncConnection, scope: int) -> list[tuple[str, str]]:
+    """Resources that nothing is heard of now, each with the reason, by name."""
+    rows = await connection.execute(
+        select(syncs.c.resource, func.max(syncs.c.error))
+        .where(syncs.c.scope == scope, syncs.c.error != "")
+        .group_by(syncs.c.resource)
+        .order_by(syncs.c.resource)
+    )
+    return [(resource, error) for resource, error in rows]
+
+
 def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
     """Every resource that an application reads, on each cluster: what the SQL view `inputs` shows."""
     return (

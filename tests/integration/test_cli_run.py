@@ -76,6 +76,26 @@ async def test_run_converges_with_everything_embedded_and_stops_cleanly(sandbox:
     assert (both.status, both.stdout) == (0, "[]\n")
 
 
+async def test_a_dry_run_says_what_would_be_written_and_leaves_it_to_a_run(sandbox: Sandbox, levelog: Levelog) -> None:
+    dry = levelog.start("run", WEBS_FILE, "--dry-run")
+    try:
+        await dry.says("dry run: nothing is written")
+        for name in ("shop-0", "shop-1", "shop-2"):
+            await dry.says(f"dry run: apply pods/default/{name} would be written: it is not there yet")
+        assert {level["status"] for level in await levelog.levels()} == {"settling"}
+        assert await dry.stops() == 0
+    finally:
+        dry.kill()
+    assert pods(sandbox) == []
+    assert sandbox.user.list("pods") == []
+    running = levelog.start("run", WEBS_FILE)
+    try:
+        await levelog.in_sync()
+        assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
+    finally:
+        running.kill()
+
+
 async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:
@@ -221,6 +241,49 @@ async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
             (level,) = await until(shown, "a blocked level")
             assert level["view"] == "maps/known"
             assert level["reason"] == "webs.example.com was not listed yet"
+        finally:
+            running.kill()
+
+
+async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
+    async with Sandbox() as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        sandbox.user.create(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+        )
+        (tmp_path / "number").write_text("112")
+        (tmp_path / "pagers.py").write_text(
+            "from datetime import timedelta\nfrom pathlib import Path\n"
+            "from levelog import External, Level, Objects, Operator, Resource\n"
+            "op = Operator('pages')\n"
+            "class Map(Resource, version='v1', plural='configmaps', kind='ConfigMap'):\n    pass\n"
+            "class Pager(External, plural='pagers'):\n    number: str\n"
+            "@op.source(Pager, every=timedelta(seconds=1))\ndef pagers():\n"
+            "    yield Pager(name='main', number=Path('number').read_text())\n"
+            "@op.view(reads=[Pager])\ndef known(map: Map, objects: Objects) -> Level[bool]:\n"
+            "    return Level(desired=True, actual=objects.get(Pager, 'main') is not None)\n"
+        )
+        running = levelog.start("run", "pagers.py")
+
+        async def failing() -> list[str]:
+            running.check()
+            shown = (await levelog.ends("levels")).stdout
+            return shown.partition("nothing is heard now of what follows")[2].splitlines()[1:]
+
+        async def is_well() -> bool:
+            shown = (await levelog.ends("levels")).stdout
+            return "in_sync" in shown and "nothing is heard" not in shown
+
+        try:
+            await until(is_well, "a level that reads a record", seconds=90)
+            (tmp_path / "number").unlink()
+            lines = await until(failing, "the error of the source", seconds=90)
+            assert len(lines) == 1
+            assert lines[0].startswith("pagers.external: ")
+            assert "FileNotFoundError" in lines[0]
+            assert [level["status"] for level in await levelog.levels()] == ["in_sync"]
+            (tmp_path / "number").write_text("112")
+            await until(is_well, "a source that works again", seconds=90)
         finally:
             running.kill()
 

@@ -13,6 +13,7 @@ from levelog.objects import CLUSTER_SCOPE
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.tables import is_narrow, print_table
+from levelog_store.contact import read_errors
 from levelog_store.overview import LevelLine, find_scopes, read_level_lines, read_levelled
 from levelog_store.scopes import Scope
 from levelog_store.unreadable import UnreadableRecord, read_unreadable
@@ -34,12 +35,14 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
         raise ConfigurationError(f"there is no status {status!r}: it is one of {', '.join(STATUSES)}")
     found: list[tuple[Scope, LevelLine]] = []
     skipped: list[UnreadableRecord] = []
+    silent: list[tuple[str, str]] = []
     async with await open_to_read(settings) as database, database.reading() as connection:
         scopes = selected_scopes(settings, database.name, await find_scopes(connection))
         for scope in scopes:
             lines = await read_level_lines(connection, scope, view=view, status=status, name=name)
             found += [(scope, line) for line in lines]
             skipped += await read_unreadable(connection, scope.number)
+            silent += await read_errors(connection, scope.number)
         if not found and (name or view):
             await refuse_unknown(connection, scopes, name, view)
     if as_json:
@@ -47,7 +50,7 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
         return
     if not found:
         nothing = f"no level is {status}" if status else "no levels: no object of a view's resource was seen yet"
-        sys.stdout.write(f"{nothing}\n{_skipped(skipped)}")
+        sys.stdout.write(f"{nothing}\n{_silent(silent)}{_skipped(skipped)}")
         return
     has_several = len(scopes) > 1
     columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
@@ -55,7 +58,15 @@ async def show_levels(settings: Settings, *, name: str, view: str, status: str, 
     print_table(columns[not has_several :], [row[not has_several :] for row in rows])
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in line.parent for _, line in found):
         sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
-    sys.stdout.write(_skipped(skipped))
+    sys.stdout.write(_silent(silent) + _skipped(skipped))
+
+
+def _silent(inputs: Sequence[tuple[str, str]]) -> str:
+    """What the levels do not hear of now, a line each."""
+    if not inputs:
+        return ""
+    lines = [f"{resource}: {error}" for resource, error in inputs]
+    return "\n".join(["", "nothing is heard now of what follows; the levels go on with what was known:", *lines, ""])
 
 
 def _skipped(records: Sequence[UnreadableRecord]) -> str:
