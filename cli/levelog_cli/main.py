@@ -8,6 +8,7 @@ import typer
 
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.doctor import doctor
+from levelog_cli.commands.export import export
 from levelog_cli.commands.history import history
 from levelog_cli.commands.levels import levels
 from levelog_cli.commands.migrate import migrate
@@ -39,6 +40,7 @@ _COMMANDS = (
     why,
     writers,
     replay,
+    export,
     doctor,
     rbac,
 )

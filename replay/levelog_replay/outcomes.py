@@ -25,6 +25,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Idempotency keys of the intents, in their order; each stands for verb, target, content and round."""
     intents: tuple[Asked, ...] = ()
     """The same in full, as far as they are known."""
+    satisfied: tuple[str, ...] = ()
+    """Keys of those whose targets held their fields already; not compared, as the status says it."""
 
     @classmethod
     def of(cls, decided: Decided) -> "Outcome":
@@ -38,6 +40,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
             actual=decided.level.actual,
             keys=tuple(row.key for row in rows),
             intents=tuple(Asked(key=r.key, verb=r.verb, target=r.target, body=r.body) for r in rows),
+            satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
         )
 
     @classmethod
@@ -50,6 +53,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
             desired=past.desired,
             actual=past.actual,
             keys=tuple(past.intents),
+            satisfied=past.basis.satisfied,
         )
 
     def with_intents(self, asked: Mapping[str, Asked]) -> "Outcome":

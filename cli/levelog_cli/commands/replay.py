@@ -35,6 +35,10 @@ def replay(
             "The latter needs no database.",
         ),
     ] = Mode.RECORDED,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="History that `levelog export` wrote, in place of log and database.", metavar="FILE"),
+    ] = None,
     start: Annotated[
         str, typer.Option("--from", help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
     ] = "",
@@ -72,6 +76,7 @@ def replay(
             handler=handler,
             allows_network=allow_network,
             is_in_order=mode is Mode.LOG,
+            bundle=bundle,
         )
         if not await replay_history(settings, wanted, as_json=as_json):
             raise SystemExit(FAILED)

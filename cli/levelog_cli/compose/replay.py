@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from levelog.errors import ConfigurationError
 from levelog.objects import ObjectKey
 from levelog.redaction import Redactor
-from levelog_cli.compose.application import load_application
+from levelog_cli.compose.application import LoadedApplication, load_application
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
@@ -29,6 +29,7 @@ from levelog_log.stream import LogStream
 from levelog_processors.calling import Caller
 from levelog_processors.program import Program
 from levelog_replay.beginning import beginning
+from levelog_replay.bundle import Bundle, open_bundle, refuse_other
 from levelog_replay.comparing import Comparison
 from levelog_replay.history import History, LiveHistory, LogRecording, Recording, open_history, open_recording
 from levelog_replay.inorder import LogReplay
@@ -58,6 +59,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     allows_network: bool = False
     is_in_order: bool = False
     """Mode `log`."""
+    bundle: Path | None = None
+    """History is in this file."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -86,23 +89,17 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
     application = programs[0].name
     now = datetime.now(UTC)
     async with AsyncExitStack() as stack:
-        stream = await stack.enter_async_context(opened_log(settings))
         redactor = known_redactor(settings)
-        history: LogRecording | LiveHistory
-        if wanted.is_in_order:
-            history = await open_recording(stream, application)
-        else:
-            database = await stack.enter_async_context(await open_to_read(settings))
-            history = await open_history(stream, database, await _scope(settings, database, stream, application))
+        history, first = await _opened(stack, settings, wanted, programs)
         selection = _selection(wanted, programs[0].program, now)
-        await _refuse_moments(stream, history, selection, programs[0].program)
+        refuse_moments(history, first, selection)
         caller = partial(Caller if wanted.allows_network else OfflineCaller, threads=settings.threads)
         sides = [await stack.enter_async_context(_side(each.program, history, redactor, caller())) for each in programs]
         names = ("then", "now") if len(sides) == 1 else (wanted.file.name, Path(wanted.against).name)
-        if isinstance(history, LiveHistory):
-            report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
-        else:
+        if wanted.is_in_order or not isinstance(history, LiveHistory | Bundle):
             report = await _compare_in_order(history, selection, sides, names, redactor, caller)
+        else:
+            report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
     if not report.comparison.views:
         raise ConfigurationError(f"no decision of application {application} was recorded {_described(wanted)}")
     if as_json:
@@ -110,6 +107,25 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines(report))
     return report.comparison.is_same
+
+
+async def _opened(
+    stack: AsyncExitStack, settings: Settings, wanted: Wanted, programs: Sequence[LoadedApplication]
+) -> tuple[LiveHistory | LogRecording | Bundle, Moment | None]:
+    """The history that is wanted, and where it begins."""
+    application = programs[0].name
+    if wanted.bundle is not None:
+        bundle = open_bundle(wanted.bundle)
+        for each in programs:
+            refuse_other(bundle, application, each.program.watched)
+        return bundle, bundle.begins
+    stream = await stack.enter_async_context(opened_log(settings))
+    first = await beginning(stream, programs[0].program.watched)
+    if wanted.is_in_order:
+        return await open_recording(stream, application), first
+    database = await stack.enter_async_context(await open_to_read(settings))
+    scope = await recorded_scope(settings, database, stream, application)
+    return await open_history(stream, database, scope), first
 
 
 @asynccontextmanager
@@ -135,7 +151,7 @@ async def _compare(history: History, replay: RecordedReplay, sides: Sequence[Sid
 
 
 async def _compare_in_order(
-    history: LogRecording,
+    history: Recording,
     selection: Selection,
     sides: Sequence[Side],
     names: tuple[str, str],
@@ -168,10 +184,17 @@ async def _look_up_intents(comparison: Comparison, history: History) -> None:
     comparison.first = replace(first, before=first.before.with_intents(found))
 
 
-async def _scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:
+async def recorded_scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:
+    """The scope of an application whose decisions were made on a log.
+
+    Raises ConfigurationError if there is none, there are several, or they come from another log.
+    """
     chosen = replace(settings, application=application, cluster=stream.cluster)
     async with database.reading() as connection:
-        [scope] = selected_scopes(chosen, database.name, await find_scopes(connection))
+        [scope, *others] = selected_scopes(chosen, database.name, await find_scopes(connection))
+    if others:
+        held = ", ".join(each.application for each in (scope, *others))
+        raise ConfigurationError(f"database {database.name} holds several applications, {held}: give --application")
     if scope.stream_created != stream.identity.created:
         raise ConfigurationError(
             f"the log {stream.name} was made at {stream.identity.created}, the decisions in {database.name} come from "
@@ -213,21 +236,20 @@ def _views(handler: str, program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-async def _refuse_moments(stream: LogStream, history: Recording, selection: Selection, program: Program) -> None:
-    """Raise ConfigurationError for moments that history does not reach."""
+def refuse_moments(history: Recording, first: Moment | None, selection: Selection) -> None:
+    """Raise ConfigurationError for moments that history does not reach; `first` is where it begins."""
     start, end = selection.start, selection.end
     if history.last == 0:
-        raise ConfigurationError(f"the log of cluster {stream.cluster} is empty")
+        raise ConfigurationError(f"the log of cluster {history.origin.cluster} is empty")
     for moment in (start, end):
         if moment is not None and moment.time is None and moment.sequence > history.last:
             raise ConfigurationError(f"the log ends at sequence {history.last}, before {moment}")
     if start is not None and end is not None and _is_later(start, end):
         raise ConfigurationError(f"--from {start} is after --to {end}")
-    first = await beginning(stream, program.watched)
     if first is None:
         raise ConfigurationError(
-            f"the log of cluster {stream.cluster} begins with record {history.first} and holds no complete list since: "
-            "nothing can be rebuilt from it yet"
+            f"the log of cluster {history.origin.cluster} begins with record {history.first} and holds no "
+            "complete list since: nothing can be rebuilt from it yet"
         )
     for moment in (start, end):
         if moment is not None and _is_later(first, moment):

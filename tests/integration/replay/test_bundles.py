@@ -1,0 +1,137 @@
+"""`levelog export`, and what works from the file that it writes: with no cluster, NATS or SQL server."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from levelog.errors import ConfigurationError
+from levelog_replay.bundle import open_bundle
+from rigs.levelog import WEBS_FILE, Levelog
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.webs import pod, web
+
+GREEDY = WEBS_FILE.read_text().replace(
+    "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
+)
+TELLTALE = """
+import atexit, sys
+KINDS = ("kubernetes_asyncio", "levelog_kube", "levelog_actuator", "levelog_ingest", "levelog_sandbox")
+atexit.register(lambda: print("loaded:", sorted(m for m in sys.modules if m.startswith(KINDS)), file=sys.stderr))
+"""
+SHOP = "webs.example.com/default/shop"
+
+
+class Exported:
+    """A bundle of an application that is gone with its servers, and a folder to look at it in."""
+
+    def __init__(self, folder: Path, scaled: int) -> None:
+        self.levelog = Levelog(folder)
+        self.levelog.env.pop("LEVELOG_REDACTION_KEY_FILE")
+        self.file = folder / "shop.jsonl"
+        self.greedy = folder / "greedy.py"
+        self.greedy.write_text(GREEDY)
+        self.scaled = scaled
+        """Sequence of the record that asks for four replicas."""
+
+    def lines(self) -> list[str]:
+        return self.file.read_text().splitlines()
+
+    def changed(self, name: str, lines: list[str]) -> Path:
+        other = self.file.with_name(name)
+        other.write_text("".join(f"{line}\n" for line in lines))
+        return other
+
+
+@pytest_asyncio.fixture
+async def exported(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Exported]:
+    url = f"sqlite:///{tmp_path}/levelog.db"
+    env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": url}
+    async with Processing(nats_server.url, url) as stack:
+        pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
+        last = await stack.listed(web("shop", 1, replicas=2), web("other", 5, replicas=1), *pods, version=5)
+        stack.start()
+        await stack.folded(last)
+        scaled = 0
+        for replicas, version in ((3, 7), (4, 8), (2, 9)):
+            last = await stack.tell(web("shop", version, replicas=replicas))
+            if replicas == 4:
+                scaled = last
+            await stack.folded(last)
+        folder = tmp_path / "elsewhere"
+        folder.mkdir()
+        bundle = Exported(folder, scaled)
+        written = await Levelog(tmp_path).ends("export", bundle.file, env=env)
+        assert written.status == 0, written.stderr
+        assert "5 decisions and" in written.stdout
+        part = bundle.file.with_name("part.jsonl")
+        arguments = ("--object", SHOP, "--to", str(scaled - 1))
+        assert (await Levelog(tmp_path).ends("export", part, *arguments, env=env)).status == 0
+    yield bundle
+
+
+async def test_decisions_in_a_bundle_are_made_again_and_a_planted_bug_is_found(exported: Exported) -> None:
+    telling = exported.file.with_name("webs.py")
+    telling.write_text(WEBS_FILE.read_text() + TELLTALE)
+    replay = ("replay", telling, "--bundle", exported.file, "--json")
+    same = await exported.levelog.ends(*replay)
+    assert same.status == 0, same.stderr
+    assert "loaded: []" in same.stderr, "no Kubernetes client"
+    assert not exported.levelog.data.exists()
+    counts = json.loads(same.stdout)["views"]["webs/pods"]
+    assert (counts["same"], counts["skipped"]) == (5, 0)
+    for mode in ("recorded", "log"):
+        both = await exported.levelog.ends(*replay, "--against", exported.greedy, "--mode", mode)
+        assert both.status == 1, both.stderr
+        assert json.loads(both.stdout)["first"]["cause"] == exported.scaled
+    assert "pods/default/shop-2" in both.stdout, "intents are in the bundle"
+
+
+async def test_a_bundle_of_a_range_and_an_object_holds_these_decisions_and_all_records_before(
+    exported: Exported,
+) -> None:
+    part = exported.file.with_name("part.jsonl")
+    same = await exported.levelog.ends("replay", exported.greedy, "--bundle", part, "--json")
+    assert same.status == 0, same.stderr
+    assert json.loads(same.stdout)["views"]["webs/pods"]["same"] == 2
+    held = {json.loads(line)["headers"]["ce-subject"] for line in part.read_text().splitlines() if "ce-subject" in line}
+    assert "webs.example.com/default/other" in held
+
+
+async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_path: Path) -> None:
+    lines = exported.lines()
+    heading = json.loads(lines[0])
+    record = next(n for n, line in enumerate(lines) if '"replicas":4' in line)
+    decision = next(n for n, line in enumerate(lines) if '"line":"decision"' in line)
+    other = exported.levelog.folder / "other.py"
+    other.write_text(WEBS_FILE.read_text().replace('Operator("webs")', 'Operator("others")'))
+    cases = {
+        "newer": (
+            [json.dumps({**heading, "format": 2, "levelog": "9.0"}), "{}"],
+            "was written by a newer levelog (9.0",
+        ),
+        "cut": (lines[:-3], "its end is missing"),
+        "half": ([*lines[:-1], lines[-1][:20]], f"line {len(lines)} cannot be read"),
+        "changed": ([line.replace('"replicas":4', '"replicas":5') for line in lines], "its records are not those"),
+        "lost": (lines[:record] + lines[record + 1 :], "its records are not those"),
+        "twice": (lines[: record + 1] + lines[record:], "is a record out of its place"),
+        "unmade": (lines[:decision] + lines[decision + 1 :], f"line {decision + 1} is out of its place"),
+        "garbled": ([*lines[:5], "garbage", *lines[6:]], "line 6 cannot be read"),
+        "text": (["nothing of this kind"], "is no bundle"),
+        "empty": ([], "is no bundle"),
+    }
+    for name, (changed, words) in cases.items():
+        file = exported.changed(f"{name}.jsonl", changed)
+        with pytest.raises(ConfigurationError) as refusal:
+            open_bundle(file)
+        assert words in str(refusal.value), name
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        open_bundle(tmp_path / "none")
+    cut = exported.file.with_name("cut.jsonl")
+    said = await exported.levelog.refused("replay", WEBS_FILE, "--bundle", cut, status=2)
+    assert "is damaged: its end is missing" in said
+    said = await exported.levelog.refused("replay", other, "--bundle", exported.file, status=2)
+    assert "is of application webs, the operators given are others" in said
