@@ -10,6 +10,7 @@ from msgspec import Struct
 from levelog.records import LoggedRecord, ReceiptNoted
 from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
+from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
 from levelog_store.recall import PastDecision, PastIntent, PastRead
 from levelog_store.rows import ERRORS
@@ -63,6 +64,11 @@ class Explained(Struct, frozen=True, kw_only=True):
     differences: list[Difference]
     """Of desired and actual, from the decision before."""
     writes: list[Write]
+
+
+def is_by(moment: Moment, decision: PastDecision) -> bool:
+    """Tell whether a decision was there at a moment."""
+    return decision.decided_at <= moment.time if moment.time is not None else decision.sequence <= moment.sequence
 
 
 def explain(decisions: Sequence[PastDecision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:

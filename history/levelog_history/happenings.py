@@ -9,6 +9,7 @@ from msgspec import Struct
 from levelog.objects import CLUSTER_SCOPE, ObjectKey
 from levelog.objects import Sequence as LogSequence
 from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog_history.moments import Moment
 from levelog_history.reading import read_about
 from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, has_any
@@ -49,7 +50,7 @@ async def read_happened(stream: LogStream, sequences: Collection[int], objects: 
             asked[sequence] = logged
             if isinstance(logged.record, ObjectSeen | ObjectDeleted):
                 keys.add(logged.record.key)
-    selected = _selected(keys)
+    selected = selected_for(keys)
     revisions = Revisions(lambda key: key in keys)
     entries: dict[int, list[Entry]] = {}
     receipts: dict[str, tuple[int, ReceiptNoted]] = {}
@@ -66,7 +67,25 @@ async def read_happened(stream: LogStream, sequences: Collection[int], objects: 
     return Happened(entries=entries, receipts=receipts, others=others)
 
 
-def _selected(keys: Collection[ObjectKey]) -> list[Selected]:
+async def read_there(stream: LogStream, objects: Iterable[str], moment: Moment) -> dict[str, str]:
+    """Uids of those objects that were there at a moment; what the log says nothing of by then is left out.
+
+    Raises as `Reader` does.
+    """
+    keys = {ObjectKey.parse(name) for name in objects}
+    revisions = Revisions(lambda key: key in keys)
+    there: dict[str, str] = {}
+    async for logged in read_about(stream, selected_for(keys)):
+        if moment.precedes(logged):
+            break
+        for entry in revisions.take(logged):
+            if isinstance(entry, Revision):
+                there[entry.object] = "" if entry.is_gone else entry.uid
+    return {name: uid for name, uid in there.items() if uid}
+
+
+def selected_for(keys: Collection[ObjectKey]) -> list[Selected]:
+    """What to read for the history of some objects: each of few, all of a namespace for many."""
     counted = Counter((key.group_resource, key.namespace or CLUSTER_SCOPE) for key in keys)
     selected: dict[Selected, None] = {}
     for key in sorted(keys, key=str):

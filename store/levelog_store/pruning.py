@@ -1,8 +1,8 @@
 """Deleting what is older than the log and that nothing needs any more, so that tables do not grow with time.
 
-What goes has its cause in records that expired: decisions, but the last of each level; intents that came to an end, but
-those of a level's last round and the last apply to each object that is there; marks of deleted objects; versions of
-keys that nobody reads and nothing has. A key without a row is as one that never changed.
+What goes has its cause in records that expired: decisions, but those that held when it begins; intents that came to an
+end, but those of a level's last round and the last apply to each object that is there; marks of deleted objects;
+versions of keys that nobody reads and nothing has. A key without a row is as one that never changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ async def prune(connection: AsyncConnection, scope: int, first: int, *, limit: i
     Returns how many, by table. The caller holds the lease of a partition (`leases.guard`) in the same transaction.
     """
     conditions = {
-        decisions: and_(decisions.c.cause < first, _is_not_the_last()),
+        decisions: and_(decisions.c.cause < first, _is_replaced(first)),
         intents: and_(intents.c.cause < first, _has_ended(), ~_is_of_last_round(), ~_is_last_apply()),
         tombstones: tombstones.c.sequence < first,
         key_versions: and_(key_versions.c.version < first, ~_has_readers(), ~_has_entries()),
@@ -57,10 +57,12 @@ def _same(one: Table, other: Any, names: Iterable[str]) -> ColumnElement[bool]:
     return and_(*(other.c[name] == one.c[name] for name in ("scope", *names)))
 
 
-def _is_not_the_last() -> ColumnElement[bool]:
-    """There is a newer decision on the level, or no level."""
+def _is_replaced(first: int) -> ColumnElement[bool]:
+    """When the log begins, another decision held already; or there is no such level now."""
     newer = decisions.alias("newer")
-    is_newer = and_(_same(decisions, newer, ("parent", "view")), newer.c.ordinal > decisions.c.ordinal)
+    is_newer = and_(
+        _same(decisions, newer, ("parent", "view")), newer.c.ordinal > decisions.c.ordinal, newer.c.cause < first
+    )
     return or_(exists().where(is_newer), ~exists().where(_same(decisions, levels, ("view", "parent"))))
 
 

@@ -1,6 +1,6 @@
 """What was decided, read back: decisions with the intents that they led to. Reads only."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -132,6 +132,25 @@ async def read_decisions(
         before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
         found.append(_decision(row, before))
     return found
+
+
+async def read_newest(
+    connection: AsyncConnection, scope: Scope, *, is_by: Callable[[PastDecision], bool], until: datetime | None = None
+) -> list[PastDecision]:
+    """The newest decision on each level among those that `is_by` takes, by view and parent.
+
+    `until`: none that was made later is looked at.
+    """
+    query = select(decisions).where(decisions.c.scope == scope.number)
+    if until is not None:
+        query = query.where(decisions.c.decided_at <= until)
+    newest: dict[tuple[str, str], PastDecision] = {}
+    rows = await connection.stream(query.order_by(decisions.c.ordinal).execution_options(yield_per=_PAGE))
+    async for row in rows.mappings():
+        decision = _decision(row, None)
+        if is_by(decision):
+            newest[decision.view, decision.parent] = decision
+    return [newest[place] for place in sorted(newest)]
 
 
 async def read_called(database: Database, scope: Scope) -> AsyncIterator[PastDecision]:

@@ -30,6 +30,7 @@ NOT_RUN: Final = {
 
 SHOWN: Final = {
     "README.md": "the demo's output; tests/unit/test_docs.py compares its steps",
+    "docs/writes.md": "reasons of levels; test_unseen_writes.py and test_repeated_rounds.py hold them",
 }
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""
 

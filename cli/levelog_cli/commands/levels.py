@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from levelog_cli.running import execute
-from levelog_cli.settings import Settings, taking
+from levelog_cli.settings import NATS, Settings, taking
 
 
-@taking("database_url", "data_dir", "application", "cluster")
+@taking(*NATS, "database_url", "data_dir", "application", "cluster")
 def levels(
     settings: Settings,
     name: Annotated[
@@ -23,13 +23,24 @@ def levels(
     status: Annotated[
         str, typer.Option(help="in_sync, drifting, settling, failed, blocked or deleting.", metavar="STATUS")
     ] = "",
+    at: Annotated[
+        str,
+        typer.Option(help="As they were at a sequence, a time, or so long ago (15m); reads the log.", metavar="MOMENT"),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
     """Show the levels of an application that runs, or ran last: desired against actual, of each parent."""
 
     async def work() -> None:
-        from levelog_cli.compose.levels import show_levels
+        from levelog_cli.compose.levels import LevelFilter, refuse_status, show_levels
 
-        await show_levels(settings, name=name, view=view, status=status, as_json=as_json)
+        refuse_status(status)
+        wanted = LevelFilter(name=name, view=view, status=status)
+        if at:
+            from levelog_cli.compose.pastlevels import show_levels_at
+
+            await show_levels_at(settings, wanted, at=at, as_json=as_json)
+        else:
+            await show_levels(settings, wanted, as_json=as_json)
 
     execute(settings, work)

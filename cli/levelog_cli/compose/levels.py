@@ -2,10 +2,11 @@
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
@@ -25,14 +26,34 @@ _SEARCHED: Final = 1000
 STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "deleting")
 
 
-async def show_levels(settings: Settings, *, name: str, view: str, status: str, as_json: bool) -> None:
-    """Print the levels that are selected, of all applications that the settings select.
+class LevelFilter(Struct, frozen=True, kw_only=True):
+    """Which levels are shown; what is empty leaves all in."""
 
-    Raises ConfigurationError for a status, view or parent that there is none of, naming those that there are, and if
-    the database holds no such application.
-    """
+    name: str = ""
+    """A parent, or how its name ends."""
+    view: str = ""
+    status: str = ""
+
+    def has(self, view: str, parent: str) -> bool:
+        """Tell whether a level is among them, whatever its status."""
+        return self.view in ("", view, view.partition("/")[2]) and (
+            self.name in ("", parent) or parent.endswith(f"/{self.name}")
+        )
+
+
+def refuse_status(status: str) -> None:
+    """Raise ConfigurationError for a status that there is none of."""
     if status and status not in STATUSES:
         raise ConfigurationError(f"there is no status {status!r}: it is one of {', '.join(STATUSES)}")
+
+
+async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool) -> None:
+    """Print the levels that are selected, of all applications that the settings select.
+
+    Raises ConfigurationError for a view or parent that there is none of, naming those that there are, and if
+    the database holds no such application.
+    """
+    name, view, status = wanted.name, wanted.view, wanted.status
     found: list[tuple[Scope, LevelLine]] = []
     skipped: list[UnreadableRecord] = []
     silent: list[tuple[str, str]] = []
@@ -119,11 +140,15 @@ def selected_scopes(settings: Settings, database: str, scopes: list[Scope]) -> l
 
 
 def _row(scope: Scope, line: LevelLine) -> tuple[str, ...]:
-    return (scope.application, line.view, line.parent, line.status, str(line.round), _drift(line.drift), line.reason)
+    return (scope.application, line.view, line.parent, line.status, str(line.round), _drift(line), line.reason)
 
 
-def _drift(drift: bytes | None) -> str:
-    parts: dict[str, list[str]] = msgspec.json.decode(drift) if drift else {}
+def _drift(line: LevelLine) -> str:
+    return drift_text(msgspec.json.decode(line.drift, type=dict[str, list[str]]) if line.drift else {})
+
+
+def drift_text(parts: Mapping[str, Sequence[str]]) -> str:
+    """Keys that are missing, extra and changed, in one line."""
     return "; ".join(f"{part} {', '.join(keys)}" for part, keys in parts.items())
 
 

@@ -15,7 +15,7 @@ from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.explained import explained_lines, ignored_lines
 from levelog_cli.settings import Settings
-from levelog_history.explaining import Explained, explain, newest_chain
+from levelog_history.explaining import Explained, explain, is_by, newest_chain
 from levelog_history.happenings import read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.moments import Moment
@@ -135,23 +135,18 @@ async def _show_decisions(
 def _chosen(level: _Level, explained: list[Explained], asked: Asked, moment: Moment | None) -> list[Explained]:
     if moment is not None:
         first = explained[0].decision if explained else level.decisions[0]
-        if asked.at and not _is_by(moment, first):
+        if asked.at and not is_by(moment, first):
             raise ConfigurationError(
                 f"{level.view} decided nothing on {level.parent} by {moment}: the first decision that is kept is of "
                 f"sequence {first.sequence}, {first.decided_at:%Y-%m-%d %H:%M:%S} UTC"
             )
-        before = [each for each in explained if _is_by(moment, each.decision)]
+        before = [each for each in explained if is_by(moment, each.decision)]
         return (before[-1:] if level.target else newest_chain(before)) if asked.at else explained[len(before) :]
     if asked.is_all:
         return explained
     if level.target:
         return explained[-1:]
     return newest_chain(explained)
-
-
-def _is_by(moment: Moment, decision: PastDecision) -> bool:
-    """Tell whether a decision was there at a moment."""
-    return decision.decided_at <= moment.time if moment.time is not None else decision.sequence <= moment.sequence
 
 
 async def _explained(stream: LogStream, database: Database, level: _Level) -> list[Explained]:

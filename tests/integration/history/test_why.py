@@ -121,3 +121,27 @@ async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
 )
 async def test_what_cannot_be_told_is_one_sentence(story: Levelog, arguments: list[str], sentence: str) -> None:
     assert sentence in await story.refused("why", *arguments, status=2)
+
+
+async def test_the_levels_of_each_moment_are_shown(story: Levelog) -> None:
+    async def levels_at(moment: int, *more: str) -> list[dict[str, Any]]:
+        ended = await story.ends("levels", *more, "--at", str(moment), "--json")
+        assert ended.status == 0, ended.stderr
+        found: list[dict[str, Any]] = json.loads(ended.stdout)
+        return found
+
+    every = await told(story, SHOP, "--all")
+    newest = {each["sequence"]: each for each in every}
+    for sequence, decision in [next(iter(newest.items())), list(newest.items())[-1]]:
+        [level] = await levels_at(sequence, "shop")
+        after = {name: level[name] for name in ("status", "reason", "desired", "actual")}
+        assert {**after, "drift": level["drift"] or {}} == decision["after"]
+        assert level["round"] == decision["round"]
+    assert await levels_at(1) == []  # the Web had not been seen yet
+    shown = await story.ends("levels", "--at", str(every[0]["sequence"]), env=NARROW)
+    assert (shown.status, shown.stdout.split()[:4]) == (0, ["VIEW", "PARENT", "STATUS", "ROUND"]), shown
+    for wrong, why in [("999999", "the log ends at sequence"), ("soon", "is no moment")]:
+        refused = await story.ends("levels", "--at", wrong)
+        assert (refused.status, why in refused.stderr) == (2, True)
+    refused = await story.ends("levels", "nobody", "--at", str(every[0]["sequence"]))
+    assert (refused.status, "no level of nobody at sequence" in refused.stderr) == (2, True)

@@ -1,0 +1,76 @@
+"""Levels as they were at a moment, from the decisions that are kept and the log."""
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from levelog.errors import ConfigurationError
+from levelog_cli.compose.databases import open_to_read
+from levelog_cli.compose.history import refuse_beyond
+from levelog_cli.compose.levels import LevelFilter, drift_text, selected_scopes
+from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.settings import Settings
+from levelog_cli.tables import print_table
+from levelog_history.explaining import is_by
+from levelog_history.happenings import read_there
+from levelog_history.moments import Moment
+from levelog_store.overview import find_scopes
+from levelog_store.recall import PastDecision, read_newest
+from levelog_store.scopes import Scope
+
+
+async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
+    """Print the levels that are selected, as of a moment.
+
+    Raises ConfigurationError for a moment that the log does not hold, and a parent or view without a level then.
+    """
+    moment = Moment.parse(at, datetime.now(UTC))
+    found: list[tuple[Scope, PastDecision]] = []
+    async with opened_log(settings) as stream, await open_to_read(settings) as database:
+        await refuse_beyond(stream, moment)
+        async with database.reading() as connection:
+            scopes = selected_scopes(settings, database.name, await find_scopes(connection))
+            scopes = [scope for scope in scopes if scope.cluster == stream.cluster]
+            for scope in scopes:
+                newest = await read_newest(
+                    connection, scope, is_by=lambda decision: is_by(moment, decision), until=moment.time
+                )
+                found += [(scope, each) for each in newest if wanted.has(each.view, each.parent)]
+        there = await read_there(stream, {each.parent for _, each in found}, moment) if found else {}
+    found = [(scope, each) for scope, each in found if there.get(each.parent) == each.parent_uid]
+    if not found and (wanted.name or wanted.view):
+        raise ConfigurationError(f"there was no level of {wanted.name or wanted.view} at {moment}")
+    found = [(scope, each) for scope, each in found if wanted.status in ("", each.outcome)]
+    if as_json:
+        sys.stdout.write(msgspec.json.encode([_json(*row) for row in found]).decode() + "\n")
+        return
+    if not found:
+        what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
+        sys.stdout.write(f"{what} at {moment}\n")
+        return
+    has_several = len(scopes) > 1
+    columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
+    rows = [
+        (scope.application, each.view, each.parent, each.outcome, str(each.round), drift_text(each.drift), each.reason)
+        for scope, each in found
+    ]
+    print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+
+
+def _json(scope: Scope, decision: PastDecision) -> dict[str, Any]:
+    return {
+        "cluster": scope.cluster,
+        "application": scope.application,
+        "view": decision.view,
+        "parent": decision.parent,
+        "status": decision.outcome,
+        "reason": decision.reason,
+        "desired": msgspec.Raw(decision.desired or b"null"),
+        "actual": msgspec.Raw(decision.actual or b"null"),
+        "drift": decision.drift or None,
+        "round": decision.round,
+        "sequence": decision.sequence,
+        "decided_at": decision.decided_at,
+    }
