@@ -1,10 +1,11 @@
-"""The fixture `simulate`: simulations that are closed when the test ends. pytest finds it by itself.
+"""The fixtures `simulate` and `decides_as_recorded`, and the mark `levelog_history`. pytest finds them by itself.
 
 Loaded at each start of pytest where levelog is installed, so that it imports nothing of levelog before a test asks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,45 @@ if TYPE_CHECKING:
     from levelog.operator import Operator
     from levelog_testing.simulate import Simulate
     from levelog_testing.simulation import Simulation
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what levelog's fixtures ask for."""
+    parser.getgroup("levelog").addoption(
+        "--levelog-update",
+        action="store_true",
+        help="rewrite bundles of levelog_history where operators decide otherwise than they say",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line(
+        "markers", "levelog_history(bundle): what `levelog export` wrote, in a file beside that of the test"
+    )
+
+
+@pytest.fixture
+def decides_as_recorded(request: pytest.FixtureRequest) -> "Callable[..., None]":
+    """Fails the test if operators do not decide as the bundle of its mark says: `decides_as_recorded(op)`.
+
+    With --levelog-update the bundle is rewritten instead. `application=` where it is not named as the first operator.
+    """
+
+    def check(*operators: "Operator", application: str = "") -> None:
+        from levelog_testing.recordings import differs  # noqa: PLC0415 - takes a second
+
+        mark = request.node.get_closest_marker("levelog_history")
+        if mark is None or len(mark.args) != 1:
+            raise pytest.UsageError('say which bundle: @pytest.mark.levelog_history("shop.jsonl")')
+        is_updated = request.config.getoption("--levelog-update")
+        bundle = Path(request.path).parent / mark.args[0]
+        if told := differs(bundle, operators, application=application, is_updated=is_updated):
+            if not is_updated:
+                pytest.fail(f"{told}\n(--levelog-update records what is decided now)", pytrace=False)
+            request.node.add_report_section("call", "levelog", f"{told}: rewritten")
+
+    return check
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 """`levelog export`, and what works from the file that it writes: with no cluster, NATS or SQL server."""
 
+import difflib
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -135,3 +138,49 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
     assert "is damaged: its end is missing" in said
     said = await exported.levelog.refused("replay", other, "--bundle", exported.file, status=2)
     assert "is of application webs, the operators given are others" in said
+
+
+GOLDEN = """
+import pytest
+from operators import op
+
+
+@pytest.mark.levelog_history("shop.jsonl")
+def test_it_decides_as_recorded(decides_as_recorded):
+    decides_as_recorded(op)
+"""
+
+
+def golden(exported: Exported, operators: str, *options: str) -> tuple[int, str]:
+    folder = exported.file.parent
+    (folder / "operators.py").write_text(operators)
+    (folder / "test_golden.py").write_text(GOLDEN)
+    settings = ("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function", "filterwarnings = error")
+    (folder / "pytest.ini").write_text("\n".join(("[pytest]", "addopts = --strict-markers", *settings)))
+    ran = subprocess.run(
+        [sys.executable, "-B", "-m", "pytest", "-q", "test_golden.py", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_on_request(exported: Exported) -> None:
+    before = exported.lines()
+    status, said = golden(exported, WEBS_FILE.read_text())
+    assert status == 0, said
+    status, said = golden(exported, GREEDY)
+    assert status == 1, said
+    assert f"of {SHOP}, because of record {exported.scaled}" in said
+    assert "desired: - shop-3" in said
+    assert "pods/default/shop-2" in said
+    assert exported.lines() == before
+    status, said = golden(exported, GREEDY, "--levelog-update")
+    assert status == 0, said
+    diff = [line for line in difflib.unified_diff(before, exported.lines(), n=0) if line[0] in "+-"][2:]
+    assert {json.loads(line[1:])["line"] for line in diff} == {"outcome", "intent"}, "the end has the same counts"
+    assert len(diff) <= 6
+    assert golden(exported, GREEDY)[0] == 0
