@@ -45,7 +45,7 @@ def decides_as_recorded(request: pytest.FixtureRequest) -> "Callable[..., None]"
         mark = request.node.get_closest_marker("levelog_history")
         if mark is None or len(mark.args) != 1:
             raise pytest.UsageError('say which bundle: @pytest.mark.levelog_history("shop.jsonl")')
-        is_updated = request.config.getoption("--levelog-update")
+        is_updated = bool(request.config.getoption("--levelog-update"))
         bundle = Path(request.path).parent / mark.args[0]
         if told := differs(bundle, operators, application=application, is_updated=is_updated):
             if not is_updated:
