@@ -100,13 +100,15 @@ async def running(
         await until(is_done, "levels that are what they come to", seconds=120)
         shown = await levelog.ends("levels", "--json")
         (folder / "levels.json").write_text(shown.stdout)
+        exported = await levelog.ends("export", folder / "bundle.jsonl")
+        assert exported.status == 0, exported.stderr
         yield levelog, process
         assert await process.stops() == 0
     finally:
         process.kill()
 
 
-async def test_no_secret_value_is_left_in_files_tables_logs_or_what_commands_print(
+async def test_no_secret_value_is_left_in_files_tables_logs_exports_or_what_commands_print(
     private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:
     canaries = Canaries()
@@ -141,6 +143,7 @@ async def test_with_redaction_off_the_same_search_finds_every_value(
         found = found_in_files(tmp_path, canaries.values.values())
         in_log_and_tables = {path: values for path, values in found.items() if str(levelog.data) in path}
         assert set().union(*in_log_and_tables.values()) == set(canaries.values.values())
+        assert found[str(tmp_path / "one/bundle.jsonl")]
         in_logs = found[str(process.log)]
         quoted = ("SECRET", "FIELD", "INVALID", "DENIED_SECRET", "DENIED_VARIABLE", "CALLED", "POLLED")
         assert in_logs >= {canaries.values[name] for name in quoted}

@@ -30,7 +30,7 @@ def export(
 ) -> None:
     """Write decisions, and the records that they were made on, into one file, redacted as the log is.
 
-    `levelog replay` and `levelog history` read it with --bundle.
+    `levelog replay --bundle` reads it, and so does pytest.
     """
 
     async def work() -> None:
