@@ -30,7 +30,7 @@ def export(
 ) -> None:
     """Write decisions, and the records that they were made on, into one file, redacted as the log is.
 
-    `levelog replay --bundle` reads it, and so does pytest.
+    `levelog replay` and `levelog history` read it with --bundle, and pytest does.
     """
 
     async def work() -> None:

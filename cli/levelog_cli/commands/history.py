@@ -1,5 +1,6 @@
 """`levelog history`: what happened to an object, whoever changed it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,9 @@ def history(
     receipts: Annotated[
         bool, typer.Option("--receipts", help="Show the receipts of levelog's own writes too.")
     ] = False,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Read what `levelog export` wrote, and no log.", metavar="FILE")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Show each recorded revision of an object: when, who wrote it, which fields changed."""
@@ -41,11 +45,12 @@ def history(
         from levelog_cli.compose.history import show_history, show_object
 
         if at:
-            await show_object(settings, objects, at=at, as_json=as_json)
+            await show_object(settings, objects, bundle=bundle, at=at, as_json=as_json)
         else:
             await show_history(
                 settings,
                 objects,
+                bundle=bundle,
                 selector=selector,
                 since=since,
                 is_followed=follow,

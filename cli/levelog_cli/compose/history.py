@@ -3,28 +3,27 @@
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import yaml
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Sequence as LogSequence
 from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
-from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
 from levelog_cli.settings import Settings
 from levelog_cli.timeline import Timeline
 from levelog_history.moments import Moment
-from levelog_history.reading import read_about
 from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, has_any, label_selector
-from levelog_log.stream import LogStream
 
 
 async def show_history(
     settings: Settings,
     objects: Sequence[str],
     *,
+    bundle: Path | None = None,
     selector: str,
     since: str,
     is_followed: bool,
@@ -40,9 +39,9 @@ async def show_history(
     start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
     timeline = Timeline(is_named=len(selected) > 1 or selected[0].key is None)
     has_any_entry = False
-    async with opened_log(settings) as stream:
-        await _tell_beginning(stream, as_json=as_json)
-        records = read_about(stream, selected, has_receipts=has_receipts, is_followed=is_followed)
+    async with opened_source(settings, bundle) as source:
+        await _tell_beginning(source, as_json=as_json)
+        records = source.about(selected, has_receipts=has_receipts, is_followed=is_followed)
         async for entry, logged in _entries(records, selected):
             if isinstance(entry, Revision) and not is_labelled(_labelled(entry)):
                 continue
@@ -56,10 +55,12 @@ async def show_history(
             if is_followed:
                 sys.stdout.flush()
         if not has_any_entry:
-            raise ConfigurationError(await _nothing(stream, selected, selector))
+            raise ConfigurationError(_nothing(source, selected, selector))
 
 
-async def show_object(settings: Settings, objects: Sequence[str], *, at: str, as_json: bool) -> None:
+async def show_object(
+    settings: Settings, objects: Sequence[str], *, bundle: Path | None = None, at: str, as_json: bool
+) -> None:
     """Print one object as it was at a moment: YAML, or JSON.
 
     Raises ConfigurationError if it did not exist then, or that moment is older than what the log holds.
@@ -70,9 +71,9 @@ async def show_object(settings: Settings, objects: Sequence[str], *, at: str, as
     moment = Moment.parse(at, datetime.now(UTC))
     last: Revision | None = None
     first: Revision | None = None
-    async with opened_log(settings) as stream:
-        await refuse_beyond(stream, moment)
-        async for entry, logged in _entries(read_about(stream, selected), selected):
+    async with opened_source(settings, bundle) as source:
+        await refuse_beyond(source, moment)
+        async for entry, logged in _entries(source.about(selected), selected):
             if not isinstance(entry, Revision) or entry.happened == "unreadable":
                 continue
             first = first or entry
@@ -80,7 +81,7 @@ async def show_object(settings: Settings, objects: Sequence[str], *, at: str, as
                 break
             last = entry
         if first is None:
-            raise ConfigurationError(await _nothing(stream, selected, ""))
+            raise ConfigurationError(_nothing(source, selected, ""))
     if last is None:
         raise ConfigurationError(
             f"{key} is not in the log at {moment}: the first record of it is {first.sequence}, at {_time(first)}"
@@ -111,32 +112,18 @@ def _labelled(revision: Revision) -> Mapping[str, Any]:
     return {} if revision.happened == "unreadable" else revision.manifest()
 
 
-async def _tell_beginning(stream: LogStream, *, as_json: bool) -> None:
+async def _tell_beginning(source: RecordSource, *, as_json: bool) -> None:
     """Say on stderr that older history has expired."""
-    state = await stream.state()
-    if state.first_seq > 1 and not as_json:
-        first = await stream.record_at(LogSequence(state.first_seq))
-        since = f", {first.record.time:%Y-%m-%d %H:%M:%S} UTC" if first else ""
-        sys.stderr.write(f"the log begins with record {state.first_seq}{since}; what was before has expired\n")
+    first, record, _ = await source.ends()
+    if first > 1 and not as_json:
+        since = f", {record.record.time:%Y-%m-%d %H:%M:%S} UTC" if record else ""
+        sys.stderr.write(f"the log begins with record {first}{since}; what was before has expired\n")
 
 
-async def refuse_beyond(stream: LogStream, moment: Moment) -> None:
-    """Raise ConfigurationError for a moment after the log's end, or before its first record."""
-    state = await stream.state()
-    first = await stream.record_at(LogSequence(state.first_seq))
-    if moment.time is None and moment.sequence > state.last_seq:
-        raise ConfigurationError(f"the log ends at sequence {state.last_seq}, before {moment}")
-    if first is not None and moment.precedes(first):
-        raise ConfigurationError(
-            f"{moment} is before the log begins: its first record is {state.first_seq}, of "
-            f"{first.record.time:%Y-%m-%d %H:%M:%S} UTC"
-        )
-
-
-async def _nothing(stream: LogStream, selected: Sequence[Selected], selector: str) -> str:
+def _nothing(source: RecordSource, selected: Sequence[Selected], selector: str) -> str:
     what = " or ".join(map(str, selected)) + (f" with labels {selector}" if selector else "")
     return (
-        f"the log of cluster {stream.cluster} holds no record of {what}: it holds what the operators read, "
+        f"{source.name} of cluster {source.cluster} holds no record of {what}: it holds what the operators read, "
         "with the full name of the resource as in webs.example.com"
     )
 

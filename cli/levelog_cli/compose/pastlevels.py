@@ -8,9 +8,9 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog_cli.compose.databases import open_to_read
-from levelog_cli.compose.history import refuse_beyond
 from levelog_cli.compose.levels import LevelFilter, drift_text, selected_scopes
 from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.compose.recordsources import LogSource, refuse_beyond
 from levelog_cli.settings import Settings
 from levelog_cli.tables import print_table
 from levelog_history.explaining import is_by
@@ -29,7 +29,7 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
     moment = Moment.parse(at, datetime.now(UTC))
     found: list[tuple[Scope, PastDecision]] = []
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        await refuse_beyond(stream, moment)
+        await refuse_beyond(LogSource(stream), moment)
         async with database.reading() as connection:
             scopes = selected_scopes(settings, database.name, await find_scopes(connection))
             scopes = [scope for scope in scopes if scope.cluster == stream.cluster]

@@ -10,9 +10,9 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError
 from levelog.objects import ObjectKey
 from levelog_cli.compose.databases import open_to_read
-from levelog_cli.compose.history import refuse_beyond
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.compose.recordsources import LogSource, refuse_beyond
 from levelog_cli.explained import explained_lines, ignored_lines
 from levelog_cli.settings import Settings
 from levelog_history.explaining import Explained, explain, is_by, newest_chain
@@ -74,7 +74,7 @@ async def show_why(settings: Settings, asked: Asked, *, as_json: bool) -> None:
     moment = Moment.parse(asked.since or asked.at, datetime.now(UTC)) if asked.since or asked.at else None
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         if moment is not None and moment.time is None:
-            await refuse_beyond(stream, moment)
+            await refuse_beyond(LogSource(stream), moment)
         levels = await _levels(settings, stream, database, key, asked.view)
         for level in levels:
             if asked.is_suppressed:

@@ -104,6 +104,24 @@ async def test_a_bundle_of_a_range_and_an_object_holds_these_decisions_and_all_r
     assert "webs.example.com/default/other" in held
 
 
+async def test_history_is_read_from_a_bundle_as_from_the_log(exported: Exported, nats_server: NatsServer) -> None:
+    bundle = ("--bundle", exported.file)
+    for command in (("history", SHOP, "--json"), ("history", "pods", "--receipts", "--json")):
+        from_log = await exported.levelog.ends(*command, env={"LEVELOG_NATS_URL": nats_server.url})
+        from_bundle = await exported.levelog.ends(*command, *bundle)
+        assert (from_bundle.status, from_bundle.stdout) == (0, from_log.stdout)
+        assert from_bundle.stdout
+    then = await exported.levelog.ends("history", SHOP, "--at", str(exported.scaled), *bundle)
+    assert (then.status, "replicas: 4" in then.stdout) == (0, True), then
+    for arguments, why in (
+        ((SHOP, "--follow"), "nothing more happens in a bundle"),
+        ((SHOP, "--at", "99999"), "the bundle ends at sequence"),
+        (("webs.example.com/default/none",), "holds no record of"),
+    ):
+        refused = await exported.levelog.ends("history", *arguments, *bundle)
+        assert (refused.status, why in refused.stderr) == (2, True), refused
+
+
 async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_path: Path) -> None:
     lines = exported.lines()
     heading = json.loads(lines[0])

@@ -1,0 +1,119 @@
+"""Where records for people to look at come from: the log, or a bundle of one."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from levelog.errors import ConfigurationError
+from levelog.objects import Sequence as LogSequence
+from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.settings import Settings
+from levelog_history.moments import Moment
+from levelog_history.reading import read_about
+from levelog_history.selection import Selected, has_any
+from levelog_log.stream import LogStream
+
+
+class RecordSource(Protocol):
+    """Records from the first to the last that are there."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in a sentence."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """Uid of the cluster."""
+        ...
+
+    async def ends(self) -> tuple[int, LoggedRecord | None, int]:
+        """Sequence of the first record, the record itself if it is there, and sequence of the last."""
+        ...
+
+    def about(
+        self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    ) -> AsyncIterator[LoggedRecord]:
+        """Records as `read_about` gives them."""
+        ...
+
+
+class LogSource:
+    """The log of a cluster."""
+
+    def __init__(self, stream: LogStream) -> None:
+        self._stream = stream
+        self.name = "the log"
+        self.cluster: str = stream.cluster
+
+    async def ends(self) -> tuple[int, LoggedRecord | None, int]:
+        """As of now."""
+        state = await self._stream.state()
+        return state.first_seq, await self._stream.record_at(LogSequence(state.first_seq)), state.last_seq
+
+    def about(
+        self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    ) -> AsyncIterator[LoggedRecord]:
+        """Only what is asked for is read."""
+        return read_about(self._stream, selected, has_receipts=has_receipts, is_followed=is_followed)
+
+
+class BundleSource:
+    """A file that `levelog export` wrote; it is read whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigurationError as `open_bundle`."""
+        from levelog_replay.bundle import open_bundle  # noqa: PLC0415 - loads what folds, which takes a second
+
+        self._bundle = open_bundle(path)
+        self.name = "the bundle"
+        self.cluster: str = self._bundle.origin.cluster
+
+    async def ends(self) -> tuple[int, LoggedRecord | None, int]:
+        """As when it was exported."""
+        async for records in self._bundle.records():
+            return self._bundle.first, records[0], self._bundle.last
+        return self._bundle.first, None, self._bundle.last
+
+    async def about(
+        self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    ) -> AsyncIterator[LoggedRecord]:
+        """Raises ConfigurationError if it is to be followed."""
+        if is_followed:
+            raise ConfigurationError("nothing more happens in a bundle: leave --follow out")
+        resources = {each.resource for each in selected}
+        async for records in self._bundle.records():
+            for logged in records:
+                match logged.record:
+                    case ObjectSeen(key=key) | ObjectDeleted(key=key):
+                        is_about = has_any(selected, key)
+                    case ReceiptNoted() | TargetSighted():
+                        is_about = has_receipts
+                    case record:
+                        is_about = getattr(record, "resource", None) in resources
+                if is_about:
+                    yield logged
+
+
+@asynccontextmanager
+async def opened_source(settings: Settings, bundle: Path | None) -> AsyncGenerator[RecordSource]:
+    """The bundle if one is named, else the log that the settings name. Raises as `opened_log` and `open_bundle`."""
+    if bundle is not None:
+        yield BundleSource(bundle)
+        return
+    async with opened_log(settings) as stream:
+        yield LogSource(stream)
+
+
+async def refuse_beyond(source: RecordSource, moment: Moment) -> None:
+    """Raise ConfigurationError for a moment after the last record, or before the first."""
+    first, record, last = await source.ends()
+    if moment.time is None and moment.sequence > last:
+        raise ConfigurationError(f"{source.name} ends at sequence {last}, before {moment}")
+    if record is not None and moment.precedes(record):
+        raise ConfigurationError(
+            f"{moment} is before {source.name} begins: its first record is {first}, of "
+            f"{record.record.time:%Y-%m-%d %H:%M:%S} UTC"
+        )
