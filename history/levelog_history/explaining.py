@@ -68,7 +68,7 @@ class Explained(Struct, frozen=True, kw_only=True):
 
 def is_by(moment: Moment, decision: PastDecision) -> bool:
     """Tell whether a decision was there at a moment."""
-    return decision.decided_at <= moment.time if moment.time is not None else decision.sequence <= moment.sequence
+    return not moment.is_before(decision.sequence, decision.decided_at)
 
 
 def explain(decisions: Sequence[PastDecision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:

@@ -63,7 +63,7 @@ def ignored_changes(asking: Asking, happened: Happened, since: Moment | None, pa
                 continue  # the first decision has seen it
             if any(few[0] < sequence < few[-1] for few in uncertain):
                 continue  # one of very many, of which only some were noted
-            if since is not None and not _is_after(since, revision):
+            if since is not None and not since.is_before(revision.sequence, revision.time):
                 continue
             why: Why = "not_read"
             if sequence in asking.waiting.sequences or sequence > asking.folded.get(partition, 0):
@@ -74,10 +74,6 @@ def ignored_changes(asking: Asking, happened: Happened, since: Moment | None, pa
                 why = "own_write"
             _add(found, revision, why)
     return found
-
-
-def _is_after(moment: Moment, revision: Revision) -> bool:
-    return revision.time > moment.time if moment.time is not None else revision.sequence > moment.sequence
 
 
 def _add(found: list[Ignored], revision: Revision, why: Why) -> None:

@@ -43,9 +43,11 @@ class Moment(Struct, frozen=True):
 
     def precedes(self, logged: LoggedRecord) -> bool:
         """Tell whether a record came after the moment."""
-        if self.time is not None:
-            return logged.record.time > self.time
-        return logged.sequence > self.sequence
+        return self.is_before(logged.sequence, logged.record.time)
+
+    def is_before(self, sequence: int, time: datetime) -> bool:
+        """Tell whether the moment is before what took place at a sequence and a time."""
+        return time > self.time if self.time is not None else sequence > self.sequence
 
     def __str__(self) -> str:
         return f"sequence {self.sequence}" if self.time is None else f"{self.time:%Y-%m-%d %H:%M:%S} UTC"

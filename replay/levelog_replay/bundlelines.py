@@ -18,9 +18,8 @@ from levelog.subjects import object_in
 from levelog_history.moments import Moment
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Origin
-from levelog_store.asked import Asked
 from levelog_store.causes import Causes
-from levelog_store.recall import PastDecision, PastRead
+from levelog_store.recall import Asked, PastDecision, PastRead
 from levelog_store.rows import Basis
 
 FORMAT: Final = 1

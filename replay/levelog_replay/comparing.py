@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from levelog_replay.history import History
 from levelog_replay.judging import LEFT_OUT, NO_VIEW, Judged
 from levelog_replay.outcomes import Outcome
 from levelog_store.recall import PastDecision
@@ -55,6 +57,13 @@ class Comparison:
     def total(self) -> Tally:
         """The sum of all views."""
         return _sum(self.views.values())
+
+    async def complete(self, history: History) -> None:
+        """Look up the intents of then of the first difference, of which its decision holds the keys alone."""
+        if self.first is None or self.first.before is None or self.first.before.intents:
+            return
+        found = await history.intents(list(self.first.before.keys))
+        self.first = replace(self.first, before=self.first.before.with_intents(found))
 
     def take_recorded(self, now: Judged, fingerprint: str) -> Divergence | None:
         """Compare a decision with what was recorded; `fingerprint` is that of the code that made it again."""

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
 from levelog.redaction import Redactor
 from levelog_history.differences import differences
 from levelog_processors.program import Program
 from levelog_replay.bundle import open_bundle, refuse_other
-from levelog_replay.comparing import Comparison, Divergence
+from levelog_replay.comparing import Comparison
 from levelog_replay.exporting import rewrite
 from levelog_replay.judging import Judge
 from levelog_replay.network import OfflineCaller
@@ -49,18 +48,17 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
         raise ConfigurationError(f"bundle {path} holds no decisions")
     if not outcomes:
         return ""
+    await comparison.complete(bundle)
     if is_updated:
         rewrite(bundle, outcomes)
-    first = comparison.first
-    if first is not None and first.before is not None:
-        first = replace(first, before=first.before.with_intents(await bundle.intents(list(first.before.keys))))
-    return "\n".join(_told(path, comparison, first, len(outcomes)))
+    return "\n".join(_told(path, comparison, len(outcomes)))
 
 
-def _told(path: Path, comparison: Comparison, first: Divergence | None, changed: int) -> Iterator[str]:
+def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
     yield f"{changed} of {_total(comparison)} decisions in {path} do not come out as recorded"
     for obstacle, count in sorted(comparison.obstacles.items()):
         yield f"  {count} cannot be made again: {obstacle}"
+    first = comparison.first
     if first is None:
         return
     past = first.past

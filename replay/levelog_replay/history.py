@@ -8,9 +8,8 @@ from levelog.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_replay.scratch import Origin
-from levelog_store.asked import Asked, read_asked
 from levelog_store.database import Database
-from levelog_store.recall import PastDecision, read_called
+from levelog_store.recall import Asked, PastDecision, read_asked, read_called
 from levelog_store.scopes import Scope
 
 

@@ -6,8 +6,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog_store.asked import Asked
-from levelog_store.recall import PastDecision
+from levelog_store.recall import Asked, PastDecision
 from levelog_store.rows import Decided
 
 COMPARED: Final = ("status", "round", "desired", "actual", "keys")

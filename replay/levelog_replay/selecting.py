@@ -28,10 +28,7 @@ class Selection(Struct, frozen=True, kw_only=True):
             return False
         if self.start is not None and self._is_before(past, self.start):
             return False
-        return self.end is None or not self._is_after(past, self.end)
+        return self.end is None or not self.end.is_before(past.cause, past.decided_at)
 
     def _is_before(self, past: PastDecision, moment: Moment) -> bool:
         return past.decided_at < moment.time if moment.time is not None else past.seen_to < moment.sequence
-
-    def _is_after(self, past: PastDecision, moment: Moment) -> bool:
-        return past.decided_at > moment.time if moment.time is not None else past.cause > moment.sequence

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -114,6 +114,18 @@ class PastIntent(Struct, frozen=True, kw_only=True):
     """Of the target, as the API answered."""
 
 
+class Asked(Struct, frozen=True, kw_only=True):
+    """A write as a decision asked for it."""
+
+    key: str
+    verb: str
+    target: str
+    body: bytes
+
+
+IntentT = TypeVar("IntentT", PastIntent, Asked)
+
+
 async def read_decisions(
     connection: AsyncConnection, scope: Scope, parents: Sequence[str], *, view: str = ""
 ) -> list[PastDecision]:
@@ -169,11 +181,22 @@ async def read_called(database: Database, scope: Scope) -> AsyncIterator[PastDec
 
 async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, PastIntent]:
     """Intents by their idempotency keys, in the order of the keys; what was deleted since is not there."""
-    columns = [intents.c[name] for name in PastIntent.__struct_fields__]
+    return await _read_by_key(connection, scope, keys, PastIntent)
+
+
+async def read_asked(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, Asked]:
+    """The same, as decisions asked for them."""
+    return await _read_by_key(connection, scope, keys, Asked)
+
+
+async def _read_by_key(
+    connection: AsyncConnection, scope: Scope, keys: Sequence[str], kind: type[IntentT]
+) -> dict[str, IntentT]:
+    columns = [intents.c[name] for name in kind.__struct_fields__]
     rows = await connection.execute(
         select(*columns).where(intents.c.scope == scope.number, one_of(connection.dialect, intents.c.key, keys))
     )
-    found = {row["key"]: PastIntent(**row) for row in rows.mappings()}
+    found = {row["key"]: kind(**row) for row in rows.mappings()}
     return {key: found[key] for key in keys if key in found}
 
 

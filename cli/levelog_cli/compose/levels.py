@@ -41,6 +41,12 @@ class LevelFilter(Struct, frozen=True, kw_only=True):
         )
 
 
+def print_levels(rows: Sequence[tuple[str, ...]], *, has_several: bool) -> None:
+    """Print rows of application, view, parent, status, round, drift and reason; the first if there are several."""
+    columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
+    print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+
+
 def refuse_status(status: str) -> None:
     """Raise ConfigurationError for a status that there is none of."""
     if status and status not in STATUSES:
@@ -73,10 +79,7 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
         nothing = f"no level is {status}" if status else "no levels: no object of a view's resource was seen yet"
         sys.stdout.write(f"{nothing}\n{_silent(silent)}{_skipped(skipped)}")
         return
-    has_several = len(scopes) > 1
-    columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
-    rows = [_row(scope, line) for scope, line in found]
-    print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+    print_levels([_row(scope, line) for scope, line in found], has_several=len(scopes) > 1)
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in line.parent for _, line in found):
         sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
     sys.stdout.write(_silent(silent) + _skipped(skipped))

@@ -8,11 +8,10 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog_cli.compose.databases import open_to_read
-from levelog_cli.compose.levels import LevelFilter, drift_text, selected_scopes
+from levelog_cli.compose.levels import LevelFilter, drift_text, print_levels, selected_scopes
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource, refuse_beyond
 from levelog_cli.settings import Settings
-from levelog_cli.tables import print_table
 from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment
@@ -50,13 +49,11 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
         what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
         sys.stdout.write(f"{what} at {moment}\n")
         return
-    has_several = len(scopes) > 1
-    columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
     rows = [
         (scope.application, each.view, each.parent, each.outcome, str(each.round), drift_text(each.drift), each.reason)
         for scope, each in found
     ]
-    print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+    print_levels(rows, has_several=len(scopes) > 1)
 
 
 def _json(scope: Scope, decision: PastDecision) -> dict[str, Any]:

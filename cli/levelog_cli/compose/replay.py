@@ -146,7 +146,7 @@ async def _compare(history: History, replay: RecordedReplay, sides: Sequence[Sid
             comparison.take_recorded(judged[0], sides[0].scratch.program.fingerprint)
         else:
             comparison.take_both(*judged)
-    await _look_up_intents(comparison, history)
+    await comparison.complete(history)
     return Report(comparison=comparison, names=names, records=replay.records, seconds=time.monotonic() - begun)
 
 
@@ -173,15 +173,6 @@ async def _compare_in_order(
         if selection.has(one.past):
             comparison.take_both(one, other)
     return Report(comparison=comparison, names=names, records=records, seconds=time.monotonic() - begun)
-
-
-async def _look_up_intents(comparison: Comparison, history: History) -> None:
-    """Complete what was asked for then, of which the decision holds the keys alone."""
-    first = comparison.first
-    if first is None or first.before is None or first.before.intents:
-        return
-    found = await history.intents(list(first.before.keys))
-    comparison.first = replace(first, before=first.before.with_intents(found))
 
 
 async def recorded_scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:
