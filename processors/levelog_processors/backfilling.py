@@ -24,12 +24,13 @@ from levelog_store.backfills import (
     read_unfinished,
     write_progress,
 )
+from levelog_store.changes import Changes
 from levelog_store.database import Database
 from levelog_store.folds import write_changes
 from levelog_store.handlers import blocking, by_name
 from levelog_store.held import read_held, read_times
 from levelog_store.leases import guard
-from levelog_store.rows import Changes, IndexKey
+from levelog_store.rows import IndexKey
 from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)

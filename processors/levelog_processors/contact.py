@@ -3,7 +3,8 @@
 from typing import Final
 
 from levelog_processors.keys import canonical_key
-from levelog_store.rows import Changes, Entry, IndexKey, Input, SyncRow
+from levelog_store.changes import Changes
+from levelog_store.rows import Entry, IndexKey, Input, SyncRow
 
 CONTACT: Final = "@contact"
 """Name of the index, and of the object whose entries it holds: one for each partition where a resource is stale."""

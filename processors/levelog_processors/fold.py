@@ -36,21 +36,8 @@ from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.listing import begin, finish
 from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_processors.remembering import Memory, calls_key, memory_of
-from levelog_store.rows import (
-    ERRORS,
-    Changes,
-    Checkpoint,
-    Entry,
-    FoldedReceipt,
-    FoldedSighting,
-    Held,
-    Input,
-    StoredObject,
-    SyncRow,
-    Tombstone,
-    UnreadableRow,
-    Wake,
-)
+from levelog_store.changes import Changes, Checkpoint, FoldedReceipt, FoldedSighting, Wake
+from levelog_store.rows import ERRORS, Entry, Held, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,12 @@ from levelog.records import BookmarkNoted, ContactLost, GapNoted, LoggedRecord, 
 from levelog_processors.expiry import LogTime
 from levelog_processors.fold import Fold, object_names
 from levelog_processors.program import Program
+from levelog_store.changes import Changes, Wake
 from levelog_store.database import Database
 from levelog_store.folds import advance_checkpoints, write_changes
 from levelog_store.held import read_expired, read_held, read_syncs, read_times, read_unlisted
 from levelog_store.leases import guard
-from levelog_store.rows import Changes, Held, IndexKey, StoredObject, ViewParent, Wake
+from levelog_store.rows import Held, IndexKey, StoredObject, ViewParent
 from levelog_store.scopes import Scope
 from levelog_store.statistics import analyze_new
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, Dialect, func, literal
 
-from levelog_store.tables import Timestamp
+from levelog_store.columns import Timestamp
 
 
 def now(dialect: Dialect, after: timedelta = timedelta(0)) -> ColumnElement[datetime]:

@@ -1,27 +1,18 @@
-"""Reading what a fold needs and writing what it changes, in one transaction with the checkpoint."""
+"""Writing what a fold changes, in one transaction with the checkpoint."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Integer, Row, Text, bindparam, case, delete, func, literal, or_, select, update
+from sqlalchemy import Row, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.implicit import applied_place, calls_of
 from levelog_store.causes import appended, noted
+from levelog_store.changes import Changes, Wake, merge_wake
 from levelog_store.clauses import among, insert_for, one_of, one_of_numbers
 from levelog_store.database import upsert
-from levelog_store.rows import (
-    Changes,
-    FoldedReceipt,
-    FoldedSighting,
-    IndexKey,
-    StoredObject,
-    SyncRow,
-    UnreadableRow,
-    ViewParent,
-    Wake,
-    merge_wake,
-)
+from levelog_store.receipts import write_receipts, write_sightings
+from levelog_store.rows import IndexKey, StoredObject, SyncRow, UnreadableRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -62,9 +53,9 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
     if touched := changes.touched():
         await _wake_unsettled(connection, scope, touched, wakes)
     if changes.receipts:
-        await _write_receipts(connection, scope, changes.receipts)
+        await write_receipts(connection, scope, changes.receipts)
     if changes.sightings:
-        await _write_sightings(connection, scope, changes.sightings)
+        await write_sightings(connection, scope, changes.sightings)
     await write_wakes(connection, scope, wakes)
     return wakes
 
@@ -241,98 +232,6 @@ async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collec
             entry.scope == scope, entry.object > bindparam("begins"), entry.object < bindparam("ends")
         ),
         [dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)],
-    )
-
-
-async def _write_receipts(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
-    table = intents.c
-    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
-    statement = (
-        update(intents)
-        .where(table.scope == scope, table.key == bindparam("of"))
-        .values(
-            state=case((final, table.state), else_=bindparam("to_state")),
-            receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
-            is_relayed=True,
-            is_folded=True,
-            result_uid=bindparam("uid"),
-            result_version=bindparam("version"),
-        )
-    )
-    await connection.execute(
-        statement,
-        [
-            {
-                "of": r.key,
-                "to_state": r.state,
-                "noted": r.receipt,
-                "uid": r.result_uid,
-                "version": r.result_version,
-            }
-            for r in sorted(receipts, key=lambda r: r.key)
-        ],
-    )
-    if of_views := [receipt for receipt in receipts if receipt.has_view]:
-        await _raise_rounds(connection, scope, of_views)
-
-
-async def _write_sightings(connection: AsyncConnection, scope: int, sightings: Sequence[FoldedSighting]) -> None:
-    table = intents.c
-    statement = (
-        update(intents)
-        .where(table.scope == scope, table.key == bindparam("of"))
-        .values(sighted_version=bindparam("had"), sighted_at=bindparam("at", type_=table.sighted_at.type))
-    )
-    newest = {each.key: each for each in sightings}  # in the order of the log
-    await connection.execute(
-        statement, [{"of": key, "had": each.version, "at": each.at} for key, each in sorted(newest.items())]
-    )
-
-
-async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
-    """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
-    source = select(
-        objects.c.scope,
-        bindparam("of_view", type_=Text),
-        objects.c.object,
-        objects.c.partition,
-        objects.c.uid,
-        literal("blocked"),
-        literal("not evaluated since its history was folded again"),
-        bindparam("to", type_=Integer),
-        *(literal(0) for _ in ("attempts", "evaluations")),
-        *(literal("") for _ in ("inputs", "reads", "decided_inputs")),
-        bindparam("at", type_=BigInteger),
-    ).where(objects.c.scope == scope, objects.c.object == bindparam("of_parent"), objects.c.uid == bindparam("of_uid"))
-    columns = (
-        "scope",
-        "view",
-        "parent",
-        "partition",
-        "parent_uid",
-        "status",
-        "reason",
-        "round",
-        "attempts",
-        "evaluations",
-        "inputs",
-        "reads",
-        "decided_inputs",
-        "cause",
-    )
-    statement = insert_for(connection.dialect, levels).from_select(columns, source)
-    statement = statement.on_conflict_do_update(
-        index_elements=[levels.c.scope, levels.c.view, levels.c.parent],
-        set_={"round": statement.excluded.round},
-        where=(levels.c.round < statement.excluded.round) & (levels.c.parent_uid == statement.excluded.parent_uid),
-    )
-    newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
-    await connection.execute(
-        statement,
-        [
-            {"of_view": view, "of_parent": parent, "of_uid": r.parent_uid, "to": r.round, "at": r.sequence}
-            for (view, parent), r in sorted(newest.items())
-        ],
     )
 
 

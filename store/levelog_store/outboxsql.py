@@ -35,7 +35,8 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from levelog.canonical import canonical
 from levelog_store.clock import now
-from levelog_store.tables import Timestamp, intents, levels
+from levelog_store.columns import Timestamp
+from levelog_store.tables import intents, levels
 
 _PENDING: Final = literal_column("'pending'", Text)
 _CLAIMED: Final = literal_column("'claimed'", Text)

@@ -1,6 +1,5 @@
-"""Rows as the processors handle them, and the changes that a fold or a decision makes."""
+"""Rows as the processors handle them, and what a decision writes."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -118,15 +117,6 @@ class UnreadableRow(Struct, frozen=True, kw_only=True):
     recorded_at: datetime
 
 
-class Checkpoint(Struct, frozen=True):
-    """How far a partition is folded: the last sequence, the last record of its own with its id, and the newest time."""
-
-    sequence: int
-    record_sequence: int
-    record_id: str
-    time: datetime | None = None
-
-
 class SyncRow(Struct, frozen=True, kw_only=True):
     """A list of a resource as one partition saw it begin or end."""
 
@@ -154,100 +144,6 @@ class SyncRow(Struct, frozen=True, kw_only=True):
         if self.finished_sequence == 0:
             return False
         return bool(self.error) or self.finished_sequence < max(self.started_sequence, self.gap_sequence)
-
-
-class Wake(Struct, frozen=True):
-    """A reason to look at a level again: its parent's partition, and the records that ask for it, at least one."""
-
-    partition: int
-    causes: tuple[int, ...]
-
-    @property
-    def cause(self) -> int:
-        """The newest of them."""
-        return max(self.causes)
-
-
-class FoldedReceipt(Struct, frozen=True, kw_only=True):
-    """A receipt that came back through the log."""
-
-    key: str
-    view: str
-    parent: str
-    parent_uid: str
-    partition: int
-    round: int
-    state: str
-    receipt: bytes
-    result_uid: str
-    result_version: int
-    sequence: int
-    has_view: bool = True
-    """The code still has the view whose level decided it."""
-
-
-class FoldedSighting(Struct, frozen=True, kw_only=True):
-    """What the API had of an intent's target, as the log tells it."""
-
-    key: str
-    version: int
-    """0: it was gone."""
-    at: datetime
-
-
-class Changes(Struct):
-    """Everything that folding one batch changes."""
-
-    checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
-    objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
-    tombstones: dict[str, Tombstone] = field(default_factory=dict[str, Tombstone])
-    seen_again: dict[str, int] = field(default_factory=dict[str, int])
-    """Objects that a record showed unchanged, and its sequence: a list that holds them does not sweep them."""
-    tombstones_lifted: set[str] = field(default_factory=set[str])
-    """Objects that exist again."""
-    entries_removed: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
-    """index, key, object, ordinal"""
-    entries_written: list[tuple[str, Entry]] = field(default_factory=list[tuple[str, Entry]])
-    """object and entry"""
-    keys: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
-    """Sequence of the record that changed the key last."""
-    told: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Sequences of the records that changed an object, where they are more than one."""
-    changed_by: dict[IndexKey, set[int]] = field(default_factory=dict[IndexKey, set[int]])
-    """Sequences of all records that changed a key."""
-    wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
-    gone: set[ViewParent] = field(default_factory=set[ViewParent])
-    """Levels whose parent is gone, or is another incarnation now."""
-    calls_forgotten: list[str] = field(default_factory=list[str])
-    """Parents of which all that effects did is forgotten."""
-    receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
-    sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
-    syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
-    unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
-    """By partition and place."""
-    listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
-    """Partitions whose parents were listed completely, and the views of those parents."""
-
-    def touched(self) -> dict[str, tuple[int, ...]]:
-        """Sequences of the changes of each object that changed."""
-        changed = {name: (row.sequence,) for name, row in self.objects.items()}
-        return changed | {name: (row.sequence,) for name, row in self.tombstones.items()} | self.told
-
-    def change_key(self, place: IndexKey, version: int, causes: Sequence[int]) -> None:
-        """Note that records changed what is under a key, the last of them at `version`."""
-        self.keys[place] = version
-        self.changed_by.setdefault(place, set()).update(causes)
-
-    def wake(self, level: ViewParent, wake: Wake) -> None:
-        """Note that records ask for a level, besides those that do already."""
-        merge_wake(self.wakes, level, wake)
-
-
-def merge_wake(wakes: dict[ViewParent, Wake], level: ViewParent, wake: Wake) -> None:
-    """Add a reason to those that there are."""
-    known = wakes.get(level)
-    causes = wake.causes if known is None else (*known.causes, *wake.causes)
-    wakes[level] = Wake(wake.partition, tuple(sorted(set(causes))))
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):

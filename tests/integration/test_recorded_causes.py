@@ -2,9 +2,9 @@
 
 import msgspec
 
+from levelog_store.changes import Wake
 from levelog_store.folds import write_wakes
 from levelog_store.recall import PastDecision, read_decisions, read_intents, read_intents_on
-from levelog_store.rows import Wake
 from levelog_store.tables import intents
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -12,7 +12,8 @@ from levelog.objects import Version
 from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold import Fold
 from levelog_processors.program import Program
-from levelog_store.rows import Changes, Entry, ExpiredEntry, Held, HeldObject
+from levelog_store.changes import Changes
+from levelog_store.rows import Entry, ExpiredEntry, Held, HeldObject
 from rigs.webs import NOON, PODS, deleted, logged, pod
 
 HOUR = timedelta(hours=1)

@@ -14,7 +14,8 @@ from levelog_cli.loading import load_operators
 from levelog_processors.entries import index_entries
 from levelog_processors.fold import Fold, parent_inputs
 from levelog_processors.program import Program
-from levelog_store.rows import ERRORS, Changes, Entry, Held, HeldLevel, HeldObject, HeldTombstone
+from levelog_store.changes import Changes
+from levelog_store.rows import ERRORS, Entry, Held, HeldLevel, HeldObject, HeldTombstone
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"

@@ -11,7 +11,8 @@ from levelog.projection import Applied
 from levelog.records import LoggedRecord, ReceiptNoted
 from levelog_processors.fold import Fold
 from levelog_processors.program import Program
-from levelog_store.rows import Changes, Held
+from levelog_store.changes import Changes
+from levelog_store.rows import Held
 from rigs.stacks import ConfigMap, Shop, op
 
 PROGRAM = Program([op])

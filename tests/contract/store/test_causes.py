@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import select
 
 from levelog_store.causes import MOST, Causes, added, noted, read_causes
+from levelog_store.changes import Wake
 from levelog_store.database import Database
 from levelog_store.folds import write_wakes
-from levelog_store.rows import Wake
 from levelog_store.tables import wakeups
 
 LEVEL = "webs/pods", "webs.example.com/default/shop"

@@ -9,11 +9,12 @@ from levelog import Index, Level, Operator, Resource, Struct
 from levelog.objects import Application, Cluster
 from levelog_processors.columns import sql_views
 from levelog_processors.program import Program
+from levelog_store.changes import Changes
 from levelog_store.database import Database
 from levelog_store.folds import write_changes
 from levelog_store.names import INPUTS, RESERVED
 from levelog_store.overview import find_scopes
-from levelog_store.rows import ERRORS, Changes, Entry, LevelRow, StoredObject, SyncRow
+from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
 from levelog_store.scopes import open_scope
 from levelog_store.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.tables import levels, metadata
