@@ -5,7 +5,7 @@ from datetime import UTC
 from typing import Final
 
 from levelog.records import ReceiptNoted
-from levelog_cli.timeline import INDENT, Timeline, folded
+from levelog_cli.timeline import INDENT, Timeline, folded, woken
 from levelog_history.differences import shown
 from levelog_history.explaining import Cause, Explained, ReadChange, Write
 from levelog_history.ignoring import Ignored, Why
@@ -35,7 +35,7 @@ def explained_lines(last: PastDecision, chosen: Sequence[Explained], *, target: 
         yield "nothing was decided since"
         return
     yield ""
-    timeline = Timeline(is_named=True)
+    timeline = Timeline()
     told: set[int] = set()
     for explained in chosen:
         yield from _causes(explained, timeline, told)
@@ -100,7 +100,7 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
     has_round = before is None or before.round != decision.round
     rounds = f", round {decision.round}" if has_round and decision.round else ""
     yield from folded(f"{decision.view}: {status}{rounds}", f"{'=>':>8}  {at}  ")
-    yield from folded(_woken(explained))
+    yield from folded(woken(decision))
     if before is not None and before.fingerprint != decision.fingerprint:
         yield from folded("by other code than before")
     if decision.reason:
@@ -111,18 +111,6 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
         yield from folded(f"{part}: {', '.join(keys)}")
     for write in explained.writes:
         yield from _write(write, is_asked=write.intent.target == target)
-
-
-def _woken(explained: Explained) -> str:
-    decision = explained.decision
-    sequences = [str(cause.sequence) for cause in explained.causes]
-    if not sequences:
-        return "woken by no record: its time had come" if decision.basis.is_due else "woken by no record"
-    records = ", ".join(sequences[:_MOST])
-    more = f" and {len(sequences) - _MOST} more" if len(sequences) > _MOST else ""
-    cut = " and others that were not noted" if decision.causes.has_more else ""
-    called = "" if decision.is_called else "; the view was not called"
-    return f"woken by {records}{more}{cut}{called}"
 
 
 def _reads(reads: Sequence[ReadChange]) -> Iterator[str]:

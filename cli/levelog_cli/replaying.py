@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from levelog_cli.tables import folded, line_width, table_lines
-from levelog_history.differences import differences, shown
+from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.comparing import Divergence, Tally
 from levelog_replay.outcomes import Outcome
 from levelog_store.rows import ERRORS
@@ -94,6 +94,9 @@ def _part(
                 yield from _labelled(part, str(difference))
             return
         yield from _labelled(part, f"{shown(one)} -> {shown(other)}")
+    elif part == "drift":
+        one, other = (drift_text(side.drift) or "none" for side in (before, after))
+        yield from _labelled(part, f"{one} -> {other}")
     elif part == "keys":
         for name, side in zip(names, (before, after), strict=True):
             known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
@@ -144,6 +147,7 @@ def _outcome(outcome: Outcome | None) -> dict[str, Any] | None:
         "round": outcome.round,
         "desired": _raw(outcome.desired),
         "actual": _raw(outcome.actual),
+        "drift": outcome.drift,
         "intents": [
             {
                 "key": key,

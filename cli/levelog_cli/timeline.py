@@ -7,7 +7,11 @@ from typing import Final
 
 from levelog.records import ReceiptNoted, TargetSighted
 from levelog_cli.tables import line_width
+from levelog_history.decided import Decided
+from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
+from levelog_store.recall import PastDecision
+from levelog_store.rows import Basis
 
 _TEXT: Final = {
     "created": "created",
@@ -20,14 +24,17 @@ _TEXT: Final = {
     "unreadable": "a record that is no JSON of an object",
 }
 INDENT: Final = " " * 20
+_MOST: Final = 12
+"""Records that are named in one line; of more, it is said how many there are."""
+_MOST_WRITES: Final = 3
 
 
 class Timeline:
     """Turns entries into lines, and says the day where another one begins; times are UTC."""
 
-    def __init__(self, *, is_named: bool) -> None:
-        """`is_named`: entries bear the name of their object, as there are several."""
-        self._is_named = is_named
+    def __init__(self, *, only: str = "") -> None:
+        """`only`: the one object that is told about, whose name is left out."""
+        self._only = only
         self._day: date | None = None
 
     def day(self, time: datetime) -> Iterator[str]:
@@ -37,14 +44,17 @@ class Timeline:
             self._day = day
             yield f"{'SEQUENCE':>8}  {day} UTC"
 
-    def lines(self, entry: Revision | Missing | ReceiptNoted | TargetSighted, sequence: int) -> Iterator[str]:
-        """The lines of the entry of a record."""
+    def lines(self, entry: Entry | Decided, sequence: int) -> Iterator[str]:
+        """The lines of the entry of a record, or of a decision."""
+        if isinstance(entry, Decided):
+            yield from self._decision(entry)
+            return
         yield from self.day(entry.time)
         at = entry.time.astimezone(UTC)
         begin = f"{sequence:>8}  {at:%H:%M:%S}  "
         match entry:
             case Revision():
-                name = f"{entry.object} " if self._is_named else ""
+                name = "" if entry.object == self._only else f"{entry.object} "
                 yield from folded(f"{name}{_TEXT[entry.happened]}{_writer(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
                     yield from folded(f"uid {entry.uid}")
@@ -61,6 +71,35 @@ class Timeline:
                     f"{entry.view}: {entry.target} was looked at, as its write was not seen: the API {has}", begin
                 )
                 yield from folded(f"for {entry.parent}")
+
+    def _decision(self, decided: Decided) -> Iterator[str]:
+        decision = decided.decision
+        yield from self.day(decision.decided_at)
+        at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
+        parent = "" if decision.parent == self._only else f" of {decision.parent}"
+        was = decision.basis.status
+        is_first = (was, decision.basis.round) == (Basis().status, 0)
+        status = decision.outcome if is_first or was == decision.outcome else f"{was} -> {decision.outcome}"
+        rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
+        reason = f": {decision.reason}" if decision.reason else ""
+        yield from folded(f"{decision.view}{parent}: {status}{rounds}{reason}", f"{'=>':>8}  {at}  ")
+        writes = [f"{asked.verb} {asked.target}" for asked in decided.writes[:_MOST_WRITES]]
+        if more := len(decision.intents) - len(writes):
+            writes.append(f"{more} more" if writes else f"{more} writes that are not kept any more")
+        yield from folded("; ".join([woken(decision), *writes]))
+
+
+def woken(decision: PastDecision) -> str:
+    """Which records asked for a decision."""
+    called = "" if decision.is_called else "; the view was not called"
+    sequences = [str(sequence) for sequence in decision.causes.sequences]
+    if not sequences:
+        why = "woken by no record: its time had come" if decision.basis.is_due else "woken by no record"
+        return f"{why}{called}"
+    records = ", ".join(sequences[:_MOST])
+    more = f" and {len(sequences) - _MOST} more" if len(sequences) > _MOST else ""
+    cut = " and others that were not noted" if decision.causes.has_more else ""
+    return f"woken by {records}{more}{cut}{called}"
 
 
 def _writer(revision: Revision) -> str:

@@ -42,6 +42,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH // 2]}…{text[-_WIDTH // 2 + 1 :]}"
 
 
+def drift_text(parts: Mapping[str, Sequence[str]]) -> str:
+    """Keys that are missing, extra and changed, in one line."""
+    return "; ".join(f"{part} {', '.join(keys)}" for part, keys in parts.items())
+
+
 def _compared(path: str, before: Any, after: Any) -> Iterator[Difference]:
     if before is UNSET or after is UNSET:
         yield Difference(path, before, after)

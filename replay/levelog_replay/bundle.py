@@ -89,6 +89,23 @@ class Bundle:
             elif isinstance(line, OutcomeLine) and made is not None:
                 yield made.past(line)
 
+    async def written(self) -> AsyncIterator[tuple[PastDecision, list[Asked]]]:
+        """The same, each with its writes."""
+        made: DecisionLine | None = None
+        past: PastDecision | None = None
+        writes: list[Asked] = []
+        for line in self.lines(self.decisions_at):
+            if isinstance(line, IntentLine):
+                writes.append(line.asked)
+                continue
+            if past is not None:
+                yield past, writes
+            past, writes = None, []
+            if isinstance(line, DecisionLine):
+                made = line
+            elif isinstance(line, OutcomeLine) and made is not None:
+                past = made.past(line)
+
     async def intents(self, keys: list[str]) -> dict[str, Asked]:
         """Intents by key, as far as they were kept when it was exported."""
         found = (line.asked for line in self.lines(self.decisions_at) if isinstance(line, IntentLine))

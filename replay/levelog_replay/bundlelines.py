@@ -125,7 +125,7 @@ class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field=
             round=outcome.round,
             desired=_bytes(outcome.desired),
             actual=_bytes(outcome.actual),
-            drift={},
+            drift=outcome.drift,
             intents=outcome.intents,
             fingerprint=self.fingerprint,
             decided_at=self.decided_at,
@@ -141,6 +141,7 @@ class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="l
     round: int
     desired: Raw
     actual: Raw
+    drift: dict[str, list[str]]
     intents: list[str]
     """Idempotency keys."""
     satisfied: list[str]
@@ -155,6 +156,7 @@ class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="l
             round=outcome.round,
             desired=Raw(outcome.desired or NULL),
             actual=Raw(outcome.actual or NULL),
+            drift={part: list(keys) for part, keys in outcome.drift.items()},
             intents=list(outcome.keys),
             satisfied=list(outcome.satisfied),
         )

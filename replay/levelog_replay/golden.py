@@ -9,7 +9,7 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog.redaction import Redactor
-from levelog_history.differences import differences
+from levelog_history.differences import differences, drift_text
 from levelog_processors.program import Program
 from levelog_replay.bundle import open_bundle, refuse_other
 from levelog_replay.comparing import Comparison
@@ -70,6 +70,8 @@ def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
     for part in first.parts:
         if part == "keys":
             yield f"  writes: {_writes(before)} -> {_writes(after)}"
+        elif part == "drift":
+            yield f"  drift: {drift_text(before.drift) or 'none'} -> {drift_text(after.drift) or 'none'}"
         elif part in ("desired", "actual"):
             one, other = (msgspec.json.decode(getattr(side, part) or b"{}") for side in (before, after))
             for difference in differences(one, other):

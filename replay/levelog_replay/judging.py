@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.canonical import canonical
 from levelog.redaction import Redactor
 from levelog_processors.acting import Acting
 from levelog_processors.calling import Caller
@@ -129,6 +130,7 @@ class Judge:
             status=basis.status,
             desired=past.desired,  # what a view leaves as it was that raises
             actual=past.actual,
+            drift=canonical(past.drift) if past.drift else None,
             round=basis.round,
             attempts=basis.attempts,
             decided_inputs=basis.decided_inputs,

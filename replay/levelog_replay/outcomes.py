@@ -1,15 +1,16 @@
 """What came out of a decision, then and now, and in what the two differ."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog_store.recall import Asked, PastDecision
 from levelog_store.rows import Decided
 
-COMPARED: Final = ("status", "round", "desired", "actual", "keys")
+COMPARED: Final = ("status", "round", "desired", "actual", "drift", "keys")
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -20,6 +21,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     round: int
     desired: bytes | None
     actual: bytes | None
+    drift: Mapping[str, Sequence[str]]
+    """Keys that are missing, extra, changed."""
     keys: tuple[str, ...] = ()
     """Idempotency keys of the intents, in their order; each stands for verb, target, content and round."""
     intents: tuple[Asked, ...] = ()
@@ -37,6 +40,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
             round=decided.level.round,
             desired=decided.level.desired,
             actual=decided.level.actual,
+            drift=msgspec.json.decode(decided.level.drift) if decided.level.drift else {},
             keys=tuple(row.key for row in rows),
             intents=tuple(Asked(key=r.key, verb=r.verb, target=r.target, body=r.body) for r in rows),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
@@ -51,6 +55,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
             round=past.round,
             desired=past.desired,
             actual=past.actual,
+            drift=past.drift,
             keys=tuple(past.intents),
             satisfied=past.basis.satisfied,
         )

@@ -135,7 +135,9 @@ async def read_decisions(
     record that asked again while a decision was written belongs to that one alone.
     """
     table = decisions.c
-    query = select(decisions).where(table.scope == scope.number, or_(*(_named(parent) for parent in parents)))
+    query = select(decisions).where(
+        table.scope == scope.number, or_(*(_named(table.parent, parent) for parent in parents))
+    )
     if view:
         query = query.where(or_(table.view == view, table.view.endswith(f"/{view}", autoescape=True)))
     rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
@@ -144,6 +146,41 @@ async def read_decisions(
         before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
         found.append(_decision(row, before))
     return found
+
+
+async def read_about(
+    database: Database, scope: Scope, names: Sequence[str]
+) -> AsyncIterator[list[tuple[PastDecision, list[Asked]]]]:
+    """Decisions on parents of some names, and on those that something of these names was written for.
+
+    Each with its writes, as far as these are kept; in the order of the snapshots that they saw, a page at a time. Names
+    are as for `read_decisions`.
+    """
+    table, written = decisions.c, intents.c
+    writers = select(written.parent).where(
+        written.scope == scope.number, or_(*(_named(written.target, name) for name in names))
+    )
+    query = (
+        select(decisions)
+        .where(
+            table.scope == scope.number,
+            or_(table.parent.in_(writers), *(_named(table.parent, name) for name in names)),
+        )
+        .order_by(table.snapshot, table.ordinal)
+        .execution_options(yield_per=_PAGE)
+    )
+    newest: dict[tuple[str, str], PastDecision] = {}
+    async with database.reading() as connection, connection.stream(query) as rows:
+        async for page in rows.mappings().partitions():
+            found: list[PastDecision] = []
+            for row in page:
+                level = row["view"], row["parent"]
+                newest[level] = _decision(row, newest.get(level))
+                found.append(newest[level])
+            keys = [key for each in found for key in each.intents]
+            async with database.reading() as another:
+                asked = await read_asked(another, scope, keys) if keys else {}
+            yield [(each, [asked[key] for key in each.intents if key in asked]) for each in found]
 
 
 async def read_newest(
@@ -242,9 +279,8 @@ async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str
     return [PastIntent(**row) for row in rows.mappings()]
 
 
-def _named(parent: str) -> ColumnElement[bool]:
-    column = decisions.c.parent
-    return column.startswith(parent, autoescape=True) if parent.endswith("/") else column == parent
+def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    return column.startswith(name, autoescape=True) if name.endswith("/") else column == name
 
 
 def _decision(row: Any, before: PastDecision | None) -> PastDecision:

@@ -9,7 +9,7 @@ from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
 
-@taking(*NATS, "data_dir", "cluster")
+@taking(*NATS, "database_url", "data_dir", "application", "cluster")
 def history(
     settings: Settings,
     objects: Annotated[
@@ -34,6 +34,9 @@ def history(
     receipts: Annotated[
         bool, typer.Option("--receipts", help="Show the receipts of levelog's own writes too.")
     ] = False,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Show what was decided on the objects, and because of which records.")
+    ] = False,
     bundle: Annotated[
         Path | None, typer.Option(help="Read what `levelog export` wrote, and no log.", metavar="FILE")
     ] = None,
@@ -42,20 +45,14 @@ def history(
     """Show each recorded revision of an object: when, who wrote it, which fields changed."""
 
     async def work() -> None:
-        from levelog_cli.compose.history import show_history, show_object
+        from levelog_cli.compose.history import Wanted, show_history, show_object
 
         if at:
             await show_object(settings, objects, bundle=bundle, at=at, as_json=as_json)
-        else:
-            await show_history(
-                settings,
-                objects,
-                bundle=bundle,
-                selector=selector,
-                since=since,
-                is_followed=follow,
-                has_receipts=receipts,
-                as_json=as_json,
-            )
+            return
+        wanted = Wanted(
+            selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions
+        )
+        await show_history(settings, objects, wanted, bundle=bundle, as_json=as_json)
 
     execute(settings, work)

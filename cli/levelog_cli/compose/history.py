@@ -1,61 +1,110 @@
 """What happened to objects, read from the log and printed."""
 
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import yaml
+from msgspec import Struct
 
 from levelog.errors import ConfigurationError
+from levelog.objects import ObjectKey
 from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
+from levelog_cli.compose.recorddecisions import opened_decisions
 from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
 from levelog_cli.settings import Settings
 from levelog_cli.timeline import Timeline
+from levelog_history.decided import Decided, interleaved
+from levelog_history.happenings import Entry
 from levelog_history.moments import Moment
 from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, has_any, label_selector
 
+Told: TypeAlias = Entry | Decided
+
+
+class _Shown:
+    """Which objects are shown: those that are selected, and have the labels in one revision at least."""
+
+    def __init__(self, selected: Sequence[Selected], selector: str) -> None:
+        """Raises ConfigurationError for a selector that cannot be read."""
+        self._selected = selected
+        self._is_labelled = label_selector(selector)
+        self._labelled: set[str] | None = set() if selector else None
+        """Names of those with the labels, as far as their revisions were taken; None: labels do not count."""
+
+    def selects(self, key: ObjectKey) -> bool:
+        """Tell whether an object is selected, whatever its labels are."""
+        return has_any(self._selected, key)
+
+    def has(self, name: str) -> bool:
+        """Tell whether an object is shown."""
+        return self.selects(ObjectKey.parse(name)) if self._labelled is None else name in self._labelled
+
+    def takes(self, revision: Revision) -> bool:
+        """Tell whether a revision is shown."""
+        if not self._is_labelled({} if revision.happened == "unreadable" else revision.manifest()):
+            return False
+        if self._labelled is not None:
+            self._labelled.add(revision.object)
+        return True
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a timeline shows besides revisions, and which part of it."""
+
+    selector: str = ""
+    since: str = ""
+    is_followed: bool = False
+    has_receipts: bool = False
+    has_decisions: bool = False
+
 
 async def show_history(
-    settings: Settings,
-    objects: Sequence[str],
-    *,
-    bundle: Path | None = None,
-    selector: str,
-    since: str,
-    is_followed: bool,
-    has_receipts: bool,
-    as_json: bool,
+    settings: Settings, objects: Sequence[str], wanted: Wanted, *, bundle: Path | None = None, as_json: bool
 ) -> None:
-    """Print the revisions of the objects in the order of the log, and receipts of writes if asked for.
+    """Print the revisions of the objects in the order of the log; receipts of writes and decisions if asked for.
 
     Raises ConfigurationError if something cannot be read, or the log holds no such object.
     """
+    if wanted.has_decisions and wanted.is_followed:
+        raise ConfigurationError(
+            "--follow waits for records, and decisions are none: leave one of --follow and --decisions out"
+        )
     selected = [Selected.parse(text) for text in objects]
-    is_labelled = label_selector(selector)
-    start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
-    timeline = Timeline(is_named=len(selected) > 1 or selected[0].key is None)
+    shown = _Shown(selected, wanted.selector)
+    start = Moment.parse(wanted.since, datetime.now(UTC)) if wanted.since else None
+    timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
     has_any_entry = False
-    async with opened_source(settings, bundle) as source:
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(opened_source(settings, bundle))
+        decided: list[AsyncIterator[Decided]] = []
+        if wanted.has_decisions:
+            decided = await stack.enter_async_context(opened_decisions(settings, source, selected, shown.has))
         await _tell_beginning(source, as_json=as_json)
-        records = source.about(selected, has_receipts=has_receipts, is_followed=is_followed)
-        async for entry, logged in _entries(records, selected):
-            if isinstance(entry, Revision) and not is_labelled(_labelled(entry)):
-                continue
+        if wanted.selector and (wanted.has_receipts or wanted.has_decisions):
+            async for _ in _entries(source.about(selected), shown):
+                pass  # whose labels they are: a write that made an object stands above its first revision
+        records = source.about(selected, has_receipts=wanted.has_receipts, is_followed=wanted.is_followed)
+        entries: AsyncIterator[tuple[Told, int]] = _entries(records, shown)
+        for one in decided:
+            entries = interleaved(entries, one)
+        async for entry, sequence in entries:
             has_any_entry |= not isinstance(entry, Missing)
-            if since and not start.precedes(logged):
+            if start is not None and not _is_after(start, entry, sequence):
                 continue
             if as_json:
-                sys.stdout.write(msgspec.json.encode(_json(entry, logged.sequence)).decode() + "\n")
+                sys.stdout.write(msgspec.json.encode(_json(entry, sequence)).decode() + "\n")
             else:
-                sys.stdout.writelines(f"{line}\n" for line in timeline.lines(entry, logged.sequence))
-            if is_followed:
+                sys.stdout.writelines(f"{line}\n" for line in timeline.lines(entry, sequence))
+            if wanted.is_followed:
                 sys.stdout.flush()
         if not has_any_entry:
-            raise ConfigurationError(_nothing(source, selected, selector))
+            raise ConfigurationError(_nothing(source, selected, wanted.selector))
 
 
 async def show_object(
@@ -73,11 +122,11 @@ async def show_object(
     first: Revision | None = None
     async with opened_source(settings, bundle) as source:
         await refuse_beyond(source, moment)
-        async for entry, logged in _entries(source.about(selected), selected):
+        async for entry, sequence in _entries(source.about(selected), _Shown(selected, "")):
             if not isinstance(entry, Revision) or entry.happened == "unreadable":
                 continue
             first = first or entry
-            if moment.precedes(logged):
+            if _is_after(moment, entry, sequence):
                 break
             last = entry
         if first is None:
@@ -94,22 +143,23 @@ async def show_object(
         sys.stdout.write(yaml.safe_dump(last.manifest(), sort_keys=False, allow_unicode=True))
 
 
-async def _entries(
-    records: AsyncIterator[LoggedRecord], selected: Sequence[Selected]
-) -> AsyncIterator[tuple[Revision | Missing | ReceiptNoted | TargetSighted, LoggedRecord]]:
-    revisions = Revisions(lambda key: has_any(selected, key))
+async def _entries(records: AsyncIterator[LoggedRecord], shown: _Shown) -> AsyncIterator[tuple[Told, int]]:
+    revisions = Revisions(shown.selects)
     async for logged in records:
         record = logged.record
         if isinstance(record, ReceiptNoted | TargetSighted):
-            if has_any(selected, record.parent) or has_any(selected, record.target):
-                yield record, logged
+            if shown.has(str(record.parent)) or shown.has(str(record.target)):
+                yield record, logged.sequence
             continue
         for entry in revisions.take(logged):
-            yield entry, logged
+            if isinstance(entry, Missing) or shown.takes(entry):
+                yield entry, logged.sequence
 
 
-def _labelled(revision: Revision) -> Mapping[str, Any]:
-    return {} if revision.happened == "unreadable" else revision.manifest()
+def _is_after(moment: Moment, entry: Told, sequence: int) -> bool:
+    if isinstance(entry, Decided):
+        return entry.is_after(moment)
+    return moment.is_before(sequence, entry.time)
 
 
 async def _tell_beginning(source: RecordSource, *, as_json: bool) -> None:
@@ -132,7 +182,9 @@ def _time(revision: Revision) -> str:
     return f"{revision.time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _json(entry: Revision | Missing | ReceiptNoted | TargetSighted, sequence: int) -> dict[str, Any]:
+def _json(entry: Told, sequence: int) -> dict[str, Any]:
+    if isinstance(entry, Decided):
+        return _decision(entry)
     told: dict[str, Any] = msgspec.to_builtins(entry)
     match entry:
         case Revision():
@@ -148,3 +200,28 @@ def _json(entry: Revision | Missing | ReceiptNoted | TargetSighted, sequence: in
                 "parent": str(entry.parent),
                 "target": str(entry.target),
             }
+
+
+def _decision(decided: Decided) -> dict[str, Any]:
+    decision = decided.decision
+    return {
+        "type": "decision",
+        "after": decided.after,
+        "sequence": decision.sequence,
+        "time": decision.decided_at,
+        "application": decided.application,
+        "view": decision.view,
+        "parent": decision.parent,
+        "parent_uid": decision.parent_uid,
+        "before": decision.basis.status,
+        "status": decision.outcome,
+        "reason": decision.reason,
+        "round": decision.round,
+        "drift": decision.drift,
+        "causes": decision.causes.sequences,
+        "has_more_causes": decision.causes.has_more,
+        "is_due": decision.basis.is_due,
+        "is_called": decision.is_called,
+        "fingerprint": decision.fingerprint,
+        "writes": [{"key": each.key, "verb": each.verb, "target": each.target} for each in decided.writes],
+    }

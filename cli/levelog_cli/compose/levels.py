@@ -2,7 +2,7 @@
 
 import difflib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from levelog.objects import CLUSTER_SCOPE
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.tables import is_narrow, print_table
+from levelog_history.differences import drift_text
 from levelog_store.contact import read_errors
 from levelog_store.overview import LevelLine, find_scopes, read_level_lines, read_levelled
 from levelog_store.scopes import Scope
@@ -148,11 +149,6 @@ def _row(scope: Scope, line: LevelLine) -> tuple[str, ...]:
 
 def _drift(line: LevelLine) -> str:
     return drift_text(msgspec.json.decode(line.drift, type=dict[str, list[str]]) if line.drift else {})
-
-
-def drift_text(parts: Mapping[str, Sequence[str]]) -> str:
-    """Keys that are missing, extra and changed, in one line."""
-    return "; ".join(f"{part} {', '.join(keys)}" for part, keys in parts.items())
 
 
 def _json(scope: Scope, line: LevelLine) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog_cli.compose.databases import open_to_read
-from levelog_cli.compose.levels import LevelFilter, drift_text, print_levels, selected_scopes
+from levelog_cli.compose.levels import LevelFilter, print_levels, selected_scopes
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource, refuse_beyond
 from levelog_cli.settings import Settings
+from levelog_history.differences import drift_text
 from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment

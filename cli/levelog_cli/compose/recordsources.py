@@ -44,20 +44,20 @@ class LogSource:
     """The log of a cluster."""
 
     def __init__(self, stream: LogStream) -> None:
-        self._stream = stream
+        self.stream = stream
         self.name = "the log"
         self.cluster: str = stream.cluster
 
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """As of now."""
-        state = await self._stream.state()
-        return state.first_seq, await self._stream.record_at(LogSequence(state.first_seq)), state.last_seq
+        state = await self.stream.state()
+        return state.first_seq, await self.stream.record_at(LogSequence(state.first_seq)), state.last_seq
 
     def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
     ) -> AsyncIterator[LoggedRecord]:
         """Only what is asked for is read."""
-        return read_about(self._stream, selected, has_receipts=has_receipts, is_followed=is_followed)
+        return read_about(self.stream, selected, has_receipts=has_receipts, is_followed=is_followed)
 
 
 class BundleSource:
@@ -67,15 +67,15 @@ class BundleSource:
         """Raises ConfigurationError as `open_bundle`."""
         from levelog_replay.bundle import open_bundle  # noqa: PLC0415 - loads what folds, which takes a second
 
-        self._bundle = open_bundle(path)
+        self.bundle = open_bundle(path)
         self.name = "the bundle"
-        self.cluster: str = self._bundle.origin.cluster
+        self.cluster: str = self.bundle.origin.cluster
 
     async def ends(self) -> tuple[int, LoggedRecord | None, int]:
         """As when it was exported."""
-        async for records in self._bundle.records():
-            return self._bundle.first, records[0], self._bundle.last
-        return self._bundle.first, None, self._bundle.last
+        async for records in self.bundle.records():
+            return self.bundle.first, records[0], self.bundle.last
+        return self.bundle.first, None, self.bundle.last
 
     async def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
@@ -84,7 +84,7 @@ class BundleSource:
         if is_followed:
             raise ConfigurationError("nothing more happens in a bundle: leave --follow out")
         resources = {each.resource for each in selected}
-        async for records in self._bundle.records():
+        async for records in self.bundle.records():
             for logged in records:
                 match logged.record:
                     case ObjectSeen(key=key) | ObjectDeleted(key=key):
@@ -98,7 +98,7 @@ class BundleSource:
 
 
 @asynccontextmanager
-async def opened_source(settings: Settings, bundle: Path | None) -> AsyncGenerator[RecordSource]:
+async def opened_source(settings: Settings, bundle: Path | None) -> AsyncGenerator[LogSource | BundleSource]:
     """The bundle if one is named, else the log that the settings name. Raises as `opened_log` and `open_bundle`."""
     if bundle is not None:
         yield BundleSource(bundle)

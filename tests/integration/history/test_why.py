@@ -1,6 +1,7 @@
-"""`levelog why`, after a story: three pods, 3 → 2, an annotation, and the operator's end."""
+"""`levelog why` and `history --decisions`, after a story: three pods, 3 → 2, an annotation, and the operator's end."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,51 @@ async def test_each_decision_is_told_with_its_records_its_reads_and_its_writes(s
     read = next(read for each in chain[1:] for read in each["reads"])
     assert (read["index"], read["removed"], read["added"]) == ("webs/images", [["shop-2", "nginx:1.29"]], [])
     assert chain[-1]["after"]["status"] == "in_sync"
+
+
+async def test_decisions_stand_on_the_timeline_between_what_they_saw_and_what_came_of_them(story: Levelog) -> None:
+    entries = await told(story, "webs.example.com", "pods", "--receipts", "--decisions", command="history")
+    decided = [(place, entry) for place, entry in enumerate(entries) if entry["type"] == "decision"]
+    records = {entry["sequence"]: place for place, entry in enumerate(entries) if entry["type"] != "decision"}
+    receipts = {entry["key"]: place for place, entry in enumerate(entries) if entry["type"] == "receipt"}
+    assert [(each["round"], each["status"], each["causes"]) for _, each in decided] == [
+        (each["round"], each["after"]["status"], [cause["sequence"] for cause in each["causes"]])
+        for each in await told(story, SHOP, "--all")
+    ]
+    for place, each in decided:
+        assert all(records[cause] < place for cause in each["causes"] if cause in records)
+        assert all(place < receipts[write["key"]] for write in each["writes"])
+        assert all((at < place) == (sequence <= each["after"]) for sequence, at in records.items())
+    assert len(receipts) == 4
+    since = decided[-1][1]["after"]
+    rest = await told(story, SHOP, "--decisions", "--since", str(since), command="history")
+    assert [each["type"] for each in rest] == ["decision", "revision"], "the annotation came last"
+
+
+async def test_decisions_are_those_on_the_objects_shown_or_that_wrote_to_them(story: Levelog) -> None:
+    async def writes(*arguments: str) -> list[list[str]]:
+        entries = await told(story, *arguments, "--decisions", command="history")
+        decided = [entry for entry in entries if entry["type"] == "decision"]
+        return [[f"{each['verb']} {each['target']}" for each in entry["writes"]] for entry in decided]
+
+    made = [f"apply pods/default/shop-{number}" for number in range(3)]
+    gone = ["delete pods/default/shop-2"]
+    assert await writes("pods/default/shop-2") == [made, gone]
+    assert await writes("pods/default/shop-1") == [made]
+    assert await writes("webs.example.com", "pods", "-l", "app=web") == [made, gone]
+    ended = await story.ends("history", SHOP, "--decisions", env=NARROW)
+    assert max(map(len, ended.stdout.splitlines())) <= 80
+    assert "  webs/pods: in_sync -> settling, round 2\n" in ended.stdout
+    assert "; delete pods/default/shop-2\n" in ended.stdout
+
+
+async def test_history_says_where_it_looks_for_decisions(story: Levelog, tmp_path: Path) -> None:
+    said = await story.refused("history", SHOP, "--decisions", "--follow", status=2)
+    assert "leave one of --follow and --decisions out" in said
+    (tmp_path / ".levelog").mkdir()
+    (tmp_path / ".levelog/nats").symlink_to(story.data / "nats")
+    said = await Levelog(tmp_path).refused("history", SHOP, "--decisions", status=2)
+    assert "decisions are in the database of the application, and there is none in .levelog: give" in said
 
 
 async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> None:

@@ -31,9 +31,11 @@ SHOP = "webs.example.com/default/shop"
 class Exported:
     """A bundle of an application that is gone with its servers, and a folder to look at it in."""
 
-    def __init__(self, folder: Path, scaled: int) -> None:
+    def __init__(self, folder: Path, scaled: int, env: dict[str, str]) -> None:
         self.levelog = Levelog(folder)
         self.levelog.env.pop("LEVELOG_REDACTION_KEY_FILE")
+        self.env = env
+        """Where log and database are, for comparison."""
         self.file = folder / "shop.jsonl"
         self.greedy = folder / "greedy.py"
         self.greedy.write_text(GREEDY)
@@ -66,7 +68,7 @@ async def exported(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Exp
             await stack.folded(last)
         folder = tmp_path / "elsewhere"
         folder.mkdir()
-        bundle = Exported(folder, scaled)
+        bundle = Exported(folder, scaled, env)
         written = await Levelog(tmp_path).ends("export", bundle.file, env=env)
         assert written.status == 0, written.stderr
         assert "5 decisions and" in written.stdout
@@ -111,6 +113,11 @@ async def test_history_is_read_from_a_bundle_as_from_the_log(exported: Exported,
         from_bundle = await exported.levelog.ends(*command, *bundle)
         assert (from_bundle.status, from_bundle.stdout) == (0, from_log.stdout)
         assert from_bundle.stdout
+    decisions = ("history", "webs.example.com", "--decisions", "--json")
+    from_log = await exported.levelog.ends(*decisions, env=exported.env)
+    from_bundle = await exported.levelog.ends(*decisions, *bundle)
+    assert (from_bundle.status, from_bundle.stdout) == (0, from_log.stdout)
+    assert from_bundle.stdout.count('"type":"decision"') == 5
     then = await exported.levelog.ends("history", SHOP, "--at", str(exported.scaled), *bundle)
     assert (then.status, "replicas: 4" in then.stdout) == (0, True), then
     for arguments, why in (
