@@ -25,6 +25,8 @@ from levelog_store.rows import Basis
 FORMAT: Final = 1
 """Of bundles that are written now."""
 NULL: Final = b"null"
+NOTHING: Final = Raw()
+"""A value that is not there, as opposed to the null of a level whose sides may be null."""
 
 
 class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line"):
@@ -123,8 +125,8 @@ class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field=
             outcome=outcome.status,
             reason=outcome.reason,
             round=outcome.round,
-            desired=_bytes(outcome.desired),
-            actual=_bytes(outcome.actual),
+            desired=bytes(outcome.desired) or None,
+            actual=bytes(outcome.actual) or None,
             drift=outcome.drift,
             intents=outcome.intents,
             fingerprint=self.fingerprint,
@@ -133,14 +135,15 @@ class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field=
         )
 
 
-class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="line"):
+class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="line", omit_defaults=True):
     """What the decision above came to."""
 
     status: str
     reason: str
     round: int
-    desired: Raw
-    actual: Raw
+    desired: Raw = NOTHING
+    """As `actual`, not there if no view has ever returned a level."""
+    actual: Raw = NOTHING
     drift: dict[str, list[str]]
     intents: list[str]
     """Idempotency keys."""
@@ -154,8 +157,8 @@ class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="l
             status=outcome.status,
             reason=outcome.reason,
             round=outcome.round,
-            desired=Raw(outcome.desired or NULL),
-            actual=Raw(outcome.actual or NULL),
+            desired=NOTHING if outcome.desired is None else Raw(outcome.desired),
+            actual=NOTHING if outcome.actual is None else Raw(outcome.actual),
             drift={part: list(keys) for part, keys in outcome.drift.items()},
             intents=list(outcome.keys),
             satisfied=list(outcome.satisfied),

@@ -1,0 +1,238 @@
+"""Children, effects, whole indices, lookups, time, entries that expire, and what raises: recorded and decided again."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+import pytest_asyncio
+from msgspec.structs import replace
+from sqlalchemy import select
+
+from levelog.canonical import canonical
+from levelog.objects import Application
+from levelog.records import LoggedRecord
+from levelog.redaction import Redactor
+from levelog_actuator import Actuator
+from levelog_cli.loading import load_operators
+from levelog_history.moments import Moment
+from levelog_ingest.ingest import Ingest
+from levelog_ingest.watched import WatchedResource
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.connection import connect as connect_nats
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_migrations import upgrade
+from levelog_processors.calling import Caller
+from levelog_processors.processor import Processor
+from levelog_processors.program import Program
+from levelog_replay.bundle import Bundle, open_bundle
+from levelog_replay.comparing import Comparison
+from levelog_replay.exporting import export
+from levelog_replay.history import History, open_history
+from levelog_replay.inorder import LogReplay
+from levelog_replay.judging import Judge
+from levelog_replay.recorded import RecordedReplay, Side
+from levelog_replay.scratch import open_scratch
+from levelog_replay.selecting import Selection
+from levelog_sandbox import Sandbox
+from levelog_store.database import Database
+from levelog_store.recall import read_called
+from levelog_store.scopes import Scope, open_scope
+from levelog_store.tables import intents, levels
+from rigs.acting import QUICK
+from rigs.depot import DEFINITION, DEPOT_FILE, SHOPS, config_map, pod, shop
+from rigs.nats import NatsServer
+from rigs.postgres import PostgresDatabases
+from rigs.waiting import until
+
+APPLICATION = Application("depot")
+
+
+def program() -> Program:
+    return Program(load_operators([DEPOT_FILE]))
+
+
+def name_of(parent: str) -> str:
+    return parent.rpartition("/")[2]
+
+
+class Depot:
+    """A sandbox, ingest, two processors on one database and an actuator, in this process."""
+
+    def __init__(self, sandbox: Sandbox, stream: LogStream, database: Database, scope: Scope) -> None:
+        self.user = sandbox.user
+        self.stream = stream
+        self.database = database
+        self.scope = scope
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def show(self, **wanted: str) -> None:
+        """Wait until levels, as `shop_view`, have a status, and nothing is left to be written."""
+
+        async def is_there() -> bool:
+            for task in self.tasks:
+                if task.done():
+                    task.result()
+            async with self.database.reading() as connection:
+                rows = await connection.execute(select(levels.c.view, levels.c.parent, levels.c.status))
+                found = {
+                    f"{parent.rpartition('/')[2]}_{view.partition('/')[2]}": status for view, parent, status in rows
+                }
+                states = set((await connection.execute(select(intents.c.state))).scalars())
+            is_quiet = not states & {"pending", "claimed", "written"}
+            return is_quiet and all(found.get(level) == status for level, status in wanted.items())
+
+        await until(is_there, f"levels {wanted}", seconds=60)
+
+
+@pytest_asyncio.fixture
+async def recorded(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -> AsyncIterator[Depot]:
+    """The story; what made it has ended."""
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox(bookmark_seconds=1))
+        sandbox.user.create(DEFINITION)
+        await upgrade(postgres_url)
+        database = await stack.enter_async_context(await Database.open(postgres_url))
+        client = await stack.enter_async_context(await connect_kube(sandbox.kubeconfig(tmp_path / "kubeconfig")))
+        connection = await stack.enter_async_context(await connect_nats(nats_server.url))
+        stream = await ensure_stream(connection, await cluster_uid(client), partitions=2)
+        hints = await stack.enter_async_context(Hints(connection, stream.cluster, APPLICATION))
+        code = program()
+        scope = await open_scope(
+            database,
+            cluster=stream.cluster,
+            application=APPLICATION,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+            fingerprint=code.fingerprint,
+            code=code.handlers,
+        )
+        depot = Depot(sandbox, stream, database, scope)
+        watched = [
+            WatchedResource(resource=resource.group_resource, version=resource.version)
+            for resource in load_operators([DEPOT_FILE])[0].reads()
+        ]
+        ingest = Ingest(client, stream, watched, Redactor())
+        publisher = BatchPublisher(stream)
+        actuator = Actuator(database, scope, client, publisher, hints, settings=QUICK, effects=code.effects)
+        processors = [Processor(database, scope, code, stream, hints, owner=owner) for owner in ("one", "two")]
+        running = [ingest.run(), actuator.run(), *(each.run() for each in processors)]
+        depot.tasks = [asyncio.create_task(each) for each in running]
+        try:
+            await happens(depot)
+        finally:
+            for task in depot.tasks:
+                task.cancel()
+            await asyncio.gather(*depot.tasks, return_exceptions=True)
+        yield depot
+
+
+async def happens(depot: Depot) -> None:
+    user = depot.user
+    user.apply(config_map("prices", a="1", b="2"))
+    user.apply(shop("a", notes=["hi", "shy"]))
+    await depot.show(a_told="in_sync", a_priced="in_sync", a_parts="in_sync", a_rank="in_sync", a_served="in_sync")
+    user.create(pod("p"))
+    await depot.show(a_busy="drifting")
+    user.apply(shop("b", size=3, notes=["forbidden"], labels={"colour": ""}))
+    user.apply(config_map("prices", a="7", b="2"))
+    await depot.show(b_told="failed", b_labelled="failed", b_rank="in_sync", a_rank="in_sync", a_priced="in_sync")
+    await depot.show(a_busy="in_sync", b_parts="in_sync", a_ripe="in_sync")
+    user.apply(config_map("b", port="none"))
+    await depot.show(b_served="in_sync", b_parts="in_sync")
+    user.apply(config_map("wrong", port="none"))
+    await depot.show(a_served="blocked")
+    user.delete("configmaps", "wrong")
+    user.delete("services", "b")
+    user.apply(shop("b", size=1, notes=["boom"], labels={"colour": "blue"}))
+    await depot.show(a_served="in_sync", b_told="failed", b_labelled="drifting", b_parts="in_sync")
+    user.delete(SHOPS, "a")
+    user.apply(shop("b", size=2, notes=["forbidden", "hi"], labels={}))
+    await depot.show(b_labelled="in_sync", b_parts="in_sync", b_busy="in_sync", b_ripe="in_sync", b_rank="in_sync")
+
+
+async def compared(history: History, url: str = "") -> Comparison:
+    comparison = Comparison()
+    code = program()
+    async with open_scratch(code, history.origin, url) as scratch:
+        judge = Judge(scratch, Caller(threads=4))
+        try:
+            async for (judged,) in RecordedReplay(history, Selection(), [Side(scratch, judge)]).run():
+                comparison.take_recorded(judged, code.fingerprint)
+        finally:
+            await judge.close()
+    return comparison
+
+
+class Sized:
+    """The records of a bundle in batches of some size."""
+
+    def __init__(self, bundle: Bundle, size: int) -> None:
+        self._bundle = bundle
+        self._size = size
+        self.origin, self.first, self.last = bundle.origin, bundle.first, bundle.last
+
+    async def records(self) -> AsyncIterator[list[LoggedRecord]]:
+        every = [logged async for batch in self._bundle.records() for logged in batch]
+        for start in range(0, len(every), self._size):
+            yield every[start : start + self._size]
+
+
+async def decided(file: Path, *, size: int = 1000, url: str = "") -> bytes:
+    """Every decision of mode `log`, as JSON."""
+    recording = Sized(open_bundle(file), size)
+    async with open_scratch(program(), recording.origin, url) as scratch:
+        replay = LogReplay(recording, scratch, redactor=Redactor())
+        async for _ in replay.run():
+            pass
+        await replay.close()
+        found = [replace(each, ordinal=0) async for each in read_called(scratch.database, scratch.scope)]
+        return canonical([msgspec.to_builtins(each) for each in found])
+
+
+async def with_seeds(file: Path, seeds: Sequence[str]) -> list[bytes]:
+    async def once(seed: str) -> bytes:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, __file__, str(file)),
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        return out
+
+    return [await once(seed) for seed in seeds]
+
+
+async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
+    recorded: Depot, postgres: PostgresDatabases, tmp_path: Path
+) -> None:
+    history = await open_history(recorded.stream, recorded.database, recorded.scope)
+    comparison = await compared(history)
+    assert comparison.first is None, comparison.first
+    assert comparison.obstacles == {}
+    made = {view.partition("/")[2]: tally.same for view, tally in comparison.views.items()}
+    assert set(made) == {"parts", "told", "rank", "priced", "busy", "ripe", "labelled", "served"}
+    assert min(made.values()) >= 3, made
+    file = tmp_path / "depot.jsonl"
+    resources = program().watched
+    await export(history, file, resources=resources, begins=Moment(sequence=1), selection=Selection())
+    expected = await decided(file)
+    assert {each["view"] for each in msgspec.json.decode(expected)} == set(comparison.views)
+    async with postgres.database() as url:
+        assert (await compared(open_bundle(file), url)).views == comparison.views
+    async with postgres.database() as url:
+        assert await decided(file, url=url) == expected
+    for size in (1, 7):
+        assert await decided(file, size=size) == expected
+    assert await with_seeds(file, ("1", "77")) == [expected] * 2
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(asyncio.run(decided(Path(sys.argv[1]))))

@@ -1,0 +1,224 @@
+"""Depot: an operator that uses each kind of view, index and write there is, so that replay has all of them to repeat.
+
+What a Shop's labels and notes say makes handlers raise, effects give up, and reconcile functions outlast their cut.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import field
+
+from levelog import (
+    Call,
+    GiveUp,
+    Index,
+    Intent,
+    Level,
+    Manifest,
+    Objects,
+    Operator,
+    Resource,
+    Retry,
+    Struct,
+    call,
+    event,
+    patch,
+    patch_status,
+)
+
+DEPOT_FILE: Final = Path(__file__)
+SHOPS: Final = "shops.example.com"
+BUSY: Final = timedelta(seconds=3)
+RIPE: Final = timedelta(seconds=2)
+
+op = Operator("depot")
+
+
+class ShopSpec(Struct):
+    size: int = 1
+    notes: tuple[str, ...] = ()
+    price: str | None = None
+
+
+class ShopStatus(Struct):
+    rank: int | None = None
+
+
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    spec: ShopSpec
+    status: ShopStatus = field(default_factory=ShopStatus)
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    data: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Service(Resource, version="v1", plural="services"):
+    pass
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+class Note(Struct):
+    text: str
+
+
+@op.children(Shop, of=[ConfigMap, Service])
+def parts(shop: Shop) -> Iterator[Manifest]:
+    """A Service with a port that clients write as a text, once the ConfigMap is there."""
+    name = shop.metadata.name
+    metadata = {"name": name}
+    yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"port": str(8000 + shop.spec.size)}}
+    if shop.spec.size > 1:
+        spec = {"selector": {"shop": name}, "ports": [{"port": 80, "targetPort": "http"}]}
+        yield {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+@op.effect
+def notify(request: Note, idempotency_key: str) -> int:
+    """Refused for good where a note says so; at the first time where it says `shy`."""
+    if request.text == "forbidden":
+        raise GiveUp("not ours")
+    if request.text == "shy" and idempotency_key not in _tried:
+        _tried.add(idempotency_key)
+        raise Retry("later", delay=timedelta(milliseconds=50))
+    return len(request.text)
+
+
+_tried: set[str] = set()
+
+
+@op.view
+def told(shop: Shop, notify: Index[str, Call[Note, int]]) -> Level[dict[str, int]]:
+    made = {each.name: each.result for each in notify[shop.metadata.uid]}
+    return Level({note: len(note) for note in shop.spec.notes}, {n: made[n] for n in shop.spec.notes if n in made})
+
+
+@op.reconcile(told)
+async def tell(shop: Shop, level: Level[dict[str, int]]) -> list[Intent]:
+    """Outlasts the cut that called it."""
+    await asyncio.sleep(0.05)
+    if "boom" in shop.spec.notes:
+        raise RuntimeError("boom")
+    return [call(notify, Note(note), name=note) for note in sorted(level.drift.missing)]
+
+
+@op.index
+def sizes(shop: Shop) -> Iterator[tuple[str, int]]:
+    yield shop.metadata.name, shop.spec.size
+
+
+@op.view
+def rank(shop: Shop, sizes: Index[str, int]) -> Level[int | None]:
+    """Reads the whole index: one more than the number of larger shops; none if there is no other."""
+    larger = sum(1 for name in sizes if max(sizes[name], default=0) > shop.spec.size)
+    return Level(larger + 1 if len(sizes) > 1 else None, shop.status.rank)
+
+
+@op.reconcile(rank, writes={Shop: ["patch_status"]})
+def show_rank(shop: Shop, level: Level[int | None]) -> Iterator[Intent]:
+    yield patch_status(shop, {"rank": level.desired})
+
+
+@op.view(reads=[ConfigMap])
+def priced(shop: Shop, objects: Objects) -> Level[str | None]:
+    prices = objects.get(ConfigMap, "prices")
+    return Level(prices.data.get(shop.metadata.name) if prices else None, shop.spec.price)
+
+
+@op.reconcile(priced, writes={Shop: ["patch"]})
+def price(shop: Shop, level: Level[str | None]) -> Iterator[Intent]:
+    yield patch(Shop, shop.metadata.name, {"spec": {"price": level.desired}}, namespace=shop.metadata.namespace)
+
+
+@op.index(expires=BUSY)
+def recent(pod: Pod) -> Iterator[tuple[str, str]]:
+    yield pod.metadata.namespace, pod.metadata.name
+
+
+@op.view
+def busy(shop: Shop, recent: Index[str, str]) -> Level[list[str]]:
+    """Drifts for as long as a pod has changed of late; what it writes closes nothing: rounds come by backoff."""
+    return Level([], sorted(recent[shop.metadata.namespace]))
+
+
+@op.reconcile(busy)
+def say_busy(shop: Shop, level: Level[list[str]]) -> Iterator[Intent]:
+    yield event("Busy", f"{len(level.actual)} pods")
+
+
+@op.view
+def ripe(shop: Shop, now: datetime) -> Level[bool]:
+    """Wakes by its own time."""
+    end = (shop.metadata.creation_timestamp or now) + RIPE
+    return Level(desired=True, actual=now >= end, recheck_at=end if now < end else None)
+
+
+@op.view(of=Shop)
+def labelled(shop: Mapping[str, Any]) -> Level[dict[str, Any]]:
+    """Raises for a Shop whose label `colour` has no value."""
+    labels = shop["metadata"].get("labels", {})
+    if "colour" in labels and not labels["colour"]:
+        raise ValueError("no colour")
+    return Level({"colour": "red"}, {"colour": labels.get("colour", "red")})
+
+
+@op.index(of=ConfigMap, when=lambda found: "port" in found.get("data", {}))
+def ports(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Raises for a port that is no number, and blocks those who read it."""
+    yield found["metadata"]["name"], int(found["data"]["port"])
+
+
+@op.view
+def served(shop: Shop, ports: Index[str, int]) -> Level[list[int]]:
+    return Level([8000 + shop.spec.size], list(ports[shop.metadata.name]))
+
+
+DEFINITION: Final[Manifest] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": SHOPS},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "shops", "singular": "shop", "kind": "Shop"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def shop(name: str, *, labels: Mapping[str, str] | None = None, **spec: Any) -> Manifest:
+    metadata = {"name": name, "namespace": "default", "labels": dict(labels or {})}
+    return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": spec}
+
+
+def config_map(name: str, **data: str) -> Manifest:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def pod(name: str) -> Manifest:
+    metadata = {"name": name, "namespace": "default"}
+    spec = {"containers": [{"name": "a", "image": "a"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
