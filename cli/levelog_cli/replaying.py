@@ -1,6 +1,6 @@
 """What a replay came to, as it is printed: a table of the views, and the first decision that came out otherwise."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -9,7 +9,8 @@ from levelog_cli.tables import folded, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.comparing import Divergence, Tally
 from levelog_replay.outcomes import Outcome
-from levelog_store.rows import ERRORS
+from levelog_store.recall import PastDecision
+from levelog_store.rows import ERRORS, IndexKey
 
 if TYPE_CHECKING:
     from levelog_cli.compose.replay import Report
@@ -23,8 +24,8 @@ _NO_ERRORS = (b"0",)
 def lines(report: "Report") -> Iterator[str]:
     """The lines of a report."""
     comparison = report.comparison
-    if comparison.first is not None:
-        yield from _divergence(comparison.first, report.names)
+    if comparison.first is not None and not report.is_first_told:
+        yield from divergence_lines(comparison.first, report.names)
         yield ""
     columns = [column.format(*(name.upper() for name in ("first", "second"))) for column in _COLUMNS]
     if report.names == ("then", "now"):
@@ -63,21 +64,27 @@ def _counts(tally: Tally) -> tuple[str, ...]:
     return tuple(str(count) for count in counts)
 
 
-def _divergence(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
+def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
+    """The lines of a decision that came out otherwise: what it was made on, and in what it differs."""
     past = found.past
     yield from folded(f"the first decision that comes out otherwise: {past.view} of {past.parent}", line_width())
-    yield from _labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
-    yield from _labelled("parent", f"as record {past.parent_sequence} showed it")
-    for (index, key), values in sorted(found.reads.items()):
-        if key == ERRORS and values == _NO_ERRORS:
+    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from labelled("parent", f"as record {past.parent_sequence} showed it")
+    yield from read_lines(found.reads, past)
+    width = max(map(len, names))
+    for part in found.parts:
+        yield from _part(part, found.before, found.after, names, width)
+
+
+def read_lines(reads: Mapping[IndexKey, tuple[bytes, ...]], past: PastDecision) -> Iterator[str]:
+    """The lines of what a decision read."""
+    for (index, key), values in sorted(reads.items()):
+        if key == ERRORS and values in ((), _NO_ERRORS):
             continue
         at = past.versions.get((index, key), 0)
         since = f" since record {at}" if at > 0 else ""
         held = ", ".join(shown(msgspec.json.decode(value)) for value in values) or "nothing"
-        yield from _labelled("read", f"{index}[{key}]{since}: {held}")
-    width = max(map(len, names))
-    for part in found.parts:
-        yield from _part(part, found.before, found.after, names, width)
+        yield from labelled("read", f"{index}[{key}]{since}: {held}")
 
 
 def _part(
@@ -85,29 +92,30 @@ def _part(
 ) -> Iterator[str]:
     if before is None or after is None:
         made = names[0] if after is None else names[1]
-        yield from _labelled("made by", f"{made} alone")
+        yield from labelled("made by", f"{made} alone")
         return
     if part in ("desired", "actual"):
         one, other = (_decoded(getattr(side, part)) for side in (before, after))
         if isinstance(one, dict) and isinstance(other, dict):
             for difference in differences(one, other):
-                yield from _labelled(part, str(difference))
+                yield from labelled(part, str(difference))
             return
-        yield from _labelled(part, f"{shown(one)} -> {shown(other)}")
+        yield from labelled(part, f"{shown(one)} -> {shown(other)}")
     elif part == "drift":
         one, other = (drift_text(side.drift) or "none" for side in (before, after))
-        yield from _labelled(part, f"{one} -> {other}")
+        yield from labelled(part, f"{one} -> {other}")
     elif part == "keys":
         for name, side in zip(names, (before, after), strict=True):
             known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
             writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
-            yield from _labelled("writes", f"{name:<{width}}  {writes or 'none'}")
+            yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
     else:
         reason = f" ({after.reason})" if part == "status" and after.reason else ""
-        yield from _labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
+        yield from labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
 
 
-def _labelled(label: str, text: str) -> Iterator[str]:
+def labelled(label: str, text: str) -> Iterator[str]:
+    """The lines of a text that is about something, `label`, of a decision."""
     width = max(20, line_width() - _LABEL - 2)
     for number, line in enumerate(folded(text, width)):
         yield f"  {label if number == 0 else '':<{_LABEL}}{line}"

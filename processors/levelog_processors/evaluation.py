@@ -5,6 +5,7 @@ also what was read before it raised.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -78,6 +79,11 @@ class Reads:
         self.versions[place] = bucket.version
         self._contents[place] = _contents(index, key, bucket)
         return bucket.values
+
+    @property
+    def known(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
+        """What it will find without a query, as an evaluation sees it."""
+        return {place: _contents(*place, bucket) for place, bucket in self._known.items()}
 
     @property
     def contents(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
@@ -244,6 +250,8 @@ class Evaluation:
         """Where the view looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
         self.inputs = ""
         """Identity of what it saw there; empty where `looked_at` is None: the case knows it."""
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Around the call of the function."""
 
     def call(self) -> None:
         """Call the view, unless an index blocks it; what it raises becomes the evaluation's error."""
@@ -279,7 +287,8 @@ class Evaluation:
                 arguments[REDACTOR] = self._redactor
             about(object=self.subject, view=self.view.name)
             self.reads.fence = Fence(f"view {self.view.name}", handler.timeout)
-            level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
+            with self.around():
+                level = _level(self.reads.fence.run(lambda: handler.function(**arguments)))
             self.desired, self.actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
             if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
                 level.desired, level.actual = plain(level.desired), plain(level.actual)

@@ -1,7 +1,8 @@
 """What a function may not do that only computes: refused when it does it, by an audit hook of the interpreter."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from os import PathLike, fspath
 from threading import get_ident
 from types import FrameType
@@ -79,6 +80,17 @@ def unguard(of: Guard) -> None:
     """Allow I/O in this thread again, if this guard refuses it."""
     if _guards.get(get_ident()) is of:
         del _guards[get_ident()]
+
+
+@contextmanager
+def unguarded() -> Generator[None]:
+    """Allow I/O in this thread, whatever runs in it."""
+    held = _guards.pop(get_ident(), None)
+    try:
+        yield
+    finally:
+        if held is not None:
+            _guards[get_ident()] = held
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:

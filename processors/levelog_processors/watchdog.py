@@ -6,6 +6,8 @@ Only Python code can be ended so: a call into C that does not return holds up th
 import ctypes
 import logging
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from time import monotonic
 from typing import Any, Final
@@ -76,6 +78,18 @@ class Watchdog:
             self._armed = None
             allowance.seconds_left = max(0.0, self._deadline - monotonic())
             self._deadline = _NEVER
+
+    @contextmanager
+    def resting(self) -> Generator[None]:
+        """Stop the time of the call that runs, if one does, until the context ends."""
+        armed = self._armed
+        if armed is not None:
+            self.disarm(armed)
+        try:
+            yield
+        finally:
+            if armed is not None:
+                self.arm(armed)
 
     def _wake(self) -> None:
         if self._is_running:

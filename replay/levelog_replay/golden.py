@@ -12,10 +12,10 @@ from levelog.redaction import Redactor
 from levelog_history.differences import differences, drift_text
 from levelog_processors.program import Program
 from levelog_replay.bundle import open_bundle, refuse_other
+from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import Comparison
 from levelog_replay.exporting import rewrite
 from levelog_replay.judging import Judge
-from levelog_replay.network import OfflineCaller
 from levelog_replay.outcomes import Outcome
 from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import open_scratch
@@ -37,13 +37,13 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     outcomes: dict[tuple[str, str, int], Outcome | None] = {}
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(open_scratch(program, bundle.origin))
-        judge = Judge(scratch, OfflineCaller(threads=_THREADS), redactor=Redactor())
+        judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=Redactor())
         stack.push_async_callback(judge.close)
         replay = RecordedReplay(bundle, Selection(), [Side(scratch, judge)])
         async for (judged,) in replay.run():
             past = judged.past
             if comparison.take_recorded(judged, program.fingerprint) is not None or judged.outcome is None:
-                outcomes[past.view, past.parent, past.ordinal] = judged.outcome
+                outcomes[past.identity] = judged.outcome
     if not comparison.views:
         raise ConfigurationError(f"bundle {path} holds no decisions")
     if not outcomes:

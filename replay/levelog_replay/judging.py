@@ -1,6 +1,7 @@
 """Making recorded decisions again: on the same parent, reads, time and level before, by the code that decides live."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from levelog_processors.outcomes import target_key
 from levelog_processors.rounds import rows_of
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
+from levelog_replay.stopping import Scene, Stops
 from levelog_store import inputs as stored
 from levelog_store.recall import PastDecision
 from levelog_store.rows import (
@@ -75,8 +77,19 @@ class _RecordedFetch:
 class Judge:
     """Makes decisions of one moment again, on scratch tables that were folded up to it."""
 
-    def __init__(self, scratch: Scratch, caller: Caller, *, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self,
+        scratch: Scratch,
+        caller: Caller,
+        *,
+        redactor: Redactor | None = None,
+        stops: Stops | None = None,
+        name: str = "",
+    ) -> None:
+        """`name`: of this version of the code, where there are several."""
         self._scratch = scratch
+        self._stops = stops
+        self._name = name
         self._redactor = redactor or Redactor()
         self._acting = Acting(caller, patience=None)
 
@@ -101,7 +114,10 @@ class Judge:
             parents = await stored.read_parents(connection, scope, sorted({each.parent for each in past}))
             buckets = await fetch.buckets(sorted(versions))
             tried = [self._case(each, parents.get(each.parent), buckets) for each in past]
-            await evaluate([case.evaluation for case in tried if isinstance(case, Case) and case.evaluation], fetch)
+            evaluations = [case.evaluation for case in tried if isinstance(case, Case) and case.evaluation]
+            is_one_by_one = self._stops is not None and self._stops.is_on
+            for some in [[each] for each in evaluations] if is_one_by_one else [evaluations]:
+                await evaluate(some, fetch)
         return tried
 
     def _case(self, past: PastDecision, parent: StoredObject | None, buckets: Mapping[IndexKey, Bucket]) -> Case | str:
@@ -157,7 +173,24 @@ class Judge:
             namespaces=self._scratch.readiness.namespaces,
             redactor=self._redactor,
         )
+        if self._stops is not None:
+            self._attend(self._stops, past, case, case.evaluation)
         return case
+
+    def _attend(self, stops: Stops, past: PastDecision, case: Case, evaluation: Evaluation) -> None:
+        """Let the functions of a decision be stopped in."""
+        handler = case.view.reconcile
+        evaluation.around = partial(stops.at, "view", (past.view, past.parent), case.view.handler.function)
+        stops.begin(
+            Scene(
+                past=past,
+                parent=case.parent,
+                known=evaluation.reads.known,
+                evaluation=evaluation,
+                program=self._name,
+                reconcile=f"{case.view.operator}/{handler.name}" if handler is not None else "",
+            )
+        )
 
     async def _targets(self, cases: Sequence[Case]) -> Mapping[str, Target]:
         names = sorted({str(target_key(c.view, c.parent, intent)) for c in cases for intent in c.wanted})

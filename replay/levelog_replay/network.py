@@ -1,13 +1,12 @@
 """Reconcile functions that reach for the network are refused: what they would find now is not what they found then."""
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import timedelta
 from typing import Any, Final
 
 from levelog.faults import HandlerFault
-from levelog_processors.calling import Caller
 
 _REFUSED: Final = frozenset(
     {
@@ -28,26 +27,21 @@ _is_inside: ContextVar[bool] = ContextVar("levelog_refuses_network", default=Fal
 _is_installed = False
 
 
-class OfflineCaller(Caller):
-    """Calls reconcile functions, without the network.
+@contextmanager
+def offline() -> Generator[None]:
+    """Refuse the network to what is called in the context, in its threads and tasks too: HandlerFault is raised there.
 
     Limit: connections that an event loop makes by itself in C, as uvloop's `create_connection` does, are not seen.
     """
-
-    def __init__(self, *, threads: int) -> None:
-        global _is_installed  # noqa: PLW0603 - a hook cannot be removed, so that it is added once for the process
-        super().__init__(threads=threads)
-        if not _is_installed:
-            _is_installed = True
-            sys.addaudithook(_refuse)
-
-    async def run(self, key: Hashable, function: Callable[[], Any], limit: timedelta, *, is_async: bool) -> Any:
-        """Call a function; raises HandlerFault where it reaches for the network."""
-        token = _is_inside.set(True)
-        try:
-            return await super().run(key, function, limit, is_async=is_async)
-        finally:
-            _is_inside.reset(token)
+    global _is_installed  # noqa: PLW0603 - a hook cannot be removed, so that it is added once for the process
+    if not _is_installed:
+        _is_installed = True
+        sys.addaudithook(_refuse)
+    token = _is_inside.set(True)
+    try:
+        yield
+    finally:
+        _is_inside.reset(token)
 
 
 def _refuse(event: str, args: tuple[Any, ...]) -> None:

@@ -72,6 +72,11 @@ class RecordedReplay:
             for judged in await self._judge(list(moment.values()), folded):
                 yield judged
 
+    async def again(self, past: PastDecision) -> None:
+        """Make the decision once more that `run` has just given: the tables are still as it saw them."""
+        for side in self._sides:
+            await self._judge_on(side, [past])
+
     async def _judge(self, past: Sequence[PastDecision], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
         self.decisions += len(past)
         if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):

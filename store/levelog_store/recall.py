@@ -74,6 +74,11 @@ class PastDecision(Struct, frozen=True, kw_only=True):
     """What it rests on besides parent and reads."""
 
     @property
+    def identity(self) -> tuple[str, str, int]:
+        """View, parent and ordinal."""
+        return self.view, self.parent, self.ordinal
+
+    @property
     def sequence(self) -> int:
         """The last record that it can have seen."""
         return max(self.cause, self.parent_sequence, *(read.version for read in self.reads))

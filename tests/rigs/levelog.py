@@ -57,14 +57,21 @@ class Levelog:
         if kubeconfig is not None:
             self.env["KUBECONFIG"] = str(kubeconfig)
 
-    async def ends(self, *arguments: str | Path, seconds: float = 60.0, env: Mapping[str, str] | None = None) -> Ended:
-        """Run a command that ends by itself."""
+    async def ends(
+        self, *arguments: str | Path, seconds: float = 60.0, env: Mapping[str, str] | None = None, typed: str = ""
+    ) -> Ended:
+        """Run a command that ends by itself; `typed` is what it finds on stdin."""
         process = await asyncio.create_subprocess_exec(
-            *map(str, (PROGRAM, *arguments)), cwd=self.folder, env={**self.env, **(env or {})}, stdout=PIPE, stderr=PIPE
+            *map(str, (PROGRAM, *arguments)),
+            cwd=self.folder,
+            env={**self.env, **(env or {})},
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
         )
         try:
             async with asyncio.timeout(seconds):
-                out, err = await process.communicate()
+                out, err = await process.communicate(typed.encode())
         except BaseException:
             process.kill()
             await process.wait()

@@ -1,12 +1,13 @@
 """`levelog replay`: recorded history, decided again."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from levelog_cli.running import FAILED, execute
+from levelog_cli.running import FAILED, MISUSED, execute
 from levelog_cli.settings import NATS, Settings, taking
 
 
@@ -56,6 +57,19 @@ def replay(
     allow_network: Annotated[
         bool, typer.Option("--allow-network", help="Let reconcile functions reach for the network.")
     ] = False,
+    breaks: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--break",
+            help="Stop in the functions that decide on this: a record's sequence, a view or reconcile function, "
+            "RESOURCE/NAMESPACE/NAME.",
+            metavar="WHERE",
+        ),
+    ] = None,
+    is_pdb: Annotated[
+        bool,
+        typer.Option("--pdb", help="Stop where a function raises, and at the first decision that comes out otherwise."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make recorded decisions again, and compare. Ends with status 1 if one comes out otherwise.
@@ -65,6 +79,7 @@ def replay(
 
     async def work() -> None:
         from levelog_cli.compose.replay import Wanted, replay_history
+        from levelog_replay.debugger import DebuggerLeft
 
         wanted = Wanted(
             file=file,
@@ -77,8 +92,15 @@ def replay(
             allows_network=allow_network,
             is_in_order=mode is Mode.LOG,
             bundle=bundle,
+            breaks=breaks or [],
+            is_pdb=is_pdb,
         )
-        if not await replay_history(settings, wanted, as_json=as_json):
+        try:
+            is_same = await replay_history(settings, wanted, as_json=as_json)
+        except DebuggerLeft:
+            sys.stderr.write("levelog: the debugger was left: not all decisions were made again\n")
+            raise SystemExit(MISUSED) from None
+        if not is_same:
             raise SystemExit(FAILED)
 
     execute(settings, work)

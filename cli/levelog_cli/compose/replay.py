@@ -16,13 +16,15 @@ from levelog.errors import ConfigurationError
 from levelog.objects import ObjectKey
 from levelog.redaction import Redactor
 from levelog_cli.compose.application import LoadedApplication, load_application
+from levelog_cli.compose.breaks import find_breaks
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.redaction import known_redactor
 from levelog_cli.replaying import as_json as told
-from levelog_cli.replaying import lines
+from levelog_cli.replaying import divergence_lines, lines
 from levelog_cli.settings import Settings
+from levelog_cli.stopped import stop_lines
 from levelog_history.moments import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
@@ -30,15 +32,16 @@ from levelog_processors.calling import Caller
 from levelog_processors.program import Program
 from levelog_replay.beginning import beginning
 from levelog_replay.bundle import Bundle, open_bundle, refuse_other
+from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import Comparison
 from levelog_replay.history import History, LiveHistory, LogRecording, Recording, open_history, open_recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
-from levelog_replay.network import OfflineCaller
 from levelog_replay.pairing import pairs
 from levelog_replay.recorded import RecordedReplay, Side
-from levelog_replay.scratch import open_scratch
+from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.selecting import Selection
+from levelog_replay.stopping import Breaks, Stops
 from levelog_store.database import Database
 from levelog_store.overview import find_scopes
 from levelog_store.scopes import Scope
@@ -61,6 +64,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """Mode `log`."""
     bundle: Path | None = None
     """History is in this file."""
+    breaks: Sequence[str] = ()
+    """What to stop at: records, functions, objects."""
+    is_pdb: bool = False
+    """Stop where a function raises, and at the first decision that comes out otherwise."""
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -71,6 +78,8 @@ class Report(Struct, frozen=True, kw_only=True):
     """What is compared: the first with the second."""
     records: int
     seconds: float
+    is_first_told: bool = False
+    """The first difference was printed already."""
 
 
 async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -> bool:
@@ -83,6 +92,13 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
             "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
             "compared: give --against FILE"
         )
+    if (wanted.breaks or wanted.is_pdb) and (as_json or wanted.is_in_order):
+        raise ConfigurationError(
+            "--break and --pdb ask on the terminal: leave out --json"
+            if as_json
+            else "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() "
+            "into the function"
+        )
     programs = [load_application(settings, [wanted.file])]
     if wanted.against != RECORDED:
         programs.append(load_application(settings, [Path(wanted.against)]))
@@ -93,13 +109,20 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
         history, first = await _opened(stack, settings, wanted, programs)
         selection = _selection(wanted, programs[0].program, now)
         refuse_moments(history, first, selection)
-        caller = partial(Caller if wanted.allows_network else OfflineCaller, threads=settings.threads)
-        sides = [await stack.enter_async_context(_side(each.program, history, redactor, caller())) for each in programs]
-        names = ("then", "now") if len(sides) == 1 else (wanted.file.name, Path(wanted.against).name)
+        stops = await _stops(wanted, [each.program for each in programs], history, selection, as_json=as_json)
+        if stops is not None:
+            stack.enter_context(stops.heeding())
+        caller = partial(ReplayCaller, threads=settings.threads, allows_network=wanted.allows_network, stops=stops)
+        names = ("then", "now") if len(programs) == 1 else (wanted.file.name, Path(wanted.against).name)
+        sides: list[Side] = []
+        for name, each in zip(("",) if len(programs) == 1 else names, programs, strict=True):
+            judge = partial(Judge, caller=caller(), redactor=redactor, stops=stops, name=name)
+            sides.append(await stack.enter_async_context(_side(each.program, history, judge)))
         if wanted.is_in_order or not isinstance(history, LiveHistory | Bundle):
             report = await _compare_in_order(history, selection, sides, names, redactor, caller)
         else:
-            report = await _compare(history, RecordedReplay(history, selection, sides), sides, names)
+            replay = RecordedReplay(history, selection, sides)
+            report = await _compare(history, replay, sides, names, stops if wanted.is_pdb else None)
     if not report.comparison.views:
         raise ConfigurationError(f"no decision of application {application} was recorded {_described(wanted)}")
     if as_json:
@@ -129,25 +152,59 @@ async def _opened(
 
 
 @asynccontextmanager
-async def _side(program: Program, history: Recording, redactor: Redactor, caller: Caller) -> AsyncGenerator[Side]:
+async def _side(program: Program, history: Recording, make: Callable[[Scratch], Judge]) -> AsyncGenerator[Side]:
     async with open_scratch(program, history.origin) as scratch:
-        judge = Judge(scratch, caller, redactor=redactor)
+        judge = make(scratch)
         try:
             yield Side(scratch, judge)
         finally:
             await judge.close()
 
 
-async def _compare(history: History, replay: RecordedReplay, sides: Sequence[Side], names: tuple[str, str]) -> Report:
+async def _stops(
+    wanted: Wanted, programs: Sequence[Program], history: Recording, selection: Selection, *, as_json: bool
+) -> Stops | None:
+    """Where to stop; None where nobody could be asked, since the output is read by a program."""
+    if as_json:
+        return None
+    breaks = Breaks()
+    if wanted.breaks and isinstance(history, LiveHistory | Bundle):
+        breaks = await find_breaks(wanted.breaks, programs, history, selection)
+    return Stops(breaks, asks_of_errors=wanted.is_pdb, tell=stop_lines)
+
+
+async def _compare(
+    history: History, replay: RecordedReplay, sides: Sequence[Side], names: tuple[str, str], stops: Stops | None
+) -> Report:
+    """`stops`: where the first decision is to be looked at that comes out otherwise."""
     comparison = Comparison()
     begun = time.monotonic()
+    is_told = False
     async for judged in replay.run():
+        is_same = comparison.is_same
         if len(judged) == 1:
             comparison.take_recorded(judged[0], sides[0].scratch.program.fingerprint)
         else:
             comparison.take_both(*judged)
+        if is_same and comparison.first is not None and stops is not None:
+            is_told = await _look_at(comparison, history, replay, names, stops)
     await comparison.complete(history)
-    return Report(comparison=comparison, names=names, records=replay.records, seconds=time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    return Report(comparison=comparison, names=names, records=replay.records, seconds=seconds, is_first_told=is_told)
+
+
+async def _look_at(
+    comparison: Comparison, history: History, replay: RecordedReplay, names: tuple[str, str], stops: Stops
+) -> bool:
+    """Print the first difference and make its decision again in the debugger, unless that has asked of it already."""
+    await comparison.complete(history)
+    if comparison.first is None or stops.has_asked_of_error(comparison.first.past):
+        return False
+    sys.stdout.writelines(f"{line}\n" for line in divergence_lines(comparison.first, names))
+    sys.stdout.flush()
+    with stops.choosing(comparison.first.past):
+        await replay.again(comparison.first.past)
+    return True
 
 
 async def _compare_in_order(

@@ -6,44 +6,19 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from rigs.levelog import WEBS_FILE, Levelog
+from rigs.levelog import WEBS_FILE
 from rigs.nats import NatsServer
-from rigs.processing import Processing
-from rigs.webs import pod, web
+from rigs.recorded import Recorded, record_webs
 
 GREEDY = WEBS_FILE.read_text().replace(
     "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
 )
 
 
-class Recorded:
-    """An application that has decided, and the command that looks back at it."""
-
-    def __init__(self, stack: Processing, levelog: Levelog, env: dict[str, str], scaled: int, last: int) -> None:
-        self.stack = stack
-        self.levelog = levelog
-        self.env = env
-        self.scaled = scaled
-        """Sequence of the record that asks for four replicas."""
-        self.last = last
-
-
 @pytest_asyncio.fixture
 async def recorded(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Recorded]:
-    url = f"sqlite:///{tmp_path}/levelog.db"
-    async with Processing(nats_server.url, url) as stack:
-        pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-        last = await stack.listed(web("shop", 1, replicas=2), web("other", 5, replicas=1), *pods, version=5)
-        stack.start()
-        await stack.folded(last)
-        scaled = 0
-        for replicas, version in ((3, 7), (4, 8), (2, 9)):
-            last = await stack.tell(web("shop", version, replicas=replicas))
-            if replicas == 4:
-                scaled = last
-            await stack.folded(last)
-        env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": url, "LEVELOG_APPLICATION": "webs"}
-        yield Recorded(stack, Levelog(tmp_path), env, scaled, last)
+    async with record_webs(nats_server.url, tmp_path) as found:
+        yield found
 
 
 async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows_it(
