@@ -5,6 +5,7 @@ import pytest
 from rigs.fixtures import (
     control_plane,
     control_plane_binaries,
+    control_plane_or_none,
     database_url,
     nats_server,
     postgres,
@@ -17,6 +18,7 @@ from rigs.fixtures import (
 __all__ = [
     "control_plane",
     "control_plane_binaries",
+    "control_plane_or_none",
     "database_url",
     "nats_server",
     "postgres",

@@ -3,8 +3,8 @@
 Nothing is computed here: `backfills` says what the owners of the partitions have to do.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import delete, func, insert, literal, null, select, update
@@ -27,6 +27,19 @@ from levelog_store.tables import (
 
 CHANGED_CODE = "not evaluated since its code changed"
 """Reason of a level whose view is to be evaluated anew."""
+NOTHING_KNOWN: Final[Mapping[str, Any]] = {
+    "desired": null(),
+    "actual": null(),
+    "drift": null(),
+    "attempts": 0,
+    "inputs": "",
+    "looked_at": null(),
+    "reads": "",
+    "decided_inputs": "",
+    "recheck_at": null(),
+    "evaluated_at": null(),
+}
+"""Columns of such a level. Rounds stay, so that no key is used twice."""
 
 
 async def read_handlers(connection: AsyncConnection, scope: int) -> list[Handler]:
@@ -100,20 +113,7 @@ async def _block_levels(connection: AsyncConnection, scope: int, views: Collecti
     await connection.execute(
         update(levels)
         .where(levels.c.scope == scope, one_of(connection.dialect, levels.c.view, views))
-        .values(
-            status="blocked",
-            reason=CHANGED_CODE,
-            desired=null(),
-            actual=null(),
-            drift=null(),
-            attempts=0,
-            inputs="",
-            looked_at=null(),
-            reads="",
-            decided_inputs="",
-            recheck_at=null(),
-            evaluated_at=null(),
-        )
+        .values(status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
     )
 
 

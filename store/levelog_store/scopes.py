@@ -13,7 +13,7 @@ from levelog.objects import Application, Cluster
 from levelog_store.clauses import insert_for
 from levelog_store.database import Database
 from levelog_store.handlers import Handler, differences
-from levelog_store.promotion import promote, read_handlers
+from levelog_store.promotion import NOTHING_KNOWN, promote, read_handlers
 from levelog_store.tables import (
     backfills,
     checkpoints,
@@ -223,20 +223,5 @@ async def _block_levels(connection: AsyncConnection, number: int, reason: str) -
     await connection.execute(
         update(levels)
         .where(levels.c.scope == number)
-        .values(
-            status="blocked",
-            reason=reason,
-            desired=null(),
-            actual=null(),
-            drift=null(),
-            attempts=0,
-            inputs="",
-            looked_at=null(),
-            reads="",
-            decided_inputs="",
-            cause=0,
-            suppressed="",
-            recheck_at=null(),
-            evaluated_at=null(),
-        )
+        .values(status="blocked", reason=reason, cause=0, suppressed="", **NOTHING_KNOWN)
     )

@@ -81,7 +81,6 @@ async def applied_once(stack: Processing) -> int:
     last = await stack.tell(config_map(5), receipt(row, config_map(5)))
     await stack.folded(last)
     level = await stack.level("shop")
-    assert level
     assert (level["status"], level["round"]) == ("in_sync", 1)
     return last
 
@@ -95,7 +94,6 @@ async def test_invariant_13_what_was_applied_is_rebuilt_from_the_log_and_nothing
         rebuilt.start()
         await rebuilt.folded(last)
         level = await rebuilt.level("shop")
-        assert level
         assert level["status"] == "in_sync"
         assert [row for row in await rebuilt.rows(intents) if row["target"].endswith("/shop")] == []
 
@@ -112,7 +110,6 @@ async def test_invariant_6_what_no_manifest_sets_calls_nothing_and_an_edit_is_ap
         assert len(await stack.rows(intents)) == 2  # of shop and of other
         await stack.folded(await stack.tell(config_map(200, cpu="2")))
         level = await stack.level("shop")
-        assert level
         assert (level["status"], level["drift"]) == ("settling", b'{"changed":["ConfigMap/shop spec.cpu"]}')
 
 

@@ -273,7 +273,7 @@ async def test_a_function_that_hangs_does_not_keep_others_from_converging(
             return ("apply", "pods/default/goes-on") in await stack.intents("pending")
 
         await until(has_converged, what="the other Web's intent")
-        assert await stack.level("hangs") is None
+        assert await stack.find_level("hangs") is None
         await stack.tell(web_record("third", 4))
 
         async def third() -> bool:

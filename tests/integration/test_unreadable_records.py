@@ -105,8 +105,7 @@ async def test_invariant_14_a_record_that_cannot_be_read_is_shown_until_its_obje
     (shown,) = await rig.unreadable()
     assert (shown.place, shown.sequence) == ("webs.example.com/default/w", last)
     assert shown.error == "not the JSON of an object: invalid start byte (byte 0)"
-    level = await rig.processing.level("w")
-    assert level is not None
+    assert await rig.processing.find_level("w")
     await rig.processing.folded(await rig.write(rig.message("w", 7, BODY)))
     assert await rig.unreadable() == []
 

@@ -90,7 +90,7 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
         run.start()
 
         async def has_round(number: int) -> dict[str, Any] | None:
-            level = await run.level("shop")
+            level = await run.find_level("shop")
             return level if level is not None and level["round"] == number else None
 
         async def sightings(number: int) -> list[TargetSighted]:
@@ -127,7 +127,7 @@ async def test_invariant_8_a_target_that_went_while_nobody_watched_is_written_ag
             async with ingesting(config, run.stream, watched):
 
                 async def is_in_sync() -> bool:
-                    level = await run.level("shop")
+                    level = await run.find_level("shop")
                     return level is not None and level["status"] == "in_sync"
 
                 await until(is_in_sync, "a level in sync")

@@ -6,8 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
 
@@ -17,12 +16,13 @@ from rigs.binaries import Binaries
 from rigs.kubeconfig import write_kubeconfig
 from rigs.ports import free_port
 from rigs.processes import Process
+from rigs.server import Server
 from rigs.waiting import until
 
 START_SECONDS = 120.0  # about 3 s on an idle machine; the rest is for machines that run everything at once
 
 
-class ControlPlane:
+class ControlPlane(Server):
     """etcd and kube-apiserver; with `start_controller_manager()` the built-in controllers too.
 
     Limits: no scheduler and no kubelet, so pods stay Pending, and need no ServiceAccount; without controller manager no
@@ -55,19 +55,6 @@ class ControlPlane:
         self.etcd: Process | None = None
         self.kube_apiserver: Process | None = None
         self.kube_controller_manager: Process | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def start(self) -> None:
         """Start what does not run and wait until the API server is ready. Raises ProcessEnded, TimeoutError."""

@@ -15,16 +15,18 @@ from rigs.controlplane import ControlPlane
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases, PostgresMissing, PostgresServer, given_databases
 
+SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
+
 _found = pytest.StashKey[Binaries | BinariesMissing]()
 
 
 def prepare_binaries(session: pytest.Session) -> None:
     """Find or build the control plane when a collected test needs it: a build takes longer than a test may.
 
-    A test that asks by `getfixturevalue` is not seen here; it still gets a build, within its own time limit.
+    A test that asks by `getfixturevalue` is seen here by a parameter KUBE_APISERVER alone; others get a build too, but
+    within their own time limit.
     """
-    needed = any("control_plane_binaries" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not needed or session.config.option.collectonly:
+    if not any(map(_needs_binaries, session.items)) or session.config.option.collectonly:
         return
     capture: Any = session.config.pluginmanager.getplugin("capturemanager")  # pytest does not publish its type
 
@@ -33,6 +35,13 @@ def prepare_binaries(session: pytest.Session) -> None:
             print(f"\n{message}", file=sys.stderr, flush=True)
 
     session.config.stash[_found] = _find(announce)
+
+
+def _needs_binaries(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return "control_plane_binaries" in item.fixturenames or KUBE_APISERVER in params.values()
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +58,12 @@ async def control_plane(control_plane_binaries: Binaries) -> AsyncIterator[Contr
     """An API server that all tests of this worker share: use namespaces and API groups of your own, do not kill it."""
     async with ControlPlane(control_plane_binaries) as started:
         yield started
+
+
+@pytest.fixture(params=[SANDBOX, KUBE_APISERVER])
+def control_plane_or_none(request: pytest.FixtureRequest) -> ControlPlane | None:
+    """The control plane that tests share, or None for the sandbox."""
+    return request.getfixturevalue("control_plane") if request.param == KUBE_APISERVER else None
 
 
 @pytest_asyncio.fixture

@@ -6,18 +6,18 @@ import shutil
 import sysconfig
 import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rigs.ports import free_port
 from rigs.processes import Process
+from rigs.server import Server
 from rigs.waiting import until
 
 START_SECONDS = 60.0
 MAX_PAYLOAD_BYTES = 8 * 1024 * 1024  # Kubernetes objects reach 1.5 MiB, which is more than the server's default
 
 
-class NatsServer:
+class NatsServer(Server):
     """nats-server with JetStream as levelog needs it: acknowledged means synced to disk; killed when this process ends.
 
     `url`, port and data stay the same over `kill()` and `start()`. `settings` is added to the server's configuration
@@ -40,19 +40,6 @@ class NatsServer:
             f"{jetstream if has_jetstream else ''}\n"
             f"{settings}\n"
         )
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def start(self) -> None:
         """Start the server, with the data that it has, and wait until it answers. Raises ProcessEnded, TimeoutError."""

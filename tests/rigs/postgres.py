@@ -11,14 +11,13 @@ import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import asyncpg
 from sqlalchemy.engine import URL, make_url
 
 from rigs.ports import free_port
 from rigs.processes import Process, ProcessEnded
+from rigs.server import Server
 from rigs.waiting import until
 
 URL_VARIABLE = "LEVELOG_TEST_DATABASE_URL"
@@ -76,7 +75,7 @@ class PostgresDatabases:
             await connection.close()
 
 
-class PostgresServer(PostgresDatabases):
+class PostgresServer(PostgresDatabases, Server):
     """A server in a folder and on a free TCP port of 127.0.0.1, without passwords; killed when this process ends.
 
     Limits: without `is_durable` nothing is synced to disk: what is committed survives `kill()`, not a crash of the
@@ -115,19 +114,6 @@ class PostgresServer(PostgresDatabases):
             self._remove()
             raise
         self.process: Process | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     async def start(self) -> None:
         """Start the server, with the data that it has, and wait until it answers. Raises ProcessEnded, TimeoutError."""

@@ -32,7 +32,7 @@ from levelog_store.rows import IndexKey
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import intents, leases, levels
 from rigs.waiting import until
-from rigs.webs import PODS, WEBS, lists_done
+from rigs.webs import PODS, WEBS, lists_done, web
 
 WEBS_FILE = Path(__file__).parents[2] / "examples/webs/webs.py"
 CLUSTER = Cluster("cluster")
@@ -150,8 +150,14 @@ class Processing:
             found = await connection.execute(select(table).where(table.c.scope == self.scope.number))
             return [dict(row) for row in found.mappings()]
 
-    async def level(self, name: str) -> dict[str, Any] | None:
-        """Level of a Web, by its name."""
+    async def level(self, name: str) -> dict[str, Any]:
+        """The level of a Web, by its name."""
+        found = await self.find_level(name)
+        assert found, f"there is no level of {name}"
+        return found
+
+    async def find_level(self, name: str) -> dict[str, Any] | None:
+        """The same where there may be none."""
         return next((row for row in await self.rows(levels) if row["parent"].endswith(f"/{name}")), None)
 
     async def intents(self, *states: str) -> list[tuple[str, str]]:
@@ -163,6 +169,15 @@ class Processing:
         """Claim what is pending, as an actuator does before it writes."""
         async with self.database.transaction() as connection:
             await outbox.claim(connection, self.scope.number, "actuator", limit=1000, lease=timedelta(minutes=5))
+
+    async def first_write(self) -> dict[str, Any]:
+        """Start a processor on a Web that wants one pod; the intent to write that pod, claimed."""
+        last = await self.listed(web("shop", 1, replicas=1), version=1)
+        self.start()
+        await self.folded(last)
+        await self.claim()
+        [row] = await self.rows(intents)
+        return row
 
     async def folded(self, sequence: int) -> None:
         """Wait until the log is folded up to a sequence, nothing is to be computed anew and no wakeup is due."""

@@ -4,7 +4,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -13,24 +12,8 @@ from levelog_sandbox import Sandbox
 from rigs.clusterclient import ClusterClient
 from rigs.controlplane import ControlPlane
 from rigs.customresources import Webs, webs_of
+from rigs.fixtures import KUBE_APISERVER, SANDBOX
 from rigs.waiting import until
-
-SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the servers be found or built before the first test, not within its time limit."""
-    for item in items:
-        if isinstance(item, pytest.Function) and Path(__file__).parent in item.path.parents:
-            params = item.callspec.params if hasattr(item, "callspec") else {}
-            if KUBE_APISERVER in params.values():
-                item.fixturenames.append("control_plane_binaries")
-
-
-@pytest.fixture(params=[SANDBOX, KUBE_APISERVER])
-def server(request: pytest.FixtureRequest) -> ControlPlane | None:
-    """The control plane that tests share, or None for the sandbox."""
-    return request.getfixturevalue("control_plane") if request.param == KUBE_APISERVER else None
 
 
 def client_of(server: ControlPlane | Sandbox) -> ClusterClient:
@@ -40,10 +23,10 @@ def client_of(server: ControlPlane | Sandbox) -> ClusterClient:
 
 
 @pytest_asyncio.fixture
-async def api(server: ControlPlane | None) -> AsyncIterator[ClusterClient]:
+async def api(control_plane_or_none: ControlPlane | None) -> AsyncIterator[ClusterClient]:
     """A client of the server under test. No controllers run."""
-    if server is not None:
-        async with client_of(server) as client:
+    if control_plane_or_none is not None:
+        async with client_of(control_plane_or_none) as client:
             yield client
         return
     async with Sandbox(collects_garbage=False) as sandbox, client_of(sandbox) as client:

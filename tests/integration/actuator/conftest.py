@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 
 from levelog_sandbox import Sandbox
@@ -11,23 +10,6 @@ from rigs.acting import WEBS, Acting
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
 from rigs.nats import NatsServer
-
-SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the servers be found or built before the first test, not within its time limit."""
-    for item in items:
-        if isinstance(item, pytest.Function) and Path(__file__).parent in item.path.parents:
-            params = item.callspec.params if hasattr(item, "callspec") else {}
-            if KUBE_APISERVER in params.values():
-                item.fixturenames.append("control_plane_binaries")
-
-
-@pytest.fixture(params=[SANDBOX, KUBE_APISERVER])
-def control_plane_or_none(request: pytest.FixtureRequest) -> ControlPlane | None:
-    """The control plane that tests share, or None for the sandbox."""
-    return request.getfixturevalue("control_plane") if request.param == KUBE_APISERVER else None
 
 
 @pytest_asyncio.fixture

@@ -45,10 +45,11 @@ async def intent_for(acting: Acting, resource: str, verb: str, body: Any, option
 
 @pytest.mark.parametrize(("resource", "verb", "body", "options"), WRITES)
 @pytest.mark.parametrize("is_doubtful", [False, True])
-async def test_invariant_11_an_object_made_anew_under_the_same_name_is_left_alone(
-    acting: Acting, resource: str, verb: str, body: Any, options: Any, is_doubtful: bool
+@pytest.mark.parametrize("is_made_anew", [False, True])
+async def test_invariant_11_what_was_deleted_stays_deleted_and_what_has_its_name_is_left_alone(
+    acting: Acting, resource: str, verb: str, body: Any, options: Any, is_doubtful: bool, is_made_anew: bool
 ) -> None:
-    """The object is deleted and made anew while the request is on its way, the first one or one that was sent again."""
+    """The object is deleted, or made anew too, while the request is on its way, the first one or one sent again."""
     wanted = await intent_for(acting, resource, verb, body, options)
     if is_doubtful:
         acting.proxy.add(FailBefore(), writes)
@@ -57,33 +58,17 @@ async def test_invariant_11_an_object_made_anew_under_the_same_name_is_left_alon
         (key,) = await acting.decide(wanted)
         await held.until_applied()
         await acting.remove(resource, "a")
-        other = await acting.make(resource, "a", **FIELDS[resource])
-        held.release()
-        (receipt,) = await acting.receipts_of([key])
-    assert (receipt.outcome, receipt.target_uid) == ("gone", wanted["target_uid"])
-    now = await acting.get(resource, "a")
-    assert now["metadata"]["uid"] == other["metadata"]["uid"]
-    assert now["metadata"]["resourceVersion"] == other["metadata"]["resourceVersion"]
-    assert acting.effective() == []
-
-
-@pytest.mark.parametrize(("resource", "verb", "body", "options"), WRITES)
-@pytest.mark.parametrize("is_doubtful", [False, True])
-async def test_invariant_11_an_object_that_was_deleted_stays_deleted(
-    acting: Acting, resource: str, verb: str, body: Any, options: Any, is_doubtful: bool
-) -> None:
-    wanted = await intent_for(acting, resource, verb, body, options)
-    if is_doubtful:
-        acting.proxy.add(FailBefore(), writes)
-    held = acting.proxy.add(Hold(stage="request"), writes)
-    async with acting.running():
-        (key,) = await acting.decide(wanted)
-        await held.until_applied()
-        await acting.remove(resource, "a")
+        other = await acting.make(resource, "a", **FIELDS[resource]) if is_made_anew else None
         held.release()
         (receipt,) = await acting.receipts_of([key])
     assert receipt.outcome == "gone"
-    assert await acting.get(resource, "a") is None
+    now = await acting.get(resource, "a")
+    if other is None:
+        assert now is None
+    else:
+        assert receipt.target_uid == wanted["target_uid"]
+        assert now["metadata"]["uid"] == other["metadata"]["uid"]
+        assert now["metadata"]["resourceVersion"] == other["metadata"]["resourceVersion"]
     assert acting.effective() == []
 
 
