@@ -49,5 +49,11 @@ class Moment(Struct, frozen=True):
         """Tell whether the moment is before what took place at a sequence and a time."""
         return time > self.time if self.time is not None else sequence > self.sequence
 
+    def is_later(self, other: "Moment") -> bool:
+        """Tell whether another moment is before this one; False where one is a time and the other a sequence alone."""
+        if other.time is not None:
+            return self.time is not None and self.time > other.time
+        return self.sequence > other.sequence > 0
+
     def __str__(self) -> str:
         return f"sequence {self.sequence}" if self.time is None else f"{self.time:%Y-%m-%d %H:%M:%S} UTC"

@@ -10,12 +10,14 @@ from levelog.errors import ConfigurationError
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import LevelFilter, print_levels, selected_scopes
 from levelog_cli.compose.openedlog import opened_log
-from levelog_cli.compose.recordsources import LogSource, refuse_beyond
+from levelog_cli.compose.recordsources import LogSource, refuse_beyond, refuse_expired
 from levelog_cli.settings import Settings
 from levelog_history.differences import drift_text
 from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment
+from levelog_replay.beginning import beginning
+from levelog_store.held import read_syncs
 from levelog_store.overview import find_scopes
 from levelog_store.recall import PastDecision, read_newest
 from levelog_store.scopes import Scope
@@ -30,14 +32,17 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
     found: list[tuple[Scope, PastDecision]] = []
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         await refuse_beyond(LogSource(stream), moment)
+        resources: set[str] = set()
         async with database.reading() as connection:
             scopes = selected_scopes(settings, database.name, await find_scopes(connection))
             scopes = [scope for scope in scopes if scope.cluster == stream.cluster]
             for scope in scopes:
+                resources.update(resource for _, resource in await read_syncs(connection, scope.number))
                 newest = await read_newest(
                     connection, scope, is_by=lambda decision: is_by(moment, decision), until=moment.time
                 )
                 found += [(scope, each) for each in newest if wanted.has(each.view, each.parent)]
+        refuse_expired(await beginning(stream, resources), moment)
         there = await read_there(stream, {each.parent for _, each in found}, moment) if found else {}
     found = [(scope, each) for scope, each in found if there.get(each.parent) == each.parent_uid]
     if not found and (wanted.name or wanted.view):

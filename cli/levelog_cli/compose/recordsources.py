@@ -117,3 +117,17 @@ async def refuse_beyond(source: RecordSource, moment: Moment) -> None:
             f"{moment} is before {source.name} begins: its first record is {first}, of "
             f"{record.record.time:%Y-%m-%d %H:%M:%S} UTC"
         )
+
+
+def refuse_expired(first: Moment | None, moment: Moment | None) -> None:
+    """Raise ConfigurationError for a moment before `first`, from which on everything is known; None: there is none."""
+    if first is None:
+        raise ConfigurationError(
+            "older records have expired, and the log holds no complete list since: nothing can be rebuilt from it yet"
+        )
+    if moment is not None and first.is_later(moment):
+        at = f" ({first.time:%Y-%m-%d %H:%M:%S} UTC)" if first.time else ""
+        raise ConfigurationError(
+            f"{moment} is before history begins: what was before sequence {first.sequence}{at} has expired; "
+            "that is the first moment that can be given"
+        )

@@ -20,6 +20,7 @@ from levelog_cli.compose.breaks import find_breaks
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.compose.recordsources import refuse_expired
 from levelog_cli.compose.redaction import known_redactor
 from levelog_cli.replaying import as_json as told
 from levelog_cli.replaying import divergence_lines, lines
@@ -292,26 +293,10 @@ def refuse_moments(history: Recording, first: Moment | None, selection: Selectio
     for moment in (start, end):
         if moment is not None and moment.time is None and moment.sequence > history.last:
             raise ConfigurationError(f"the log ends at sequence {history.last}, before {moment}")
-    if start is not None and end is not None and _is_later(start, end):
+    if start is not None and end is not None and start.is_later(end):
         raise ConfigurationError(f"--from {start} is after --to {end}")
-    if first is None:
-        raise ConfigurationError(
-            f"the log of cluster {history.origin.cluster} begins with record {history.first} and holds no "
-            "complete list since: nothing can be rebuilt from it yet"
-        )
     for moment in (start, end):
-        if moment is not None and _is_later(first, moment):
-            at = f" ({first.time:%Y-%m-%d %H:%M:%S} UTC)" if first.time else ""
-            raise ConfigurationError(
-                f"{moment} is before history begins: what was before sequence {first.sequence}{at} has expired; "
-                "that is the first moment that can be given"
-            )
-
-
-def _is_later(one: Moment, other: Moment) -> bool:
-    if other.time is not None:
-        return one.time is not None and one.time > other.time
-    return one.sequence > other.sequence > 0
+        refuse_expired(first, moment)
 
 
 def _described(wanted: Wanted) -> str:

@@ -73,7 +73,7 @@ async def show_why(settings: Settings, asked: Asked, *, as_json: bool) -> None:
         raise ConfigurationError("say one of --since, --at and --all")
     moment = Moment.parse(asked.since or asked.at, datetime.now(UTC)) if asked.since or asked.at else None
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
-        if moment is not None and moment.time is None:
+        if moment is not None and (asked.at or moment.time is None):
             await refuse_beyond(LogSource(stream), moment)
         levels = await _levels(settings, stream, database, key, asked.view)
         for level in levels:
