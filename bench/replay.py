@@ -19,11 +19,10 @@ from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_processors.program import Program
+from levelog_replay.folding import HistoryFolder
 from levelog_replay.history import open_recording
 from levelog_replay.inorder import LogReplay
-from levelog_replay.recorded import FOLD_BATCH
 from levelog_replay.scratch import open_scratch
-from levelog_replay.tape import Tape
 from rigs.nats import NatsServer
 
 WEBS = GroupResource(group="example.com", resource="webs")
@@ -109,10 +108,7 @@ async def _fold(stream: LogStream) -> float:
     program = Program(load_operators([OPERATORS / "indexed.py"]))
     begun = time.monotonic()
     async with open_scratch(program, recording.origin) as scratch:
-        tape = Tape(recording.records())
-        for end in range(FOLD_BATCH, recording.last + FOLD_BATCH, FOLD_BATCH):
-            if records := await tape.up_to([min(end, recording.last)] * recording.origin.partitions):
-                await scratch.fold(records)
+        await HistoryFolder(recording, [scratch]).fold_up_to([recording.last] * recording.origin.partitions)
     return time.monotonic() - begun
 
 

@@ -4,7 +4,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -76,15 +76,21 @@ class _Latest(Struct):
     """Time of the partition at that record."""
     causes: tuple[int, ...]
     """All records of the batch that changed the object."""
+    before: "_Latest | None"
+    """The one of the batch that it took the place of."""
 
 
 class Fold:
     """Folds one batch, in the order of the log, on top of what is held of its objects."""
 
-    def __init__(self, program: Program, application: str, held: Held) -> None:
+    def __init__(
+        self, program: Program, application: str, held: Held, *, thinned: Collection[str] = frozenset[str]()
+    ) -> None:
+        """`thinned` are objects of which the batch has the newest record of an incarnation, and lacks older ones."""
         self._program = program
         self._application = application
         self._held = held
+        self._thinned = thinned
         self._time = LogTime(held.times)
         self._changes = Changes()
         self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
@@ -99,12 +105,15 @@ class Fold:
                 case ObjectSeen() | ObjectDeleted():
                     name = str(record.key)
                     if self._is_news(name, record, latest.get(name)):
+                        before = latest.get(name)
                         if error := _unreadable(record):
-                            self._note_unreadable(logged, name, error, latest.get(name))
+                            self._note_unreadable(logged, name, error, before)
+                            if name in self._thinned:
+                                self._changes.lacking.add(name)
                         else:
-                            before = latest[name].causes if name in latest else ()
                             now = self._time.of(logged.partition)
-                            latest[name] = _Latest(record, logged, now, (*before, logged.sequence))
+                            causes = before.causes if before is not None else ()
+                            latest[name] = _Latest(record, logged, now, (*causes, logged.sequence), before)
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
                 case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
@@ -218,7 +227,8 @@ class Fold:
         """Note that a record repeats the very version that is held, as a list does."""
         held = self._held.objects.get(name)
         if earlier is not None:
-            if (earlier.record.uid, earlier.record.version) == (record.uid, record.version):
+            is_same = (earlier.record.uid, earlier.record.version) == (record.uid, record.version)
+            if is_same and not _is_deletion(earlier.record):
                 earlier.logged = logged
         elif held is not None and (held.uid, held.version) == (record.uid, record.version):
             self._changes.seen_again[name] = logged.sequence
@@ -234,7 +244,8 @@ class Fold:
             recorded_at=logged.record.time,
         )
         if earlier is not None:
-            earlier.logged = logged
+            if not _is_deletion(earlier.record):
+                earlier.logged = logged
         elif place in self._held.objects:
             self._changes.seen_again[place] = logged.sequence
 
@@ -276,13 +287,36 @@ class Fold:
             self._changes.gone.update((view.name, name) for view in views)
         indices = self._program.indices_of(resource)
         if indices:
-            is_same = before is not None and before.uid == record.uid
-            held = unexpired(self._held.entries.get(name, ()), last.now) if is_same else []
-            fresh = [e for index in indices for e in index_entries(index, record.body, held, name, record.time)]
+            fresh = [
+                e
+                for index in indices
+                for e in index_entries(index, record.body, self._kept(index, name, last), name, record.time)
+            ]
             fresh = unexpired(fresh, self._time.of(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
             self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
+
+    def _kept(self, index: BoundIndex, name: str, last: _Latest) -> Iterator[Entry]:
+        """Entries that an object had in an index before a record; found out only where the function raises for it.
+
+        They are what folding each record by itself would have left, however the records fell into batches.
+        """
+        if name in self._thinned:
+            self._changes.lacking.add(name)
+        earlier: list[_Latest] = []
+        each = last.before
+        while each is not None and isinstance(each.record, ObjectSeen) and each.record.uid == last.record.uid:
+            earlier.append(each)
+            each = each.before
+        held = self._held.objects.get(name)
+        entries: Iterable[Entry] = ()
+        if each is None and held is not None and held.uid == last.record.uid:
+            entries = self._held.entries.get(name, ())
+        for older in reversed(earlier):
+            record = older.record
+            entries = index_entries(index, record.body, unexpired(entries, older.now), name, record.time)
+        yield from unexpired(entries, last.now)
 
     def _bury(self, resource: str, tombstone: Tombstone) -> None:
         name = tombstone.object

@@ -1,6 +1,6 @@
 """Folding batches into the tables: what is held is read, the pure fold runs, the changes and the checkpoint commit."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -37,6 +37,8 @@ class Folded(Struct, frozen=True):
     """A list began or ended, so that what is listed, and of which namespaces, has to be read again."""
     keys: set[IndexKey]
     """Keys of indices that changed."""
+    lacking: frozenset[str] = frozenset()
+    """Objects whose older records are needed: the part of the batch that they are in is not folded, nor is the rest."""
 
 
 class Folder:
@@ -50,8 +52,13 @@ class Folder:
         """Records folded since the statistics of the tables were looked at."""
         self._has_statistics = False
 
-    async def fold(self, epochs: Mapping[int, int], records: Sequence[LoggedRecord]) -> Folded:
-        """Fold a batch; `epochs` are the leases under which it was read.
+    async def fold(
+        self,
+        epochs: Mapping[int, int],
+        records: Sequence[LoggedRecord],
+        thinned: Collection[str] = frozenset[str](),
+    ) -> Folded:
+        """Fold a batch; `epochs` are the leases under which it was read, `thinned` objects as `Fold` takes them.
 
         Raises LeaseLost, with nothing of the current part of the batch committed.
         """
@@ -60,7 +67,9 @@ class Folder:
         has_finished = False
         for is_sweep, part in _parts(records):
             has_finished |= is_sweep
-            changes = await (self._sweep(part) if is_sweep else self._records(part))
+            changes = await (self._sweep(part) if is_sweep else self._records(part, thinned))
+            if changes.lacking:
+                return Folded(0, wakes, has_finished, has_finished, keys, frozenset(changes.lacking))
             async with self._database.transaction(durable=False) as connection:
                 await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
                 wakes |= await write_changes(connection, self._scope.number, changes)
@@ -84,7 +93,7 @@ class Folder:
             await guard(connection, self._scope, epochs)
             await advance_checkpoints(connection, self._scope.number, list(epochs), sequence)
 
-    async def _records(self, records: Sequence[LoggedRecord]) -> Changes:
+    async def _records(self, records: Sequence[LoggedRecord], thinned: Collection[str]) -> Changes:
         names = object_names(records)
         indexed, parents = (
             self._concerned(names, self._program.indices_of),
@@ -95,7 +104,7 @@ class Folder:
             if any(isinstance(logged.record, _MARKS) for logged in records):
                 held.syncs = await read_syncs(connection, self._scope.number)
             await self._look_for_expired(connection, held, records)
-        return Fold(self._program, self._scope.application, held).records(records)
+        return Fold(self._program, self._scope.application, held, thinned=thinned).records(records)
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
         number = self._scope.number

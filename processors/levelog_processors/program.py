@@ -14,6 +14,7 @@ from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.purity import require_pure
 from levelog.resources import ResourceBase, ResourceType
+from levelog.selectors import Selector
 from levelog.sources import SourceHandler
 from levelog_store.handlers import Handler
 from levelog_store.names import RESERVED
@@ -156,6 +157,13 @@ class Program:
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""
         return [i for i in self.indices.values() if str(i.handler.resource.group_resource) == resource]
+
+    def needs_each_version(self, resource: str) -> bool:
+        """Whether a version of an object may leave something behind that the next one does not undo.
+
+        So do times after which entries expire, and a filter that leaves a parent out for a while: its level ends then.
+        """
+        return self.expires or any(view.handler.reader.selector != Selector() for view in self.views_of(resource))
 
     def views_of(self, resource: str) -> list[BoundView]:
         """Views whose parents are of the resource."""

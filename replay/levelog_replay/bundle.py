@@ -1,6 +1,6 @@
 """A bundle: history in one file, to look at and to decide again where there is neither cluster, NATS nor SQL server."""
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -66,11 +66,13 @@ class Bundle:
         """From there on nothing is missing."""
         return self.heading.begins
 
-    async def records(self) -> AsyncIterator[list[LoggedRecord]]:
-        """Batches of all records, in the order of the log."""
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        """Batches of all records from `start` on, in the order of the log."""
         batch: list[LoggedRecord] = []
         for line in self.lines():
             if isinstance(line, RecordLine | UnreadableLine):
+                if line.sequence < start:
+                    continue
                 batch.append(line.logged())
                 if len(batch) == _BATCH:
                     yield batch

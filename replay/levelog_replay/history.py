@@ -1,6 +1,6 @@
 """Where recorded history comes from: the log and the tables of an application, both only read."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Protocol
 
 from levelog.objects import Application, Sequence
@@ -31,8 +31,8 @@ class Recording(Protocol):
         """Sequence of the last one, 0 if there is none."""
         ...
 
-    def records(self) -> AsyncIterator[list[LoggedRecord]]:
-        """Batches of all records up to `last`, in the order of the log."""
+    def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        """Batches of all records from `start` up to `last`, in the order of the log."""
         ...
 
 
@@ -62,11 +62,12 @@ class LogRecording:
             stream_created=stream.identity.created,
         )
 
-    async def records(self) -> AsyncIterator[list[LoggedRecord]]:
-        """Batches of all records up to `last`, in the order of the log."""
-        if self.last < self.first:
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        """Batches of all records from `start` up to `last`, in the order of the log."""
+        start = max(start, self.first)
+        if self.last < start:
             return
-        async with Reader(self._stream, start=Sequence(self.first)) as reader:
+        async with Reader(self._stream, start=Sequence(start)) as reader:
             while reader.position < self.last:
                 batch = await reader.next_batch()
                 yield batch if batch[-1].sequence <= self.last else [r for r in batch if r.sequence <= self.last]

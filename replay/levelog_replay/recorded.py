@@ -9,15 +9,14 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog_replay.folding import HistoryFolder
 from levelog_replay.history import History
 from levelog_replay.judging import Judge, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.selecting import Selection
-from levelog_replay.tape import Tape
 from levelog_store.recall import PastDecision
 from levelog_store.rows import ViewParent
 
-FOLD_BATCH: Final = 2000
 MOST_AT_ONCE: Final = 256
 """Decisions of one snapshot that are made side by side."""
 
@@ -40,19 +39,19 @@ class RecordedReplay:
         self._selection = selection
         self._sides = sides
         self._at = (0,) * history.origin.partitions
-        self._tape = Tape(history.records())
+        self._folder = HistoryFolder(history, [side.scratch for side in sides])
         self.decisions = 0
         """How many were made again."""
 
     @property
     def records(self) -> int:
         """How many records were folded."""
-        return self._tape.records
+        return self._folder.records
 
     @property
     def position(self) -> int:
         """Sequence up to which the log was read."""
-        return self._tape.position
+        return self._folder.position
 
     async def run(self) -> AsyncIterator[tuple[Judged, ...]]:
         """Each selected decision in the order of the snapshots, as each side makes it."""
@@ -88,10 +87,7 @@ class RecordedReplay:
     async def _fold_up_to(self, folded: tuple[int, ...]) -> None:
         if folded == self._at:
             return
-        records = await self._tape.up_to(folded)
-        for start in range(0, len(records), FOLD_BATCH):
-            for side in self._sides:
-                await side.scratch.fold(records[start : start + FOLD_BATCH])
+        await self._folder.fold_up_to(folded)
         self._at = folded
 
     async def _judge_on(self, side: Side, past: Sequence[PastDecision]) -> list[Judged]:

@@ -1,7 +1,7 @@
 """A database to fold recorded history into, thrown away afterwards: the tables as they were at some moment."""
 
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -46,9 +46,15 @@ class Scratch:
         self.readiness = Readiness(program, partitions=scope.partitions)
         self._folder = Folder(database, scope, program)
 
-    async def fold(self, records: Sequence[LoggedRecord]) -> Folded:
-        """Fold records in the order of the log, as a processor does that owns all partitions."""
-        folded = await self._folder.fold(self.epochs, records)
+    async def fold(self, records: Sequence[LoggedRecord], thinned: Collection[str] = frozenset[str]()) -> Folded:
+        """Fold records in the order of the log, as a processor does that owns all partitions.
+
+        `thinned` are objects of which records were left out. Where those are needed, nothing is folded and the result
+        says of which objects.
+        """
+        folded = await self._folder.fold(self.epochs, records, thinned)
+        if folded.lacking:
+            return folded
         for logged in records:
             self.folded[logged.partition] = logged.sequence
         if folded.has_list:

@@ -1,37 +1,134 @@
-"""Records of the log, handed out as far as each partition was folded at some moment."""
+"""Records of the log, as far as each partition was folded at some moment, without versions that do not matter."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final
 
-from levelog.records import LoggedRecord
+from msgspec import Struct
+
+from levelog.objects import GroupResource, ObjectKey
+from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Record, SyncFinished, Unreadable
+
+FOLD_BATCH: Final = 2000
+"""Records folded at once."""
+WINDOW_BYTES: Final = 64 * 1024 * 1024
+"""Held back to see whether a newer version comes: memory that replay takes, however long the history is."""
+_RECORD_BYTES: Final = 1000
+"""About what a record takes besides its body."""
+
+
+class Stretch(Struct, frozen=True):
+    """Records that follow one another, to be folded at once."""
+
+    records: list[LoggedRecord]
+    thinned: Mapping[str, int]
+    """Objects of which records were left out, with the sequence of the first of those."""
 
 
 class Tape:
-    """Takes batches of records in the order of the log, and gives out those that belong before a moment."""
+    """Takes batches of records in the order of the log, and gives out those that belong before a moment.
 
-    def __init__(self, batches: AsyncIterator[list[LoggedRecord]]) -> None:
+    Where an object is shown twice in a row, by the newer record in a newer version of the same incarnation, the older
+    record is left out: folding both at once comes to the same, unless the newer one cannot be read or an index function
+    raises for it. Then the fold asks for what was left out.
+    """
+
+    def __init__(
+        self,
+        batches: AsyncIterator[list[LoggedRecord]],
+        *,
+        is_thinned: Callable[[GroupResource], bool] = lambda _: False,
+    ) -> None:
+        """`is_thinned` tells of which resources records may be left out."""
         self._batches = batches
-        self._waiting: list[LoggedRecord] = []
+        self._is_thinned = is_thinned
+        self._thins: dict[GroupResource, bool] = {}
+        self._ahead: list[LoggedRecord] = []
+        self._window: dict[int, LoggedRecord] = {}
+        """By sequence, in the order of the log."""
+        self._newest: dict[ObjectKey, int] = {}
+        """Sequence of the last record of an object in the window, if another version may replace it."""
+        self._first_left_out: dict[int, int] = {}
+        """By the sequence of a record, that of the first one that was left out for it."""
+        self._bytes = 0
         self.position = 0
         """Sequence of the last record that was read."""
         self.records = 0
-        """How many were given out."""
+        """How many were given out or left out."""
 
-    async def up_to(self, folded: Sequence[int]) -> list[LoggedRecord]:
+    async def up_to(self, folded: Sequence[int]) -> AsyncGenerator[Stretch]:
         """The records up to a sequence in each partition that were not given out yet, in the order of the log.
 
         Where processors are not equally far, those of the ones ahead wait here: as many as lie between the two.
         """
         end = max(folded, default=0)
-        while self.position < end:
-            batch = await anext(self._batches, None)
-            if batch is None:
+        batch, self._ahead = self._ahead, []
+        while True:
+            for logged in batch:
+                if logged.sequence <= folded[logged.partition]:
+                    self._add(logged)
+                else:
+                    self._ahead.append(logged)
+            while self._bytes > WINDOW_BYTES:
+                yield self._take()
+            if self.position >= end:
                 break
-            self._waiting += batch
+            batch = await anext(self._batches, [])
+            if not batch:
+                break
             self.position = batch[-1].sequence
-        taken = [logged for logged in self._waiting if logged.sequence <= folded[logged.partition]]
-        if len(taken) == len(self._waiting):
-            self._waiting = []
-        else:
-            self._waiting = [logged for logged in self._waiting if logged.sequence > folded[logged.partition]]
-        self.records += len(taken)
-        return taken
+        while self._window:
+            yield self._take()
+
+    def _add(self, logged: LoggedRecord) -> None:
+        self.records += 1
+        self._bytes += _size(logged)
+        record = logged.record
+        if isinstance(record, ObjectSeen):
+            before = self._newest.get(record.key)
+            if before is not None and _replaces(record, self._window[before].record):
+                self._bytes -= _size(self._window.pop(before))
+                self._first_left_out[logged.sequence] = self._first_left_out.pop(before, before)
+            if self._may_thin(record.key.group_resource):
+                self._newest[record.key] = logged.sequence
+        elif isinstance(record, ObjectDeleted | ObjectUnreadable | Unreadable):
+            if record.key is not None:
+                self._newest.pop(record.key, None)
+        elif isinstance(record, SyncFinished):
+            self._newest.clear()  # what it sweeps, it finds in what was before it
+        self._window[logged.sequence] = logged
+
+    def _may_thin(self, resource: GroupResource) -> bool:
+        found = self._thins.get(resource)
+        if found is None:
+            found = self._thins[resource] = self._is_thinned(resource)
+        return found
+
+    def _take(self) -> Stretch:
+        """The oldest records of the window; ends of lists by themselves, as the fold commits them."""
+        records: list[LoggedRecord] = []
+        is_sweep: bool | None = None
+        for logged in islice(self._window.values(), FOLD_BATCH):
+            if is_sweep not in (None, is_sweep := isinstance(logged.record, SyncFinished)):
+                break
+            records.append(logged)
+        thinned: dict[str, int] = {}
+        for logged in records:
+            del self._window[logged.sequence]
+            self._bytes -= _size(logged)
+            record = logged.record
+            if isinstance(record, ObjectSeen):
+                if self._newest.get(record.key) == logged.sequence:
+                    del self._newest[record.key]
+                if (first := self._first_left_out.pop(logged.sequence, None)) is not None:
+                    thinned.setdefault(str(record.key), first)
+        return Stretch(records, thinned)
+
+
+def _replaces(record: ObjectSeen, before: Record) -> bool:
+    return isinstance(before, ObjectSeen) and record.uid == before.uid and record.version > before.version
+
+
+def _size(logged: LoggedRecord) -> int:
+    record = logged.record
+    return _RECORD_BYTES + (len(record.body) if isinstance(record, ObjectSeen | ObjectDeleted) else 0)

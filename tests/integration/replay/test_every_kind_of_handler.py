@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -178,10 +178,10 @@ class Sized:
         self._size = size
         self.origin, self.first, self.last = bundle.origin, bundle.first, bundle.last
 
-    async def records(self) -> AsyncIterator[list[LoggedRecord]]:
-        every = [logged async for batch in self._bundle.records() for logged in batch]
-        for start in range(0, len(every), self._size):
-            yield every[start : start + self._size]
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        every = [logged async for batch in self._bundle.records(start) for logged in batch]
+        for at in range(0, len(every), self._size):
+            yield every[at : at + self._size]
 
 
 async def decided(file: Path, *, size: int = 1000, url: str = "") -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,10 @@ class Listed:
         self.last = len(self._records)
         self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
 
-    async def records(self) -> AsyncIterator[list[LoggedRecord]]:
-        for start in range(0, len(self._records), self._size):
-            yield self._records[start : start + self._size]
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        wanted = [logged for logged in self._records if logged.sequence >= start]
+        for at in range(0, len(wanted), self._size):
+            yield wanted[at : at + self._size]
 
 
 async def decided(operators: list[Operator], *, size: int = 1000, url: str = "") -> bytes:

@@ -1,0 +1,162 @@
+"""Versions of an object that the next one replaces are not folded, and the tables are the same."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from sqlalchemy import select
+
+from levelog import Level, Operator, Resource, Struct
+from levelog.objects import Application, Cluster
+from levelog.records import LoggedRecord, ObjectUnreadable
+from levelog.subjects import partition_of
+from levelog_processors.program import Program
+from levelog_replay import tape
+from levelog_replay.folding import HistoryFolder
+from levelog_replay.scratch import Origin, Scratch, open_scratch
+from levelog_store.tables import index_entries, objects, syncs, tombstones
+from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
+
+PARTITIONS = 2
+op = Operator("webs")
+
+
+class Spec(Struct):
+    image: str
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+
+@op.index
+def images(web: Web) -> Iterator[tuple[str, int]]:
+    """Raises for some images."""
+    if web.spec.image == "bad":
+        raise ValueError("bad")
+    yield web.spec.image, web.spec.replicas
+
+
+@op.view
+def pods(web: Web) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=web.spec.replicas)
+
+
+class Told:
+    """A history of some records, in batches of some size."""
+
+    def __init__(self, records: Sequence[LoggedRecord], size: int) -> None:
+        self._records = records
+        self._size = size
+        self.first = 1
+        self.last = len(records)
+        self.origin = Origin(cluster=Cluster("cluster"), application=Application("webs"), partitions=PARTITIONS)
+        self.reads = 0
+
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        self.reads += 1
+        wanted = [each for each in self._records if each.sequence >= start]
+        for at in range(0, len(wanted), self._size):
+            yield wanted[at : at + self._size]
+
+
+async def tables(scratch: Scratch) -> list[Any]:
+    """All that tells of objects."""
+    found: list[Any] = []
+    async with scratch.database.reading() as connection:
+        for table in (objects, tombstones, index_entries, syncs):
+            rows = await connection.execute(select(table).order_by(*table.primary_key))
+            found.append([tuple(row) for row in rows])
+    return found
+
+
+def told(changes: Sequence[tuple[str, str, int, str, int]]) -> list[LoggedRecord]:
+    """The records that changes of some Webs make, between lists, at versions that grow or repeat."""
+    records: list[LoggedRecord] = []
+    version, incarnation = 10, 1
+    for number, (what, name, step, image, replicas) in enumerate(changes):
+        version = max(1, version + step)
+        if what == "recreated":
+            incarnation += 1
+        known = web(name, version, image=image, replicas=replicas, uid=f"{name}-{incarnation}")
+        said: list[Any] = [known]
+        if what == "deleted":
+            said = [deleted(known, version)]
+        elif what == "garbled":
+            said = [replace(known, body=b"{")]
+        elif what == "unreadable":
+            said = [ObjectUnreadable(resource=WEBS, key=known.key, error="no JSON", time=NOON)]
+        elif what == "listed":
+            begun, ended = (replace(mark, sync_id=str(number)) for mark in lists_done(WEBS, version))
+            marks = [(mark, partition) for mark in (begun, ended) for partition in range(PARTITIONS)]
+            for mark, partition in marks:
+                records += logged([mark], first=len(records) + 1, partitions=PARTITIONS, partition=partition)
+            continue
+        place = partition_of(known.key, PARTITIONS)
+        records += logged(said, first=len(records) + 1, partitions=PARTITIONS, partition=place)
+    return records
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["seen"] * 8 + ["deleted", "recreated", "garbled", "unreadable", "listed"]),
+        st.sampled_from(["shop", "blog"]),
+        st.sampled_from([1, 1, 1, 2, 0, -1]),
+        st.sampled_from(["a", "b", "bad"]),
+        st.integers(1, 2),
+    ),
+    min_size=2,
+    max_size=25,
+)
+
+
+async def folded(
+    records: Sequence[LoggedRecord], moments: Sequence[int], size: int
+) -> tuple[list[Any], list[Any], int]:
+    """Tables at the end, folded record by record and up to some moments, and how often the history was read."""
+    history = Told(records, size)
+    program = Program([op])
+    async with open_scratch(program, history.origin) as one, open_scratch(program, history.origin) as other:
+        for each in records:
+            await one.fold([each])
+        folder = HistoryFolder(history, [other])
+        for moment in (*sorted(moments), history.last):
+            await folder.fold_up_to([moment] * PARTITIONS)
+        assert folder.records == len(records)
+        return await tables(one), await tables(other), history.reads
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(CHANGES, st.lists(st.integers(0, 25), max_size=3), st.sampled_from([1, 7, 1000]), st.sampled_from([1, 5, 2000]))
+def test_invariant_3_what_the_next_version_replaces_need_not_be_folded(
+    changes: Sequence[tuple[str, str, int, str, int]], moments: Sequence[int], size: int, fold_batch: int
+) -> None:
+    with patch.object(tape, "FOLD_BATCH", fold_batch):
+        one, other, _ = asyncio.run(folded(told(changes), moments, size))
+    assert one == other
+
+
+def test_invariant_3_entries_of_a_version_that_was_left_out_are_kept_where_the_next_one_makes_the_index_raise() -> None:
+    changes = [("seen", "shop", 1, "a", 1), ("seen", "shop", 1, "b", 2), ("seen", "shop", 1, "bad", 1)]
+    one, other, reads = asyncio.run(folded(told(changes), [], 1000))
+    assert one == other
+    assert [(entry[2], entry[5]) for entry in other[2]] == [('"b"', b"2")]
+    assert reads == 2
+
+
+def test_a_version_that_the_next_one_replaces_is_not_folded() -> None:
+    changes = [("seen", "shop", 1, "a", number) for number in range(5)]
+    history = Told(told(changes), 2)
+    given = asyncio.run(_given(history))
+    assert [[int(each.sequence) for each in stretch.records] for stretch in given] == [[5]]
+    assert given[0].thinned == {"webs.example.com/default/shop": 1}
+
+
+async def _given(history: Told) -> list[tape.Stretch]:
+    read = tape.Tape(history.records(), is_thinned=lambda _: True)
+    return [stretch async for stretch in read.up_to([history.last] * PARTITIONS)]
