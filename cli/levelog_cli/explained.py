@@ -27,7 +27,9 @@ _WHY: Final[dict[Why, str]] = {
 def explained_lines(last: PastDecision, chosen: Sequence[Explained], *, target: str = "") -> Iterator[str]:
     """The lines of decisions on one level, of which `last` is the newest; `target` is what was asked about."""
     if target:
-        yield from folded(f"{target} was written for {last.parent} by {last.view}", "")
+        verbs = [write.intent.verb for each in chosen for write in each.writes if write.intent.target == target]
+        done = "deleted" if verbs[-1:] == ["delete"] else "written"
+        yield from folded(f"{target} was {done} for {last.parent} by {last.view}", "")
     reason = f" ({last.reason})" if last.reason else ""
     rounds = f", round {last.round}" if last.round else ""
     yield from folded(f"{last.view} of {last.parent}: {last.outcome}{rounds}{reason}", "")

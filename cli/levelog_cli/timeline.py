@@ -55,7 +55,8 @@ class Timeline:
         match entry:
             case Revision():
                 name = "" if entry.object == self._only else f"{entry.object} "
-                yield from folded(f"{name}{_TEXT[entry.happened]}{_writer(entry)}", begin)
+                happened = "is to be deleted" if entry.is_doomed else _TEXT[entry.happened]
+                yield from folded(f"{name}{happened}{_writer(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
                     yield from folded(f"uid {entry.uid}")
                 for difference in entry.differences:
@@ -104,7 +105,7 @@ def woken(decision: PastDecision) -> str:
 
 def _writer(revision: Revision) -> str:
     manager, at = revision.written.manager, revision.written.at
-    if revision.is_gone or not manager:
+    if revision.is_gone or revision.is_doomed or not manager:
         return ""
     if not revision.is_listed:
         return f" by {manager}"

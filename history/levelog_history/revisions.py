@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from levelog.objects import ObjectKey
 from levelog.records import (
@@ -54,6 +54,11 @@ class Revision(Struct, frozen=True, kw_only=True):
     def is_gone(self) -> bool:
         """Tell whether the object is deleted in this revision."""
         return self.happened in ("deleted", "swept")
+
+    @property
+    def is_doomed(self) -> bool:
+        """Tell whether somebody has asked in this revision to delete the object; the API does not say who."""
+        return any(each.path == "metadata.deletionTimestamp" and each.before is UNSET for each in self.differences)
 
     def manifest(self) -> dict[str, Any]:
         """The object, decoded."""

@@ -4,6 +4,7 @@ run is named here, with the reason."""
 
 import inspect
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ NOT_RUN: Final = {
     ("docs/tutorial.md", "pip install"): "installs from the package index",
 }
 """Page and beginning of a command: why it is not run."""
+
+STATUS: Final = "echo $?"
 
 SHOWN: Final = {
     "README.md": "the demo's output; tests/unit/test_docs.py compares its steps",
@@ -61,9 +64,14 @@ async def test_each_block_runs(page: Path, tmp_path: Path, request: pytest.Fixtu
             elif block.language == "sql":
                 terminal.select(block.text)
             elif block.language == "console":
-                for command in commands(block):
-                    if not reason(page, command):
-                        await terminal.run(command)
+                for command, following in pairwise([*commands(block), None]):
+                    if command is not None and command.text != STATUS and not reason(page, command):
+                        await terminal.run(command, status=status_in(following))
+
+
+def status_in(following: Command | None) -> int:
+    """The status that a page says a command ends with, in the command after it."""
+    return int(following.shown[0]) if following is not None and following.text == STATUS else 0
 
 
 def write(file: Path, block: Block) -> None:

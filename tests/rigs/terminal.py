@@ -2,7 +2,7 @@
 
 Limits: kubectl is played by requests (apply, delete, patch), sqlite3 by Python's module. `python` and `pytest` are
 those of the tests. A second `levelog run` ends the first. Commands that read are repeated until they print what the
-page shows.
+page shows. What a page shows after `(Pdb)` is typed into the debugger.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from rigs.processes import Process
 from rigs.waiting import until
 
 SECONDS = 90.0
+PROMPT = "(Pdb) "
 
 
 class Terminal:
@@ -46,8 +47,8 @@ class Terminal:
         for process in reversed(self._running):
             process.kill()
 
-    async def run(self, command: Command) -> None:
-        """Run a command; raises AssertionError if it fails or prints something else than is shown."""
+    async def run(self, command: Command, *, status: int = 0) -> None:
+        """Run a command; raises AssertionError if it ends otherwise or prints something else than is shown."""
         words = self._words(command.text)
         match words:
             case ["export", setting]:
@@ -62,7 +63,7 @@ class Terminal:
                 self._operator = self._levelog.start("run", *options)
                 self._running.append(self._operator)
             case _:
-                await self._until_it_prints(words, command)
+                await self._until_it_prints(words, command, status)
 
     def select(self, query: str) -> None:
         """Run a query on the operator's database; raises sqlite3.OperationalError if it cannot be run."""
@@ -76,14 +77,16 @@ class Terminal:
             words.pop(0)  # KUBECONFIG=… before a command: the sandbox's is set already
         return words
 
-    async def _until_it_prints(self, words: list[str], command: Command) -> None:
+    async def _until_it_prints(self, words: list[str], command: Command, status: int) -> None:
         last = Ended(0, "", "")
+        typed = "".join(f"{line.removeprefix(PROMPT)}\n" for line in command.shown if line.startswith(PROMPT))
+        wanted = tuple(line for line in command.shown if not line.startswith(PROMPT))
 
         async def is_as_shown() -> bool:
             nonlocal last
-            last = await self._ends(words)
-            is_shown = not command.shown or matches(command.shown, last.stdout)
-            return last.status == 0 and is_shown
+            last = await self._ends(words, typed)
+            is_shown = not wanted or matches(wanted, last.stdout.replace(PROMPT, ""))
+            return last.status == status and is_shown
 
         try:
             seconds = SECONDS if words[0] in ("levelog", "sqlite3") else 0
@@ -94,14 +97,21 @@ class Terminal:
                 f"$ {command.text}\nshown:\n{shown}\nended {last.status}, printed:\n{last.stdout}"
             ) from None
 
-    async def _ends(self, words: list[str]) -> Ended:
+    async def _ends(self, words: list[str], typed: str) -> Ended:
         match words:
             case ["levelog", *options]:
-                return await self._levelog.ends(*options)
+                return await self._levelog.ends(*options, typed=typed)
             case ["pytest", *options]:
                 return await self._python("-m", "pytest", *("-p", "no:cacheprovider", "-p", "no:asyncio"), *options)
             case ["python", *options]:
                 return await self._python(*options)
+            case ["git", *options]:
+                if not (self.folder / ".git").exists():
+                    await self._program("git", "init", "--quiet")
+                return await self._program("git", *options)
+            case ["diff" | "grep" as program, *options]:
+                ended = await self._program(program, *options)
+                return ended._replace(status=0) if program == "diff" and ended.status == 1 else ended
             case ["sqlite3", *options, database, query]:
                 return Ended(0, self._select(self.folder / database, query, options), "")
             case ["kubectl", *rest]:
@@ -111,8 +121,11 @@ class Terminal:
                 raise AssertionError(f"no test knows how to run {shlex.join(words)}: teach it, or say why not")
 
     async def _python(self, *arguments: str) -> Ended:
+        return await self._program(sys.executable, *arguments)
+
+    async def _program(self, *words: str) -> Ended:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *arguments), cwd=self.folder, env=self._levelog.env, stdout=PIPE, stderr=STDOUT
+            *words, cwd=self.folder, env=self._levelog.env, stdout=PIPE, stderr=STDOUT
         )
         out, _ = await process.communicate()
         return Ended(process.returncode or 0, out.decode(), "")

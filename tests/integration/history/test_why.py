@@ -125,7 +125,7 @@ async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> N
     assert gone == decision
     assert "pods/default/shop-2" in [write["target"] for write in made["writes"]]
     ended = await story.ends("why", "pods/default/shop-2", env=NARROW)
-    assert ended.stdout.startswith(f"pods/default/shop-2 was written for {SHOP} by webs/pods\n")
+    assert ended.stdout.startswith(f"pods/default/shop-2 was deleted for {SHOP} by webs/pods\n")
     assert "spec.replicas: 3 -> 2" in ended.stdout
 
 

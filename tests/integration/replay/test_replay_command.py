@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from rigs.levelog import WEBS_FILE
+from levelog_cli.loading import load_operators
+from rigs.levelog import WEBS_FILE, Levelog
 from rigs.nats import NatsServer
+from rigs.processing import Processing
 from rigs.recorded import Recorded, record_webs
+from rigs.webs import pod, web
+
+LASTNIGHT = WEBS_FILE.parents[1] / "lastnight"
 
 GREEDY = WEBS_FILE.read_text().replace(
     "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
@@ -56,6 +61,34 @@ async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows
     assert max(map(len, shown.stdout.splitlines())) <= 80, shown.stdout
     good = await recorded.levelog.ends("replay", bad, "--to", str(recorded.scaled - 1), env=recorded.env)
     assert good.status == 0, good.stdout
+
+
+async def test_what_was_deleted_by_a_shared_label_is_told_from_the_fixed_code_at_the_pod_that_bears_it(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    bad, fixed = LASTNIGHT / "webs.py", LASTNIGHT / "fixed.py"
+    url = f"sqlite:///{tmp_path}/levelog.db"
+    labels = {"app": "shop"}
+    async with Processing(nats_server.url, url, load_operators([bad])) as stack:
+        own = [pod(f"shop-{n}", 2 + n, owner="uid-shop", labels=labels) for n in range(2)]
+        stack.start()
+        await stack.folded(await stack.listed(web("shop", 1, replicas=2), *own, version=5))
+        stranger = await stack.tell(pod("migrate-orders", 6, image="shop-migrations:42", labels=labels))
+        await stack.folded(stranger)
+        assert await stack.intents() == [("delete", "pods/default/migrate-orders")]
+        await stack.folded(await stack.tell(web("shop", 7, replicas=2, image="b")))
+    env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": url, "LEVELOG_APPLICATION": "webs"}
+    for mode in ("recorded", "log"):
+        ended = await Levelog(tmp_path).ends(
+            "replay", bad, "--against", fixed, "--mode", mode, "--json", env=env, seconds=120
+        )
+        assert ended.status == 1, ended.stderr
+        first = json.loads(ended.stdout)["first"]
+        assert (first["cause"], first["parent"]) == (stranger, "webs.example.com/default/shop")
+        writes = [(each["verb"], each["target"]) for each in first["before"]["intents"]]
+        assert writes == [("delete", "pods/default/migrate-orders")]
+        # in mode log the fixed code is not even woken by a pod that is not its own
+        assert (first["after"] or {"intents": []})["intents"] == []
 
 
 REFUSED = {
