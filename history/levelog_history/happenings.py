@@ -6,9 +6,10 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.objects import CLUSTER_SCOPE, ObjectKey
+from levelog.objects import CLUSTER_SCOPE, Application, ObjectKey
 from levelog.objects import Sequence as LogSequence
 from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.subjects import partition_of, receipt_subject
 from levelog_history.moments import Moment
 from levelog_history.reading import read_about
 from levelog_history.revisions import Missing, Revision, Revisions
@@ -37,10 +38,13 @@ class Happened(Struct, frozen=True, kw_only=True):
         return [(sequence, entry) for sequence, entry in found if isinstance(entry, Revision) and entry.object == name]
 
 
-async def read_happened(stream: LogStream, sequences: Collection[int], objects: Iterable[str]) -> Happened:
+async def read_happened(
+    stream: LogStream, sequences: Collection[int], objects: Iterable[str], *, parent: str, application: Application
+) -> Happened:
     """Read the records at the sequences, and the whole history of the objects that they are about and of `objects`.
 
-    What has expired is left out. Raises as `Reader` does.
+    Receipts are those of an application, as far as they stand in the partition of a parent. What has expired is left
+    out. Raises as `Reader` does.
     """
     asked: dict[int, LoggedRecord] = {}
     keys = {ObjectKey.parse(name) for name in objects}
@@ -51,10 +55,12 @@ async def read_happened(stream: LogStream, sequences: Collection[int], objects: 
             if isinstance(logged.record, ObjectSeen | ObjectDeleted):
                 keys.add(logged.record.key)
     selected = selected_for(keys)
+    partition = partition_of(ObjectKey.parse(parent), stream.partitions)
+    subject = receipt_subject(stream.cluster, partition, application)
     revisions = Revisions(lambda key: key in keys)
     entries: dict[int, list[Entry]] = {}
     receipts: dict[str, tuple[int, ReceiptNoted]] = {}
-    async for logged in read_about(stream, selected, has_receipts=True):
+    async for logged in read_about(stream, selected, receipts=subject):
         record = logged.record
         if isinstance(record, ReceiptNoted | TargetSighted):
             if has_any(selected, record.parent) or has_any(selected, record.target):

@@ -3,22 +3,22 @@
 from collections.abc import AsyncIterator, Sequence
 
 from levelog.records import LoggedRecord
-from levelog.subjects import Control, control_subjects, receipt_subjects, resource_subjects
+from levelog.subjects import Control, control_subjects, resource_subjects
 from levelog_history.selection import Selected
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 
 
 async def read_about(
-    stream: LogStream, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    stream: LogStream, selected: Sequence[Selected], *, receipts: str = "", is_followed: bool = False
 ) -> AsyncIterator[LoggedRecord]:
-    """Records of the selected objects, of lists and gaps of their resources, and receipts of all writes if asked for.
+    """Records of the selected objects, of lists and gaps of their resources, and receipts under a subject, if given.
 
     In the order of the log, from its first record to the last that is there now, or for ever. Raises as `Reader` does.
     """
     subjects = _subjects(stream, selected)
-    if has_receipts:
-        subjects.append(receipt_subjects(stream.cluster))
+    if receipts:
+        subjects.append(receipts)
     last = 0
     for subject in subjects:
         record = await stream.last_record(subject)

@@ -19,6 +19,7 @@ from levelog_replay.bundlelines import (
     Line,
     OutcomeLine,
     RecordLine,
+    SchemaLine,
     UnreadableLine,
 )
 from levelog_replay.scratch import Origin
@@ -77,7 +78,7 @@ class Bundle:
                 if len(batch) == _BATCH:
                     yield batch
                     batch = []
-            elif not isinstance(line, Heading):
+            elif not isinstance(line, Heading | SchemaLine):
                 break
         if batch:
             yield batch
@@ -160,6 +161,10 @@ def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
                 if next(lines, b""):
                     raise _damaged(path, f"something stands below its end, line {number}")
                 return Bundle(path, heading, decisions_at=decisions_at or size)
+            case SchemaLine():
+                if records or decisions_at:
+                    raise _damaged(path, f"line {number} is a schema out of its place")
+                state.update(text)
             case Heading():
                 raise _damaged(path, f"line {number} is a second heading")
             case _:

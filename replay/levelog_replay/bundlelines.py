@@ -1,4 +1,4 @@
-"""The lines of a bundle: a file of JSON lines, one of a heading, records, decisions, and one that ends it.
+"""The lines of a bundle: a file of JSON lines, one of a heading, schemas, records, decisions, and one that ends it.
 
 A decision is a line of what it was made on, one of what it came to, and one for each of its writes, so that code that
 decides otherwise changes lines of the latter kinds alone.
@@ -57,6 +57,14 @@ class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line")
             partitions=self.partitions,
             stream_created=self.stream_created,
         )
+
+
+class SchemaLine(Struct, frozen=True, kw_only=True, tag="schema", tag_field="line"):
+    """What the cluster knew of the fields of a custom resource when the bundle was written."""
+
+    resource: str
+    versions: dict[str, Raw]
+    """OpenAPI schemas, by version."""
 
 
 class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="line", omit_defaults=True):
@@ -185,10 +193,12 @@ class EndLine(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
     records: int
     decisions: int
     sha256: str
-    """Of the lines of heading and records."""
+    """Of the lines above the first decision: heading, schemas, records."""
 
 
-Line: TypeAlias = Heading | RecordLine | UnreadableLine | DecisionLine | OutcomeLine | IntentLine | EndLine
+Line: TypeAlias = Heading | SchemaLine | RecordLine | UnreadableLine | DecisionLine | OutcomeLine | IntentLine | EndLine
+HASHED: Final = (Heading, SchemaLine, RecordLine, UnreadableLine)
+"""What the end holds a hash of."""
 
 
 def record_line(logged: LoggedRecord) -> RecordLine | UnreadableLine:

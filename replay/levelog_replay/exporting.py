@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from msgspec import Raw, Struct
 
 from levelog.errors import ConfigurationError
 from levelog.objects import Application
@@ -18,6 +19,7 @@ from levelog_history.moments import Moment
 from levelog_replay.bundle import Bundle
 from levelog_replay.bundlelines import (
     FORMAT,
+    HASHED,
     DecisionLine,
     EndLine,
     Heading,
@@ -25,6 +27,7 @@ from levelog_replay.bundlelines import (
     Line,
     OutcomeLine,
     RecordLine,
+    SchemaLine,
     UnreadableLine,
     decision_lines,
     outcome_lines,
@@ -36,6 +39,15 @@ from levelog_replay.selecting import Selection
 from levelog_store.recall import PastDecision
 
 
+class Exported(Struct, frozen=True, kw_only=True):
+    """What a bundle holds."""
+
+    records: int
+    decisions: int
+    schemas: list[str]
+    """Custom resources whose schemas are in it."""
+
+
 class _Writer:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -45,9 +57,9 @@ class _Writer:
 
     def write(self, line: Line) -> None:
         text = msgspec.json.encode(line) + b"\n"
-        if isinstance(line, Heading | RecordLine | UnreadableLine):
+        if isinstance(line, HASHED):
             self._state.update(text)
-            self.records += not isinstance(line, Heading)
+            self.records += isinstance(line, RecordLine | UnreadableLine)
         self.decisions += isinstance(line, DecisionLine)
         self._file.write(text)
 
@@ -56,9 +68,17 @@ class _Writer:
 
 
 async def export(
-    history: History, path: Path, *, resources: Collection[str], begins: Moment, selection: Selection
-) -> tuple[int, int]:
-    """Write the selected decisions, and all records that they can have been made on; returns how many of each.
+    history: History,
+    path: Path,
+    *,
+    resources: Collection[str],
+    begins: Moment,
+    selection: Selection,
+    schemas: Mapping[str, Mapping[str, Raw]],
+) -> Exported:
+    """Write the selected decisions, and all records that they can have been made on; returns what was written.
+
+    `schemas` are those of custom resources, by resource and version.
 
     That is all records of these resources up to the last that a decision saw or the selection names: what a decision
     read may come from any of them. Raises ConfigurationError if nothing was decided, or the file cannot be written.
@@ -87,6 +107,8 @@ async def export(
     )
     with _written(path) as writer:
         writer.write(heading)
+        for resource, versions in sorted(schemas.items()):
+            writer.write(SchemaLine(resource=resource, versions=dict(versions)))
         async for batch in history.records():
             for logged in batch:
                 if logged.sequence <= heading.last and _is_about(logged, resources, heading.application):
@@ -99,7 +121,7 @@ async def export(
                 for line in decision_lines(past, intents):
                     writer.write(line)
         writer.end()
-        return writer.records, writer.decisions
+        return Exported(records=writer.records, decisions=writer.decisions, schemas=sorted(schemas))
 
 
 def rewrite(bundle: Bundle, outcomes: Mapping[tuple[str, str, int], Outcome | None]) -> None:

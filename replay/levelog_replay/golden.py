@@ -25,7 +25,7 @@ _THREADS: Final = 8
 """For reconcile functions that are not async."""
 
 
-async def check(path: Path, program: Program, *, application: str, is_updated: bool) -> str:
+async def check(path: Path, program: Program, *, application: str, is_updated: bool, redactor: Redactor) -> str:
     """Make the decisions of a bundle again; returns what came out otherwise, nothing if all is as recorded.
 
     With `is_updated` the bundle is rewritten where anything did: with what is decided now, without what is decided no
@@ -37,7 +37,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     outcomes: dict[tuple[str, str, int], Outcome | None] = {}
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(open_scratch(program, bundle.origin))
-        judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=Redactor())
+        judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=redactor)
         stack.push_async_callback(judge.close)
         replay = RecordedReplay(bundle, Selection(), [Side(scratch, judge)])
         async for (judged,) in replay.run():

@@ -1,9 +1,13 @@
 """Bundles as tests: operators decide as was recorded."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from levelog.errors import ConfigurationError
 from levelog.operator import Operator
+from levelog.redaction import Redactor
+from levelog.redactionrules import Rules
 from levelog_processors.program import Program
 from levelog_replay.golden import check
 from levelog_testing.loopthread import LoopThread
@@ -12,12 +16,31 @@ from levelog_testing.loopthread import LoopThread
 def differs(bundle: Path, operators: Sequence[Operator], *, application: str, is_updated: bool) -> str:
     """What comes out otherwise than a bundle says, which is rewritten if wanted; nothing if all is as it says.
 
-    Raises ConfigurationError for bundles that are damaged, or of other operators.
+    Raises ConfigurationError for bundles that are damaged, or of other operators, and as `redactor` does.
     """
     program = Program(operators)
     name = application or program.operators[0].name
     loop = LoopThread("recordings")
     try:
-        return loop.call(check(bundle, program, application=name, is_updated=is_updated))
+        return loop.call(check(bundle, program, application=name, is_updated=is_updated, redactor=redactor()))
     finally:
         loop.end()
+
+
+def redactor() -> Redactor:
+    """That of the log, by the variables that the processes of an application take too.
+
+    Without a key, manifests with secret values cannot be compared. Raises ConfigurationError for a key or a rule that
+    cannot be read.
+    """
+    if os.environ.get("LEVELOG_REDACTION") == "off":
+        return Redactor(is_off=True)
+    given = os.environ.get("LEVELOG_REDACT", "").replace(",", " ")
+    rules = Rules.parse(given.split())
+    file = os.environ.get("LEVELOG_REDACTION_KEY_FILE")
+    if not file:
+        return Redactor(None, rules)
+    try:
+        return Redactor(Path(file).read_bytes().strip(), rules)
+    except OSError as error:
+        raise ConfigurationError(f"redaction key file {file} cannot be read: {error.strerror}") from error

@@ -10,7 +10,7 @@ from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
 
-@taking(*NATS, "database_url", "data_dir", "application", "cluster")
+@taking(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context")
 def export(
     settings: Settings,
     file: Annotated[Path, typer.Argument(help="The bundle to write, as in shop.jsonl.", metavar="FILE")],
@@ -27,9 +27,14 @@ def export(
             metavar="OBJECT",
         ),
     ] = None,
+    selector: Annotated[
+        str,
+        typer.Option("--selector", "-l", help="Only decisions on objects with these labels: team=a", metavar="LABELS"),
+    ] = "",
 ) -> None:
     """Write decisions, and the records that they were made on, into one file, redacted as the log is.
 
+    Schemas of custom resources come from the cluster, if it is the log's and answers; the rest needs none.
     `levelog replay` and `levelog history` read it with --bundle, and pytest does.
     """
 
@@ -39,8 +44,9 @@ def export(
 
         if is_there:
             raise ConfigurationError(f"{file} is there already: give another name, or remove it")
-        records, decisions = await export_history(settings, file, start=start, end=end, objects=objects or [])
-        sys.stdout.write(f"{file}: {decisions} decisions and {records} records\n")
+        written = await export_history(settings, file, start=start, end=end, objects=objects or [], selector=selector)
+        schemas = f", schemas of {', '.join(written.schemas)}" if written.schemas else ""
+        sys.stdout.write(f"{file}: {written.decisions} decisions, {written.records} records{schemas}\n")
 
     is_there = file.exists()
     execute(settings, work)

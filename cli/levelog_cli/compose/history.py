@@ -12,7 +12,6 @@ import yaml
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.objects import ObjectKey
 from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_cli.compose.recorddecisions import opened_decisions
 from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
@@ -22,36 +21,10 @@ from levelog_history.decided import Decided, interleaved
 from levelog_history.happenings import Entry
 from levelog_history.moments import Moment
 from levelog_history.revisions import Missing, Revision, Revisions
-from levelog_history.selection import Selected, has_any, label_selector
+from levelog_history.selection import Selected
+from levelog_history.shown import Shown
 
 Told: TypeAlias = Entry | Decided
-
-
-class _Shown:
-    """Which objects are shown: those that are selected, and have the labels in one revision at least."""
-
-    def __init__(self, selected: Sequence[Selected], selector: str) -> None:
-        """Raises ConfigurationError for a selector that cannot be read."""
-        self._selected = selected
-        self._is_labelled = label_selector(selector)
-        self._labelled: set[str] | None = set() if selector else None
-        """Names of those with the labels, as far as their revisions were taken; None: labels do not count."""
-
-    def selects(self, key: ObjectKey) -> bool:
-        """Tell whether an object is selected, whatever its labels are."""
-        return has_any(self._selected, key)
-
-    def has(self, name: str) -> bool:
-        """Tell whether an object is shown."""
-        return self.selects(ObjectKey.parse(name)) if self._labelled is None else name in self._labelled
-
-    def takes(self, revision: Revision) -> bool:
-        """Tell whether a revision is shown."""
-        if not self._is_labelled({} if revision.happened == "unreadable" else revision.manifest()):
-            return False
-        if self._labelled is not None:
-            self._labelled.add(revision.object)
-        return True
 
 
 class Wanted(Struct, frozen=True, kw_only=True):
@@ -76,7 +49,7 @@ async def show_history(
             "--follow waits for records, and decisions are none: leave one of --follow and --decisions out"
         )
     selected = [Selected.parse(text) for text in objects]
-    shown = _Shown(selected, wanted.selector)
+    shown = Shown(selected, wanted.selector)
     start = Moment.parse(wanted.since, datetime.now(UTC)) if wanted.since else None
     timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
     has_any_entry = False
@@ -87,8 +60,7 @@ async def show_history(
             decided = await stack.enter_async_context(opened_decisions(settings, source, selected, shown.has))
         await _tell_beginning(source, as_json=as_json)
         if wanted.selector and (wanted.has_receipts or wanted.has_decisions):
-            async for _ in _entries(source.about(selected), shown):
-                pass  # whose labels they are: a write that made an object stands above its first revision
+            await shown.read_ahead(source.about(selected))  # what made an object stands above its first revision
         records = source.about(selected, has_receipts=wanted.has_receipts, is_followed=wanted.is_followed)
         entries: AsyncIterator[tuple[Told, int]] = _entries(records, shown)
         for one in decided:
@@ -122,7 +94,7 @@ async def show_object(
     first: Revision | None = None
     async with opened_source(settings, bundle) as source:
         await refuse_beyond(source, moment)
-        async for entry, sequence in _entries(source.about(selected), _Shown(selected, "")):
+        async for entry, sequence in _entries(source.about(selected), Shown(selected, "")):
             if not isinstance(entry, Revision) or entry.happened == "unreadable":
                 continue
             first = first or entry
@@ -143,7 +115,7 @@ async def show_object(
         sys.stdout.write(yaml.safe_dump(last.manifest(), sort_keys=False, allow_unicode=True))
 
 
-async def _entries(records: AsyncIterator[LoggedRecord], shown: _Shown) -> AsyncIterator[tuple[Told, int]]:
+async def _entries(records: AsyncIterator[LoggedRecord], shown: Shown) -> AsyncIterator[tuple[Told, int]]:
     revisions = Revisions(shown.selects)
     async for logged in records:
         record = logged.record

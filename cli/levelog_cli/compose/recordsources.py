@@ -8,6 +8,7 @@ from typing import Protocol
 from levelog.errors import ConfigurationError
 from levelog.objects import Sequence as LogSequence
 from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.subjects import receipt_subjects
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.moments import Moment
@@ -57,7 +58,8 @@ class LogSource:
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
     ) -> AsyncIterator[LoggedRecord]:
         """Only what is asked for is read."""
-        return read_about(self.stream, selected, has_receipts=has_receipts, is_followed=is_followed)
+        receipts = receipt_subjects(self.stream.cluster) if has_receipts else ""
+        return read_about(self.stream, selected, receipts=receipts, is_followed=is_followed)
 
 
 class BundleSource:

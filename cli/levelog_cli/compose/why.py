@@ -155,7 +155,9 @@ async def _explained(stream: LogStream, database: Database, level: _Level) -> li
         intents: dict[str, PastIntent] = await read_intents(connection, level.scope, keys) if keys else {}
     sequences = {sequence for each in level.decisions for sequence in each.causes.sequences}
     targets = {intent.target for intent in intents.values() if intent.is_watched}
-    happened = await read_happened(stream, sequences, {level.parent, *targets})
+    happened = await read_happened(
+        stream, sequences, {level.parent, *targets}, parent=level.parent, application=level.scope.application
+    )
     return explain(level.decisions, intents, happened)
 
 
@@ -171,7 +173,7 @@ async def _show_ignored(
     sequences = {sequence for each in level.decisions for sequence in each.causes.sequences}
     objects = {level.parent, *(intent.target for intent in intents.values() if intent.is_watched)}
     objects.update(name for name in read if not name.startswith("@"))
-    happened = await read_happened(stream, sequences, objects)
+    happened = await read_happened(stream, sequences, objects, parent=level.parent, application=level.scope.application)
     asking = Asking(decisions=level.decisions, looked=looked, waiting=waiting, intents=intents, folded=folded)
     ignored: Sequence[Ignored] = ignored_changes(asking, happened, since, stream.partitions)
     if as_json:

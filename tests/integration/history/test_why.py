@@ -9,8 +9,12 @@ import pytest_asyncio
 import yaml
 
 from levelog_sandbox import Sandbox
+from levelog_store.tables import intents
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+from rigs.processing import Processing
 from rigs.waiting import until
+from rigs.webs import pod, receipt, web
 
 SHOP = "webs.example.com/default/shop"
 NARROW = {"COLUMNS": "80"}
@@ -191,3 +195,27 @@ async def test_the_levels_of_each_moment_are_shown(story: Levelog) -> None:
         assert (refused.status, why in refused.stderr) == (2, True)
     refused = await story.ends("levels", "nobody", "--at", str(every[0]["sequence"]))
     assert (refused.status, "no level of nobody at sequence" in refused.stderr) == (2, True)
+
+
+async def test_why_on_postgresql_is_as_on_sqlite(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path)
+    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+    async with Processing(nats_server.url, postgres_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), version=1)
+        stack.start()
+        await stack.start_more("two")
+        await stack.folded(last)
+        await stack.claim()
+        [row] = await stack.rows(intents)
+        receipted = await stack.tell(receipt(row, version=5))
+        shown = await stack.tell(pod("shop-0", 5, owner="uid-shop"))
+        await stack.folded(shown)
+    [made, *_, settled] = await told(levelog, SHOP, "--all")
+    [write] = made["writes"]
+    assert (write["target"], write["state"], write["shown_by"]) == ("pods/default/shop-0", "settled", shown)
+    assert write["receipt"]["sequence"] == receipted
+    assert (settled["after"]["status"], settled["after"]["actual"]) == ("in_sync", {"shop-0": "a"})
+    [decision, *_] = await told(levelog, "pods/default/shop-0")
+    assert decision == made
+    entries = await told(levelog, "webs.example.com", "--decisions", command="history")
+    assert [entry["status"] for entry in entries if entry["type"] == "decision"][-1] == "in_sync"

@@ -2,17 +2,22 @@
 
 import difflib
 import json
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from levelog.errors import ConfigurationError
+from levelog.objects import Cluster
 from levelog_replay.bundle import open_bundle
-from rigs.levelog import WEBS_FILE, Levelog
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import pod, web
@@ -26,6 +31,7 @@ KINDS = ("kubernetes_asyncio", "levelog_kube", "levelog_actuator", "levelog_inge
 atexit.register(lambda: print("loaded:", sorted(m for m in sys.modules if m.startswith(KINDS)), file=sys.stderr))
 """
 SHOP = "webs.example.com/default/shop"
+TEAM = {"team": "a"}
 
 
 class Exported:
@@ -42,6 +48,10 @@ class Exported:
         self.scaled = scaled
         """Sequence of the record that asks for four replicas."""
 
+    def copied(self, folder: Path) -> "Exported":
+        shutil.copy(self.file, folder)
+        return Exported(folder, self.scaled, self.env)
+
     def lines(self) -> list[str]:
         return self.file.read_text().splitlines()
 
@@ -51,31 +61,64 @@ class Exported:
         return other
 
 
-@pytest_asyncio.fixture
-async def exported(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Exported]:
-    url = f"sqlite:///{tmp_path}/levelog.db"
-    env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": url}
-    async with Processing(nats_server.url, url) as stack:
-        pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
-        last = await stack.listed(web("shop", 1, replicas=2), web("other", 5, replicas=1), *pods, version=5)
-        stack.start()
-        await stack.folded(last)
-        scaled = 0
-        for replicas, version in ((3, 7), (4, 8), (2, 9)):
-            last = await stack.tell(web("shop", version, replicas=replicas))
-            if replicas == 4:
-                scaled = last
-            await stack.folded(last)
-        folder = tmp_path / "elsewhere"
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def exported(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Exported]:
+    home = tmp_path_factory.mktemp("exported")
+    url = f"sqlite:///{home}/levelog.db"
+    async with NatsServer() as nats, Sandbox() as sandbox:
+        env = {"LEVELOG_NATS_URL": nats.url, "LEVELOG_DATABASE_URL": url}
+        await define_webs(sandbox)
+        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        async with Processing(nats.url, url, cluster=cluster) as stack:
+            scaled = await decides(stack)
+        folder = home / "elsewhere"
         folder.mkdir()
         bundle = Exported(folder, scaled, env)
-        written = await Levelog(tmp_path).ends("export", bundle.file, env=env)
+        levelog = Levelog(home, sandbox.kubeconfig(home / "kubeconfig"))
+        written = await levelog.ends("export", bundle.file, env=env)
         assert written.status == 0, written.stderr
-        assert "5 decisions and" in written.stdout
+        assert "5 decisions, " in written.stdout
+        assert written.stdout.endswith(" records, schemas of webs.example.com\n")
         part = bundle.file.with_name("part.jsonl")
         arguments = ("--object", SHOP, "--to", str(scaled - 1))
-        assert (await Levelog(tmp_path).ends("export", part, *arguments, env=env)).status == 0
-    yield bundle
+        written = await Levelog(home).ends("export", part, *arguments, env=env)
+        assert (written.status, written.stdout.endswith(" records\n")) == (0, True)
+        assert "schemas of custom resources are not in it: " in written.stderr
+        yield bundle
+
+
+async def decides(stack: Processing) -> int:
+    """Five decisions; returns the sequence of the record that asks for four replicas."""
+    pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
+    last = await stack.listed(web("shop", 1, replicas=2, labels=TEAM), web("other", 5, replicas=1), *pods, version=5)
+    stack.start()
+    await stack.folded(last)
+    scaled = 0
+    for replicas, version in ((3, 7), (4, 8), (2, 9)):
+        last = await stack.tell(web("shop", version, replicas=replicas, labels=TEAM))
+        if replicas == 4:
+            scaled = last
+        await stack.folded(last)
+    return scaled
+
+
+async def test_a_bundle_holds_the_schemas_of_custom_resources_as_the_cluster_has_them(exported: Exported) -> None:
+    definition = yaml.safe_load((WEBS / "crd.yaml").read_text())
+    [defined] = definition["spec"]["versions"]
+    [line] = [found for found in map(json.loads, exported.lines()) if found["line"] == "schema"]
+    assert (line["resource"], line["versions"]) == (
+        "webs.example.com",
+        {defined["name"]: defined["schema"]["openAPIV3Schema"]},
+    )
+
+
+async def test_schemas_of_another_cluster_are_left_out(exported: Exported, tmp_path: Path) -> None:
+    async with Sandbox() as other:
+        levelog = Levelog(tmp_path, other.kubeconfig(tmp_path / "other"))
+        written = await levelog.ends("export", tmp_path / "new.jsonl", env=exported.env)
+    assert written.status == 0, written.stderr
+    assert "schemas of custom resources are not in it: the API server at" in written.stderr
+    assert written.stdout.endswith(" records\n")
 
 
 async def test_decisions_in_a_bundle_are_made_again_and_a_planted_bug_is_found(exported: Exported) -> None:
@@ -106,10 +149,25 @@ async def test_a_bundle_of_a_range_and_an_object_holds_these_decisions_and_all_r
     assert "webs.example.com/default/other" in held
 
 
-async def test_history_is_read_from_a_bundle_as_from_the_log(exported: Exported, nats_server: NatsServer) -> None:
+async def test_decisions_on_objects_with_labels_are_chosen(exported: Exported) -> None:
+    async def views(labels: str) -> dict[str, int]:
+        file = exported.file.with_name(f"{len(labels)}.jsonl")
+        written = await exported.levelog.ends("export", file, "-l", labels, env=exported.env)
+        assert written.status == 0, written.stderr
+        return Counter(json.loads(line)["parent"] for line in file.read_text().splitlines() if '"decision"' in line)
+
+    assert await views("team=a") == {SHOP: 4}
+    assert await views("!team") == {"webs.example.com/default/other": 1}
+    said = await exported.levelog.refused("export", "none.jsonl", "-l", "team=none", status=2, env=exported.env)
+    assert "no such decision of application webs was recorded" in said
+    said = await exported.levelog.refused("export", "none.jsonl", "-l", "a in (b)", status=2, env=exported.env)
+    assert "cannot be read at" in said
+
+
+async def test_history_is_read_from_a_bundle_as_from_the_log(exported: Exported) -> None:
     bundle = ("--bundle", exported.file)
     for command in (("history", SHOP, "--json"), ("history", "pods", "--receipts", "--json")):
-        from_log = await exported.levelog.ends(*command, env={"LEVELOG_NATS_URL": nats_server.url})
+        from_log = await exported.levelog.ends(*command, env=exported.env)
         from_bundle = await exported.levelog.ends(*command, *bundle)
         assert (from_bundle.status, from_bundle.stdout) == (0, from_log.stdout)
         assert from_bundle.stdout
@@ -148,6 +206,7 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
         "twice": (lines[: record + 1] + lines[record:], "is a record out of its place"),
         "unmade": (lines[:decision] + lines[decision + 1 :], f"line {decision + 1} is out of its place"),
         "garbled": ([*lines[:5], "garbage", *lines[6:]], "line 6 cannot be read"),
+        "late": ([lines[0], *lines[2:5], lines[1], *lines[5:]], "is a schema out of its place"),
         "text": (["nothing of this kind"], "is no bundle"),
         "empty": ([], "is no bundle"),
     }
@@ -193,7 +252,10 @@ def golden(exported: Exported, operators: str, *options: str) -> tuple[int, str]
     return ran.returncode, ran.stdout + ran.stderr
 
 
-async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_on_request(exported: Exported) -> None:
+async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_on_request(
+    exported: Exported, tmp_path: Path
+) -> None:
+    exported = exported.copied(tmp_path)
     before = exported.lines()
     status, said = golden(exported, WEBS_FILE.read_text())
     assert status == 0, said
