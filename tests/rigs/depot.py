@@ -176,7 +176,9 @@ def ports(found: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 @op.view
 def served(shop: Shop, ports: Index[str, int]) -> Level[list[int]]:
-    return Level([8000 + shop.spec.size], list(ports[shop.metadata.name]))
+    """Differs for as long as a note is forbidden, also while it is blocked."""
+    wanted = [8000 + shop.spec.size]
+    return Level([*wanted, 1] if "forbidden" in shop.spec.notes else wanted, list(ports[shop.metadata.name]))
 
 
 DEFINITION: Final[Manifest] = {

@@ -15,7 +15,7 @@ import yaml
 
 from levelog.errors import ConfigurationError
 from levelog.objects import Cluster
-from levelog_replay.bundle import open_bundle
+from levelog_replay.bundle import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
@@ -201,6 +201,7 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
         ),
         "cut": (lines[:-3], "its end is missing"),
         "half": ([*lines[:-1], lines[-1][:20]], f"line {len(lines)} cannot be read"),
+        "other schema": ([lines[0], lines[1].replace("integer", "string"), *lines[2:]], "its records are not those"),
         "changed": ([line.replace('"replicas":4', '"replicas":5') for line in lines], "its records are not those"),
         "lost": (lines[:record] + lines[record + 1 :], "its records are not those"),
         "twice": (lines[: record + 1] + lines[record:], "is a record out of its place"),
@@ -217,6 +218,8 @@ async def test_bad_bundles_are_refused_in_one_sentence(exported: Exported, tmp_p
         assert words in str(refusal.value), name
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         open_bundle(tmp_path / "none")
+    with pytest.raises(ConfigurationError, match="holds no records of services, which the operators read; it holds"):
+        refuse_other(open_bundle(exported.file), "webs", {"pods", "services"})
     cut = exported.file.with_name("cut.jsonl")
     said = await exported.levelog.refused("replay", WEBS_FILE, "--bundle", cut, status=2)
     assert "is damaged: its end is missing" in said
