@@ -1,13 +1,22 @@
-"""A bar for each first list, on a terminal; where there is none, the log tells the same in lines."""
+"""Progress bars on stderr, where that is a terminal: one for each first list, and one for a way through the log."""
 
+import asyncio
 import sys
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.progress import Progress, TaskID
 
     from levelog_ingest.watched import ResourceStatus
+
+
+_FIRST_SECONDS: Final = 0.5
+"""What is done sooner needs no bar."""
+_PAUSE_SECONDS: Final = 0.2
 
 
 class FirstLists:
@@ -63,3 +72,60 @@ class FirstLists:
             self._waiting.discard(name)
         if not self._waiting:
             self._progress.stop()
+
+
+class RecordBar:
+    """Shows how many records are done, and how many a second; where nobody watches, it does nothing."""
+
+    def __init__(self) -> None:
+        self._is_wanted = sys.stderr.isatty()
+        self._progress: Progress | None = None
+
+    def put_away(self) -> None:
+        """Take the bar off the terminal for good, since something else is shown there."""
+        self._is_wanted = False
+        self._clear()
+
+    @asynccontextmanager
+    async def following(self, label: str, total: int, done: Callable[[], int]) -> AsyncGenerator[None]:
+        """Show a number of records, out of `total`, while the context lasts."""
+        task = asyncio.create_task(self._follow(label, total, done), name="progress")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            self._clear()
+
+    async def _follow(self, label: str, total: int, done: Callable[[], int]) -> None:
+        begun = time.monotonic()
+        await asyncio.sleep(_FIRST_SECONDS)
+        if not self._is_wanted:
+            return
+        self._progress = _record_progress()
+        shown = self._progress.add_task(label, total=total, rate="")
+        self._progress.start()
+        while self._is_wanted:
+            rate = done() / (time.monotonic() - begun)
+            self._progress.update(shown, completed=min(done(), total), rate=f"{rate:,.0f} records/s")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _clear(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+def _record_progress() -> "Progress":
+    from rich.console import Console  # noqa: PLC0415 - loaded for terminals only
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )

@@ -4,7 +4,7 @@ import pdb  # noqa: T100 - this is no breakpoint that was left behind
 import signal
 import sys
 from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn
 
@@ -24,10 +24,10 @@ class HandlerDebugger(pdb.Pdb):
     Its prompt blocks the event loop; the time limits of functions stand meanwhile. Used in the main thread.
     """
 
-    def __init__(self, aside: Callable[[], AbstractContextManager[None]]) -> None:
-        """`aside` takes away what else is shown on the terminal, while the debugger asks."""
+    def __init__(self, before_asking: Callable[[], None]) -> None:
+        """`before_asking` takes away what else is shown on the terminal."""
         super().__init__(nosigint=True)
-        self._aside = aside
+        self._before_asking = before_asking
         self._within: CodeType | None = None
         self._heading: Iterable[str] = ()
         self.is_left = False
@@ -67,7 +67,8 @@ class HandlerDebugger(pdb.Pdb):
 
     def interaction(self, frame: FrameType | None, traceback: TracebackType | None) -> None:
         """Ask until somebody wants to go on. Raises DebuggerLeft if that is to leave."""
-        with suspended(), self._aside(), _own_signals():
+        with suspended(), _own_signals():
+            self._before_asking()
             for line in self._heading:
                 self.message(line)
             self._heading = ()

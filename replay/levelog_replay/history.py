@@ -55,6 +55,8 @@ class LogRecording:
         self._stream = stream
         self.first = first
         self.last = last
+        self.read_to = first - 1
+        """Sequence up to which somebody has read."""
         self.origin = Origin(
             cluster=stream.cluster,
             application=application,
@@ -70,6 +72,7 @@ class LogRecording:
         async with Reader(self._stream, start=Sequence(start)) as reader:
             while reader.position < self.last:
                 batch = await reader.next_batch()
+                self.read_to = max(self.read_to, batch[-1].sequence)
                 yield batch if batch[-1].sequence <= self.last else [r for r in batch if r.sequence <= self.last]
 
 

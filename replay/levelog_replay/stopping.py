@@ -4,7 +4,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias
 
@@ -84,13 +84,13 @@ class Stops:
         *,
         asks_of_errors: bool,
         tell: Callable[[Stop], Iterable[str]],
-        aside: Callable[[], AbstractContextManager[None]] = nullcontext,
+        before_asking: Callable[[], None],
     ) -> None:
-        """`asks_of_errors`: also where a function raises; `tell` gives the lines of a stop; `aside`: the debugger's."""
+        """`asks_of_errors`: also where a function raises; `tell` gives the lines of a stop."""
         self._breaks = breaks
         self._asks_of_errors = asks_of_errors
         self._tell = tell
-        self._aside = aside
+        self._before_asking = before_asking
         self._debugger: HandlerDebugger | None = None
         self._scenes: dict[ViewParent, Scene] = {}
         self._chosen: tuple[str, str, int] | None = None
@@ -174,7 +174,7 @@ class Stops:
     def _at_hand(self) -> HandlerDebugger:
         if self._debugger is None:
             with suspended():  # it reads its settings
-                self._debugger = HandlerDebugger(self._aside)
+                self._debugger = HandlerDebugger(self._before_asking)
         return self._debugger
 
     def _leave(self) -> None:

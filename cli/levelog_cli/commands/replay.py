@@ -78,7 +78,8 @@ def replay(
     """
 
     async def work() -> None:
-        from levelog_cli.compose.replay import Wanted, replay_history
+        from levelog_cli.compose.replay import replay_history
+        from levelog_cli.compose.replaychoice import Wanted
         from levelog_replay.debugger import DebuggerLeft
 
         wanted = Wanted(

@@ -7,8 +7,10 @@ from pathlib import Path
 from levelog.objects import GroupResource
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.openedlog import opened_log
-from levelog_cli.compose.replay import recorded_scope, refuse_moments
+from levelog_cli.compose.replay import recorded_scope
+from levelog_cli.compose.replaychoice import refuse_moments
 from levelog_cli.compose.schemas import read_schemas
+from levelog_cli.progress import RecordBar
 from levelog_cli.settings import Settings
 from levelog_history.moments import Moment
 from levelog_history.reading import read_about
@@ -42,11 +44,8 @@ async def export_history(
         refuse_moments(history, first, selection)
         if selector:
             await shown.read_ahead(read_about(stream, shown.selected))
-        return await export(
-            history,
-            file,
-            resources=resources,
-            begins=first or Moment(sequence=history.first),
-            selection=selection,
-            schemas=await read_schemas(settings, stream.cluster, resources),
-        )
+        schemas = await read_schemas(settings, stream.cluster, resources)
+        begins = first or Moment(sequence=history.first)
+        before = history.first - 1
+        async with RecordBar().following("export", history.last - before, lambda: history.read_to - before):
+            return await export(history, file, resources=resources, begins=begins, selection=selection, schemas=schemas)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -13,21 +13,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
-from levelog.objects import ObjectKey
 from levelog.redaction import Redactor
 from levelog_cli.compose.application import LoadedApplication, load_application
 from levelog_cli.compose.breaks import find_breaks
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
-from levelog_cli.compose.recordsources import refuse_expired
 from levelog_cli.compose.redaction import known_redactor
+from levelog_cli.compose.replaychoice import RECORDED, Wanted, described, refuse_misfits, refuse_moments, selection_of
+from levelog_cli.progress import RecordBar
 from levelog_cli.replaying import as_json as told
 from levelog_cli.replaying import divergence_lines, lines
 from levelog_cli.settings import Settings
 from levelog_cli.stopped import stop_lines
 from levelog_history.moments import Moment
-from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
 from levelog_processors.calling import Caller
 from levelog_processors.program import Program
@@ -47,29 +46,6 @@ from levelog_store.database import Database
 from levelog_store.overview import find_scopes
 from levelog_store.scopes import Scope
 
-RECORDED = "recorded"
-
-
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What is replayed."""
-
-    file: Path
-    against: str
-    start: str = ""
-    end: str = ""
-    objects: Sequence[str] = ()
-    resource: str = ""
-    handler: str = ""
-    allows_network: bool = False
-    is_in_order: bool = False
-    """Mode `log`."""
-    bundle: Path | None = None
-    """History is in this file."""
-    breaks: Sequence[str] = ()
-    """What to stop at: records, functions, objects."""
-    is_pdb: bool = False
-    """Stop where a function raises, and at the first decision that comes out otherwise."""
-
 
 class Report(Struct, frozen=True, kw_only=True):
     """What a replay came to."""
@@ -88,18 +64,7 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
 
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
-    if wanted.is_in_order and wanted.against == RECORDED:
-        raise ConfigurationError(
-            "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
-            "compared: give --against FILE"
-        )
-    if (wanted.breaks or wanted.is_pdb) and (as_json or wanted.is_in_order):
-        raise ConfigurationError(
-            "--break and --pdb ask on the terminal: leave out --json"
-            if as_json
-            else "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() "
-            "into the function"
-        )
+    refuse_misfits(wanted, as_json=as_json)
     programs = [load_application(settings, [wanted.file])]
     if wanted.against != RECORDED:
         programs.append(load_application(settings, [Path(wanted.against)]))
@@ -108,9 +73,10 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
     async with AsyncExitStack() as stack:
         redactor = known_redactor(settings)
         history, first = await _opened(stack, settings, wanted, programs)
-        selection = _selection(wanted, programs[0].program, now)
+        selection = selection_of(wanted, programs[0].program, now)
         refuse_moments(history, first, selection)
-        stops = await _stops(wanted, [each.program for each in programs], history, selection, as_json=as_json)
+        bar = RecordBar()
+        stops = await _stops(wanted, [each.program for each in programs], history, selection, bar, as_json=as_json)
         if stops is not None:
             stack.enter_context(stops.heeding())
         caller = partial(ReplayCaller, threads=settings.threads, allows_network=wanted.allows_network, stops=stops)
@@ -120,12 +86,18 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
             judge = partial(Judge, caller=caller(), redactor=redactor, stops=stops, name=name)
             sides.append(await stack.enter_async_context(_side(each.program, history, judge)))
         if wanted.is_in_order or not isinstance(history, LiveHistory | Bundle):
-            report = await _compare_in_order(history, selection, sides, names, redactor, caller)
+            report = await _compare_in_order(history, selection, sides, names, redactor, caller, bar)
         else:
             replay = RecordedReplay(history, selection, sides)
-            report = await _compare(history, replay, sides, names, stops if wanted.is_pdb else None)
+            end = selection.end.sequence if selection.end is not None else 0
+            total, before = (end or history.last) - history.first + 1, history.first - 1
+            look = (
+                partial(_look_at, history, replay, names, stops, bar) if stops is not None and wanted.is_pdb else None
+            )
+            async with bar.following("replay", total, lambda: max(replay.position - before, 0)):
+                report = await _compare(history, replay, sides, names, look)
     if not report.comparison.views:
-        raise ConfigurationError(f"no decision of application {application} was recorded {_described(wanted)}")
+        raise ConfigurationError(f"no decision of application {application} was recorded {described(wanted)}")
     if as_json:
         sys.stdout.write(msgspec.json.encode(told(report)).decode() + "\n")
     else:
@@ -163,7 +135,13 @@ async def _side(program: Program, history: Recording, make: Callable[[Scratch], 
 
 
 async def _stops(
-    wanted: Wanted, programs: Sequence[Program], history: Recording, selection: Selection, *, as_json: bool
+    wanted: Wanted,
+    programs: Sequence[Program],
+    history: Recording,
+    selection: Selection,
+    bar: RecordBar,
+    *,
+    as_json: bool,
 ) -> Stops | None:
     """Where to stop; None where nobody could be asked, since the output is read by a program."""
     if as_json:
@@ -171,36 +149,46 @@ async def _stops(
     breaks = Breaks()
     if wanted.breaks and isinstance(history, LiveHistory | Bundle):
         breaks = await find_breaks(wanted.breaks, programs, history, selection)
-    return Stops(breaks, asks_of_errors=wanted.is_pdb, tell=stop_lines)
+    return Stops(breaks, asks_of_errors=wanted.is_pdb, tell=stop_lines, before_asking=bar.put_away)
 
 
 async def _compare(
-    history: History, replay: RecordedReplay, sides: Sequence[Side], names: tuple[str, str], stops: Stops | None
+    history: History,
+    replay: RecordedReplay,
+    sides: Sequence[Side],
+    names: tuple[str, str],
+    look: Callable[[Comparison], Awaitable[bool]] | None,
 ) -> Report:
-    """`stops`: where the first decision is to be looked at that comes out otherwise."""
+    """`look`: what is to be done at the first decision that comes out otherwise; tells whether that was printed."""
     comparison = Comparison()
     begun = time.monotonic()
     is_told = False
     async for judged in replay.run():
-        is_same = comparison.is_same
+        was_same = comparison.is_same
         if len(judged) == 1:
             comparison.take_recorded(judged[0], sides[0].scratch.program.fingerprint)
         else:
             comparison.take_both(*judged)
-        if is_same and comparison.first is not None and stops is not None:
-            is_told = await _look_at(comparison, history, replay, names, stops)
+        if was_same and not comparison.is_same and look is not None:
+            is_told = await look(comparison)
     await comparison.complete(history)
     seconds = time.monotonic() - begun
     return Report(comparison=comparison, names=names, records=replay.records, seconds=seconds, is_first_told=is_told)
 
 
 async def _look_at(
-    comparison: Comparison, history: History, replay: RecordedReplay, names: tuple[str, str], stops: Stops
+    history: History,
+    replay: RecordedReplay,
+    names: tuple[str, str],
+    stops: Stops,
+    bar: RecordBar,
+    comparison: Comparison,
 ) -> bool:
     """Print the first difference and make its decision again in the debugger, unless that has asked of it already."""
     await comparison.complete(history)
     if comparison.first is None or stops.has_asked_of_error(comparison.first.past):
         return False
+    bar.put_away()
     sys.stdout.writelines(f"{line}\n" for line in divergence_lines(comparison.first, names))
     sys.stdout.flush()
     with stops.choosing(comparison.first.past):
@@ -215,15 +203,18 @@ async def _compare_in_order(
     names: tuple[str, str],
     redactor: Redactor,
     caller: Callable[[], Caller],
+    bar: RecordBar,
 ) -> Report:
     comparison = Comparison()
     begun = time.monotonic()
     records = 0
-    for side in sides:
+    total = history.last - history.first + 1
+    for name, side in zip(names, sides, strict=True):
         replay = LogReplay(history, side.scratch, redactor=redactor, caller=caller())
         try:
-            async for _ in replay.run():
-                pass
+            async with bar.following(name, total, partial(getattr, replay, "records")):
+                async for _ in replay.run():
+                    pass
         finally:
             await replay.close()
         records += replay.records
@@ -250,57 +241,3 @@ async def recorded_scope(settings: Settings, database: Database, stream: LogStre
             f"one made at {scope.stream_created}: they cannot be made again"
         )
     return scope
-
-
-def _selection(wanted: Wanted, program: Program, now: datetime) -> Selection:
-    selected = [Selected.parse(text) for text in wanted.objects]
-    resource = Selected.parse(wanted.resource) if wanted.resource else None
-
-    def has(key: ObjectKey) -> bool:
-        return (not selected or has_any(selected, key)) and (resource is None or resource.has(key))
-
-    return Selection(
-        start=Moment.parse(wanted.start, now) if wanted.start else None,
-        end=Moment.parse(wanted.end, now) if wanted.end else None,
-        views=_views(wanted.handler, program) if wanted.handler else frozenset(),
-        has_parent=has,
-    )
-
-
-def _views(handler: str, program: Program) -> frozenset[str]:
-    """Views by their name, that of their reconcile function, or of an index that they read."""
-    found: set[str] = set()
-    names: set[str] = set()
-    for view in program.views.values():
-        named = [view.name, *view.sources]
-        if view.reconcile is not None:
-            named.append(f"{view.operator}/{view.reconcile.name}")
-        names.update(named)
-        if any(handler in (name, name.partition("/")[2]) for name in named):
-            found.add(view.name)
-    if not found:
-        raise ConfigurationError(
-            f"no view, index or reconcile function {handler!r}: there are {', '.join(sorted(names))}"
-        )
-    return frozenset(found)
-
-
-def refuse_moments(history: Recording, first: Moment | None, selection: Selection) -> None:
-    """Raise ConfigurationError for moments that history does not reach; `first` is where it begins."""
-    start, end = selection.start, selection.end
-    if history.last == 0:
-        raise ConfigurationError(f"the log of cluster {history.origin.cluster} is empty")
-    for moment in (start, end):
-        if moment is not None and moment.time is None and moment.sequence > history.last:
-            raise ConfigurationError(f"the log ends at sequence {history.last}, before {moment}")
-    if start is not None and end is not None and start.is_later(end):
-        raise ConfigurationError(f"--from {start} is after --to {end}")
-    for moment in (start, end):
-        refuse_expired(first, moment)
-
-
-def _described(wanted: Wanted) -> str:
-    parts = [f"on {' or '.join(wanted.objects)}" if wanted.objects else ""]
-    parts += [f"on {wanted.resource}" if wanted.resource else "", f"by {wanted.handler}" if wanted.handler else ""]
-    parts += [f"from {wanted.start}" if wanted.start else "", f"up to {wanted.end}" if wanted.end else ""]
-    return " ".join(part for part in parts if part) or "yet"

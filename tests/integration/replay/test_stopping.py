@@ -1,8 +1,5 @@
 """`levelog replay --break` and `--pdb`: the debugger inside of functions, with what they were given then."""
 
-import asyncio
-import os
-import pty
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import pytest_asyncio
 from rigs.levelog import PROGRAM, WEBS_FILE, Ended
 from rigs.nats import NatsServer
 from rigs.recorded import Recorded, record_webs
+from rigs.tty import on_terminal
 
 SHOP = "webs.example.com/default/shop"
 LOOP = "    for name in sorted(level.drift.missing):"
@@ -160,11 +158,6 @@ async def test_whoever_quits_is_told_that_not_all_was_done(debugging: Debugging)
         assert ("*** give the command again" in ended.stdout) == commands.startswith("run")
 
 
-def _take_terminal() -> None:
-    """Make the terminal on stdin the one whose Ctrl-C the process hears."""
-    os.close(os.open(os.ttyname(0), os.O_RDWR))
-
-
 REFUSED = {
     ("--break", "podz"): "there are webs/converge, webs/pods",
     ("--break", "900"): "the log ends at sequence",
@@ -179,36 +172,22 @@ async def test_what_cannot_be_stopped_at_is_refused_in_one_sentence(recorded: Re
         assert words in await recorded.levelog.refused("replay", WEBS_FILE, *arguments, status=2, env=recorded.env)
 
 
-async def test_on_a_terminal_ctrl_c_clears_the_line_and_the_debugger_goes_on(recorded: Recorded) -> None:
-    ours, theirs = pty.openpty()
-    env = {**recorded.levelog.env, **recorded.env, "TERM": "dumb", "COLUMNS": "80"}
-    process = await asyncio.create_subprocess_exec(
-        *(str(PROGRAM), "replay", str(WEBS_FILE), "--break", str(recorded.scaled)),
-        cwd=recorded.levelog.folder,
-        env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        preexec_fn=_take_terminal,
-    )
-    os.close(theirs)
-    printed = ""
-
-    async def says(words: str) -> None:
-        nonlocal printed
-        async with asyncio.timeout(60):
-            while words not in printed:
-                printed += (await asyncio.to_thread(os.read, ours, 4096)).decode()
-        printed = printed.partition(words)[2]
-
-    await says("(Pdb) ")
-    os.write(ours, b"web.spec\x03")
-    await says("--KeyboardInterrupt--")
-    await says("(Pdb) ")
-    os.write(ours, b"p web.spec.replicas\n")
-    await says("4\r\n")
-    os.write(ours, b"c\nc\n")
-    await says("records folded")
-    assert await process.wait() == 0
-    os.close(ours)
+async def test_on_a_terminal_ctrl_c_clears_the_line_and_the_bar_leaves_the_prompt_alone(
+    recorded: Recorded, debugging: Debugging
+) -> None:
+    slow = debugging.file("slow.py", LOOP, "    time.sleep(2)\n" + AT_FOUR.format("breakpoint()") + LOOP)
+    slow.write_text("import time\n" + slow.read_text())
+    env = {**recorded.levelog.env, **recorded.env, "COLUMNS": "80"}
+    async with on_terminal([str(PROGRAM), "replay", str(slow)], recorded.levelog.folder, env) as tty:
+        await tty.says(" records/s")
+        await tty.says("(Pdb) ")
+        tty.types("web.spec\x03")
+        await tty.says("--KeyboardInterrupt--")
+        await tty.says("(Pdb) ")
+        tty.types("p web.spec.replicas\n")
+        await tty.says("4\r\n")
+        tty.types("c\n")
+        assert "records/s" not in await tty.says("records folded")
+        assert await tty.ends() == 0
+    piped = await debugging.types("c; c", slow)
+    assert (piped.status, piped.stderr) == (0, "")
