@@ -2,7 +2,8 @@
 
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -18,17 +19,23 @@ from levelog_log.connection import connect
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_processors.calling import Caller
 from levelog_processors.program import Program
 from levelog_replay.folding import HistoryFolder
-from levelog_replay.history import open_recording
+from levelog_replay.history import LogRecording, open_recording
 from levelog_replay.inorder import LogReplay
-from levelog_replay.scratch import open_scratch
+from levelog_replay.judging import Judge
+from levelog_replay.recorded import RecordedReplay, Side
+from levelog_replay.scratch import Scratch, open_scratch
+from levelog_replay.selecting import Selection
+from levelog_store.recall import Asked, PastDecision, read_called
 from rigs.nats import NatsServer
 
 WEBS = GroupResource(group="example.com", resource="webs")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 VERSIONS = 10
-IN_ORDER = 2_000
+"""Of each object, one after the other: the first tenth of the records shows all objects once."""
+IN_ORDER = 500
 """Records of mode `log`, which commits and looks for wakeups after each."""
 _BATCH = 500
 
@@ -36,19 +43,34 @@ _BATCH = 500
 async def run(console: Console, count: int) -> None:
     """Measure and print."""
     table = Table(title=f"replay of {count} records of 3 KB, SQLite", title_justify="left")
-    for name in ("what", "records/s"):
+    for name in ("what", "a second"):
         table.add_column(name, justify="left" if name == "what" else "right")
     async with NatsServer(settings="") as nats, await connect(nats.url) as connection:
         stream = await ensure_stream(connection, Cluster("bench"))
         written = await _record(stream, count)
-        table.add_row("the log, read", f"{written / await _read(stream):,.0f}")
+        table.add_row("records of the log, read", f"{written / await _read(stream):,.0f}")
+        once = written - count + count // VERSIONS
+        table.add_row(
+            f"mode recorded: the first {once}, each of another object, folded up to a decision",
+            f"{once / await _fold(stream, once):,.0f}",
+        )
         before = _most_memory_mb()
-        table.add_row("mode recorded: read and folded up to a decision", f"{written / await _fold(stream):,.0f}")
-        table.add_row("most memory meanwhile: grown by", f"{_most_memory_mb() - before:,.0f} MB")
+        table.add_row(
+            f"mode recorded: all, {VERSIONS} versions of each object, folded up to a decision",
+            f"{written / await _fold(stream, written):,.0f}",
+        )
+        grown = _most_memory_mb() - before
         short = await ensure_stream(connection, Cluster("bench-short"))
         written = await _record(short, IN_ORDER)
-        table.add_row("mode log: decided on after each record", f"{written / await _in_order(short):,.0f}")
+        async with _scratch(short) as (recording, scratch):
+            decided, seconds = await _in_order(recording, scratch)
+            table.add_row(f"mode log: {written} records, decided on after each", f"{written / seconds:,.0f}")
+            table.add_row(
+                f"mode recorded: {decided} decisions made again, a snapshot for each",
+                f"{decided / await _again(_Decided(recording, scratch)):,.0f}",
+            )
     console.print(table)
+    console.print(f"most memory for {count} records: {grown:+,.0f} MB to that for {once}")
 
 
 async def _record(stream: LogStream, count: int) -> int:
@@ -103,26 +125,58 @@ async def _read(stream: LogStream) -> float:
     return time.monotonic() - begun
 
 
-async def _fold(stream: LogStream) -> float:
+@asynccontextmanager
+async def _scratch(stream: LogStream) -> AsyncGenerator[tuple[LogRecording, Scratch]]:
     recording = await open_recording(stream, Application("indexed"))
-    program = Program(load_operators([OPERATORS / "indexed.py"]))
+    async with open_scratch(Program(load_operators([OPERATORS / "indexed.py"])), recording.origin) as scratch:
+        yield recording, scratch
+
+
+async def _fold(stream: LogStream, last: int) -> float:
+    """Seconds for all records up to one."""
     begun = time.monotonic()
-    async with open_scratch(program, recording.origin) as scratch:
-        await HistoryFolder(recording, [scratch]).fold_up_to([recording.last] * recording.origin.partitions)
+    async with _scratch(stream) as (recording, scratch):
+        await HistoryFolder(recording, [scratch]).fold_up_to([last] * recording.origin.partitions)
     return time.monotonic() - begun
 
 
-async def _in_order(stream: LogStream) -> float:
-    recording = await open_recording(stream, Application("indexed"))
+async def _in_order(recording: LogRecording, scratch: Scratch) -> tuple[int, float]:
+    """Decisions that were made, and seconds."""
+    replay = LogReplay(recording, scratch, redactor=Redactor())
+    begun = time.monotonic()
+    async for _ in replay.run():
+        pass
+    seconds = time.monotonic() - begun
+    await replay.close()
+    return replay.decisions, seconds
+
+
+class _Decided:
+    """A history with the decisions that mode `log` made on it."""
+
+    def __init__(self, recording: LogRecording, scratch: Scratch) -> None:
+        self.origin, self.first, self.last = recording.origin, recording.first, recording.last
+        self.records = recording.records
+        self._scratch = scratch
+
+    def decisions(self) -> AsyncIterator[PastDecision]:
+        return read_called(self._scratch.database, self._scratch.scope)
+
+    async def intents(self, keys: list[str]) -> dict[str, Asked]:  # noqa: ARG002 - the view writes nothing
+        return {}
+
+
+async def _again(history: _Decided) -> float:
     program = Program(load_operators([OPERATORS / "indexed.py"]))
-    async with open_scratch(program, recording.origin) as scratch:
-        replay = LogReplay(recording, scratch, redactor=Redactor())
-        begun = time.monotonic()
-        async for _ in replay.run():
-            pass
-        seconds = time.monotonic() - begun
-        await replay.close()
-    return seconds
+    begun = time.monotonic()
+    async with open_scratch(program, history.origin) as scratch:
+        judge = Judge(scratch, Caller())
+        replay = RecordedReplay(history, Selection(), [Side(scratch, judge)])
+        async for (judged,) in replay.run():
+            if judged.outcome is None:
+                raise RuntimeError(judged.obstacle)
+        await judge.close()
+    return time.monotonic() - begun
 
 
 def _most_memory_mb() -> float:

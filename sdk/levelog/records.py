@@ -274,7 +274,7 @@ def decode(headers: Mapping[str, str], payload: bytes) -> Record:
         if kind not in (_SEEN, _DELETED):
             return _control(kind, payload)
         origin = headers["levelog-origin"]
-        if any("\0" in value for value in headers.values()):
+        if "\0" in "".join(headers.values()):
             raise RecordError("a header holds a NUL")
         return (ObjectSeen if kind == _SEEN else ObjectDeleted)(
             key=ObjectKey.parse(headers["ce-subject"]),
