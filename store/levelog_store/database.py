@@ -12,7 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from levelog.errors import ConfigurationError
 from levelog_store.clock import now
-from levelog_store.engines import postgresql_readers, postgresql_writers, sqlite_readers, sqlite_writer
+from levelog_store.engines import (
+    postgresql_readers,
+    postgresql_writers,
+    scratch_readers,
+    scratch_writer,
+    sqlite_readers,
+    sqlite_writer,
+)
 from levelog_store.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.filelock import FileLock
 from levelog_store.locations import Location, locate
@@ -64,8 +71,9 @@ class Database:
 
         `url` is a PostgreSQL URL, `sqlite:///` and a path, or a path. A SQLite file is created, unless `read_only`, and
         locked until `close`; `read_only` works beside the process that holds the lock, and so does `beside`, which may
-        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, so that SQLite
-        does not wait for the disk. `statement_time` ends statements in PostgreSQL, None never.
+        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, and the loop
+        serves nobody else meanwhile, so that SQLite waits for no disk and runs on the loop's own thread.
+        `statement_time` ends statements in PostgreSQL, None never.
         """
         location = locate(url)
         lock: FileLock | None = None
@@ -79,7 +87,10 @@ class Database:
             engine = readers if read_only else sqlite_writer(location.path)
         else:
             lock = FileLock.take(location.path)
-            engine, readers = sqlite_writer(location.path, durable=not is_scratch), sqlite_readers(location.path)
+            if is_scratch:
+                engine, readers = scratch_writer(location.path), scratch_readers(location.path)
+            else:
+                engine, readers = sqlite_writer(location.path), sqlite_readers(location.path)
         database = cls(location, engine, readers, lock, read_only=read_only)
         try:
             async with database._begun(engine):

@@ -316,7 +316,8 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
             Sandbox(established_after_seconds=0, clock=clock, refuses=partial(_refused, refusals))
         )
         await _define(sandbox, program)
-        database = await stack.enter_async_context(await Database.open(f"sqlite:///{folder / 'levelog.db'}"))
+        url = f"sqlite:///{folder / 'levelog.db'}"
+        database = await stack.enter_async_context(await Database.open(url, is_scratch=True))
         async with database.transaction() as connection:
             # What the migrations make, in a third of their time; a test compares the two.
             await connection.run_sync(metadata.create_all, checkfirst=False)
