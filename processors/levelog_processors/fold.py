@@ -7,11 +7,10 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog.canonical import canonical, digest
+from levelog.canonical import digest
 from levelog.faults import described
 from levelog.records import (
     BookmarkNoted,
@@ -28,6 +27,7 @@ from levelog.records import (
     Unreadable,
 )
 from levelog.succession import follows, swept_version
+from levelog_processors.bodies import stored, unreadable
 from levelog_processors.contact import note_sync
 from levelog_processors.entries import index_entries
 from levelog_processors.expiry import LogTime, is_expired, unexpired
@@ -35,29 +35,13 @@ from levelog_processors.filtering import filtered
 from levelog_processors.keys import WHOLE_INDEX
 from levelog_processors.listing import begin, finish
 from levelog_processors.program import BoundIndex, BoundView, Program
+from levelog_processors.receipts import folded_receipt
 from levelog_processors.remembering import Memory, calls_key, memory_of
-from levelog_store.changes import Changes, Checkpoint, FoldedReceipt, FoldedSighting, Wake
+from levelog_store.changes import Changes, Checkpoint, FoldedSighting, Wake
 from levelog_store.rows import ERRORS, Entry, Held, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
 
-_OUTCOME_STATE = {
-    "written": "written",
-    "unchanged": "written",
-    "gone": "written",
-    "failed": "failed",
-    "conflict": "written",
-}
-
-
-class _Deletion(Struct):
-    class Metadata(Struct, rename="camel"):
-        deletion_timestamp: str | None = None
-
-    metadata: Metadata
-
-
-_deletion = msgspec.json.Decoder(_Deletion)
 _OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
 
 
@@ -106,7 +90,7 @@ class Fold:
                     name = str(record.key)
                     if self._is_news(name, record, latest.get(name)):
                         before = latest.get(name)
-                        if error := _unreadable(record):
+                        if error := unreadable(record):
                             self._note_unreadable(logged, name, error, before)
                             if name in self._thinned:
                                 self._changes.lacking.add(name)
@@ -278,7 +262,7 @@ class Fold:
             )
             self._bury(resource, tombstone)
             return
-        self._changes.objects[name] = _stored(name, record, logged)
+        self._changes.objects[name] = stored(name, record, logged)
         if name in self._held.tombstones:
             self._changes.tombstones_lifted.add(name)
         before = self._held.objects.get(name)
@@ -366,26 +350,8 @@ class Fold:
 
     def _note_receipt(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
         parent = str(record.parent)
-        state = _OUTCOME_STATE[record.outcome]
-        if (record.verb, state) == ("event", "written"):
-            state = "settled"  # no level waits for Events
         has_view = record.view in self._program.views  # the code may have changed since
-        self._changes.receipts.append(
-            FoldedReceipt(
-                key=record.key,
-                view=record.view,
-                parent=parent,
-                parent_uid=record.parent_uid,
-                partition=logged.partition,
-                round=record.round,
-                state=state,
-                receipt=canonical(record),
-                result_uid=record.target_uid,
-                result_version=record.target_version,
-                sequence=logged.sequence,
-                has_view=has_view,
-            )
-        )
+        self._changes.receipts.append(folded_receipt(record, logged, has_view=has_view))
         if has_view and record.verb != "event":
             self._changes.wake((record.view, parent), Wake(logged.partition, (logged.sequence,)))
         memory = memory_of(record)
@@ -413,41 +379,11 @@ def _is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:
     return isinstance(record, ObjectDeleted)
 
 
-def _unreadable(record: ObjectSeen | ObjectDeleted) -> str:
-    """Why a body is not the JSON of an object; empty if it is. Of what is gone the body does not matter."""
-    if isinstance(record, ObjectDeleted):
-        return ""
-    try:
-        record.body.decode()
-        _deletion.decode(record.body)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        text = f"{error.reason} (byte {error.start})" if isinstance(error, UnicodeDecodeError) else str(error)
-        return f"not the JSON of an object: {text}"
-    return ""
-
-
 def _place(record: Unreadable | ObjectUnreadable) -> str:
     """What is shown of a record that cannot be read: the object, or where it stood."""
     if record.key is not None:
         return str(record.key)
     return record.subject if isinstance(record, Unreadable) else str(record.resource)
-
-
-def _stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject:
-    return StoredObject(
-        object=name,
-        partition=logged.partition,
-        resource=str(record.key.group_resource),
-        namespace=record.key.namespace,
-        name=record.key.name,
-        uid=record.uid,
-        version=record.version,
-        sequence=logged.sequence,
-        is_deleting=_deletion.decode(record.body).metadata.deletion_timestamp is not None,
-        body=record.body,
-        recorded_at=record.time,
-        manager=record.written.manager or None,
-    )
 
 
 def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
