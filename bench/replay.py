@@ -2,7 +2,7 @@
 
 import resource
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -159,7 +159,7 @@ class _Decided:
         self.records = recording.records
         self._scratch = scratch
 
-    def decisions(self) -> AsyncIterator[PastDecision]:
+    def decisions(self) -> AsyncGenerator[PastDecision]:
         return read_called(self._scratch.database, self._scratch.scope)
 
     async def intents(self, keys: list[str]) -> dict[str, Asked]:  # noqa: ARG002 - the view writes nothing

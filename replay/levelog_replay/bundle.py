@@ -83,7 +83,7 @@ class Bundle:
         if batch:
             yield batch
 
-    async def decisions(self) -> AsyncIterator[PastDecision]:
+    async def decisions(self) -> AsyncGenerator[PastDecision]:
         """Every decision, in the order of the snapshots that they saw."""
         made: DecisionLine | None = None
         for line in self.lines(self.decisions_at):

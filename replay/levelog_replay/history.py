@@ -1,6 +1,6 @@
 """Where recorded history comes from: the log and the tables of an application, both only read."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from levelog.objects import Application, Sequence
@@ -39,7 +39,7 @@ class Recording(Protocol):
 class History(Recording, Protocol):
     """Records with the decisions that were made on them."""
 
-    def decisions(self) -> AsyncIterator[PastDecision]:
+    def decisions(self) -> AsyncGenerator[PastDecision]:
         """Every decision, in the order of the snapshots that they saw."""
         ...
 
@@ -84,7 +84,7 @@ class LiveHistory(LogRecording):
         self._database = database
         self._scope = scope
 
-    def decisions(self) -> AsyncIterator[PastDecision]:
+    def decisions(self) -> AsyncGenerator[PastDecision]:
         """Every decision, in the order of the snapshots that they saw."""
         return read_called(self._database, self._scope)
 

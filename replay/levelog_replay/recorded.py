@@ -4,7 +4,8 @@ A decision notes how far each partition was folded in its snapshot. Snapshots of
 scratch tables are folded from each to the next, whoever folded what and in which batches.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from msgspec import Struct
@@ -53,20 +54,21 @@ class RecordedReplay:
         """Sequence up to which the log was read."""
         return self._folder.position
 
-    async def run(self) -> AsyncIterator[tuple[Judged, ...]]:
+    async def run(self) -> AsyncGenerator[tuple[Judged, ...]]:
         """Each selected decision in the order of the snapshots, as each side makes it."""
         moment: dict[ViewParent, PastDecision] = {}
         folded: tuple[int, ...] = ()
-        async for past in self._history.decisions():
-            if not self._selection.has(past):
-                continue
-            level = past.view, past.parent
-            if moment and (past.basis.folded != folded or level in moment or len(moment) == MOST_AT_ONCE):
-                for judged in await self._judge(list(moment.values()), folded):
-                    yield judged
-                moment.clear()
-            folded = past.basis.folded
-            moment[level] = past
+        async with aclosing(self._history.decisions()) as decisions:  # lest its connection outlive an error
+            async for past in decisions:
+                if not self._selection.has(past):
+                    continue
+                level = past.view, past.parent
+                if moment and (past.basis.folded != folded or level in moment or len(moment) == MOST_AT_ONCE):
+                    for judged in await self._judge(list(moment.values()), folded):
+                        yield judged
+                    moment.clear()
+                folded = past.basis.folded
+                moment[level] = past
         if moment:
             for judged in await self._judge(list(moment.values()), folded):
                 yield judged

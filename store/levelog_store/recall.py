@@ -1,6 +1,6 @@
 """What was decided, read back: decisions with the intents that they led to. Reads only."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -207,7 +207,7 @@ async def read_newest(
     return [newest[place] for place in sorted(newest)]
 
 
-async def read_called(database: Database, scope: Scope) -> AsyncIterator[PastDecision]:
+async def read_called(database: Database, scope: Scope) -> AsyncGenerator[PastDecision]:
     """Every decision for which a view was called, in the order of the snapshots that they saw; a page is in memory."""
     table = decisions.c
     query = (

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -163,14 +163,15 @@ async def _compare(
     comparison = Comparison()
     begun = time.monotonic()
     is_told = False
-    async for judged in replay.run():
-        was_same = comparison.is_same
-        if len(judged) == 1:
-            comparison.take_recorded(judged[0], sides[0].scratch.program.fingerprint)
-        else:
-            comparison.take_both(*judged)
-        if was_same and not comparison.is_same and look is not None:
-            is_told = await look(comparison)
+    async with aclosing(replay.run()) as made:
+        async for judged in made:
+            was_same = comparison.is_same
+            if len(judged) == 1:
+                comparison.take_recorded(judged[0], sides[0].scratch.program.fingerprint)
+            else:
+                comparison.take_both(*judged)
+            if was_same and not comparison.is_same and look is not None:
+                is_told = await look(comparison)
     await comparison.complete(history)
     seconds = time.monotonic() - begun
     return Report(comparison=comparison, names=names, records=replay.records, seconds=seconds, is_first_told=is_told)

@@ -147,11 +147,16 @@ class Reference:
         """Take a batch that was folded."""
         # The ends of lists are folded by themselves: an index sees what was there just before them.
         for _, part in groupby(records, key=lambda logged: isinstance(logged.record, SyncFinished)):
-            before = dict(self.objects)
+            before = dict(self._entries)
             for logged in part:
+                shown = dict(self.objects)
                 self._take(logged)
                 self.folded_to[logged.partition] = logged.sequence
-            self._index(before)
+                self._index(shown)
+            for key in before.keys() | self._entries.keys():
+                old, new = (_items(entries.get(key, {})) for entries in (before, self._entries))
+                for index, _, _ in dict(old ^ new):
+                    self._index_changes[index] += 1
 
     def is_listed(self, resource: str) -> bool:
         """Tell whether the end of a list of the resource was folded in all partitions."""
@@ -222,8 +227,6 @@ class Reference:
                 self._entries[key] = new
             if errors:
                 self._left_out[key] = errors
-            for index, _, _ in dict(_items(old) ^ _items(new)):
-                self._index_changes[index] += 1
 
     def _is_parent(self, view: View, key: ObjectKey) -> bool:
         if key.resource != view.resource:
