@@ -156,7 +156,7 @@ class Decider:
             await self._evaluate(connection, cases)
         for case in cases:
             if case.must_act and case.view.reconcile is not None:
-                self.calls.count(f"{case.view.operator}/{case.view.reconcile.name}")
+                self.calls.count(case.view.reconcile_name)
         cases = [*back, *await acting.act(cases, epochs)]
         rows = await self._rows(cases)
         decided_at = self._clock()

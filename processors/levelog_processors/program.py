@@ -44,6 +44,11 @@ class BoundView(Struct, frozen=True):
     """Resources that the operator declares, by (apiVersion, kind)."""
 
     @property
+    def reconcile_name(self) -> str:
+        """Name of its reconcile function, `operator/function`; empty if it has none."""
+        return f"{self.operator}/{self.reconcile.name}" if self.reconcile is not None else ""
+
+    @property
     def guards(self) -> list[str]:
         """Indices that block the view while they leave out an object by error."""
         return sorted({f"{self.operator}/{i.name}" for i in self.handler.sources if i.errors == "block"})

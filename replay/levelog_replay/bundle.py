@@ -1,6 +1,7 @@
 """A bundle: history in one file, to look at and to decide again where there is neither cluster, NATS nor SQL server."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterator
+from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -85,14 +86,11 @@ class Bundle:
 
     async def decisions(self) -> AsyncGenerator[PastDecision]:
         """Every decision, in the order of the snapshots that they saw."""
-        made: DecisionLine | None = None
-        for line in self.lines(self.decisions_at):
-            if isinstance(line, DecisionLine):
-                made = line
-            elif isinstance(line, OutcomeLine) and made is not None:
-                yield made.past(line)
+        async with aclosing(self.written()) as found:
+            async for past, _ in found:
+                yield past
 
-    async def written(self) -> AsyncIterator[tuple[PastDecision, list[Asked]]]:
+    async def written(self) -> AsyncGenerator[tuple[PastDecision, list[Asked]]]:
         """The same, each with its writes."""
         made: DecisionLine | None = None
         past: PastDecision | None = None

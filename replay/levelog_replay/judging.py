@@ -179,7 +179,6 @@ class Judge:
 
     def _attend(self, stops: Stops, past: PastDecision, case: Case, evaluation: Evaluation) -> None:
         """Let the functions of a decision be stopped in."""
-        handler = case.view.reconcile
         evaluation.around = partial(stops.at, "view", (past.view, past.parent), case.view.handler.function)
         stops.begin(
             Scene(
@@ -188,7 +187,6 @@ class Judge:
                 known=evaluation.reads.known,
                 evaluation=evaluation,
                 program=self._name,
-                reconcile=f"{case.view.operator}/{handler.name}" if handler is not None else "",
             )
         )
 

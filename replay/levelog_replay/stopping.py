@@ -49,8 +49,6 @@ class Scene(Struct, kw_only=True):
     evaluation: Evaluation
     program: str
     """Which version of the code makes it; empty: there is one."""
-    reconcile: str = ""
-    """Name of the reconcile function, `operator/function`; empty: there is none."""
     is_chosen: bool = False
     """Somebody wants to see it made."""
 
@@ -59,6 +57,11 @@ class Scene(Struct, kw_only=True):
         """What the view has read; until it has returned, also what it read when it was recorded."""
         read = self.evaluation.reads.contents
         return read if self.evaluation.level is not None else {**self.known, **read}
+
+    @property
+    def reconcile(self) -> str:
+        """Name of the reconcile function, `operator/function`; empty: there is none."""
+        return self.evaluation.view.reconcile_name
 
     @property
     def drift(self) -> Drift | None:

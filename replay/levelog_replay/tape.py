@@ -37,7 +37,7 @@ class Tape:
         self,
         batches: AsyncIterator[list[LoggedRecord]],
         *,
-        is_thinned: Callable[[GroupResource], bool] = lambda _: False,
+        is_thinned: Callable[[GroupResource], bool],
     ) -> None:
         """`is_thinned` tells of which resources records may be left out."""
         self._batches = batches

@@ -29,7 +29,7 @@ async def find_breaks(
     """
     views = {view.name for program in programs for view in program.views.values()}
     reconciles = {
-        f"{view.operator}/{view.reconcile.name}"
+        view.reconcile_name
         for program in programs
         for view in program.views.values()
         if view.reconcile is not None and not _is_levelogs(view.reconcile.function)

@@ -15,7 +15,7 @@ from levelog_history.decided import Decided
 from levelog_history.selection import Selected
 from levelog_store.database import Database
 from levelog_store.overview import find_scopes
-from levelog_store.recall import read_about
+from levelog_store.recall import Asked, PastDecision, read_about
 from levelog_store.scopes import Scope
 
 _SLACK: Final = timedelta(minutes=5)
@@ -62,11 +62,15 @@ async def _in_database(
         for past, writes in page:
             if past.decided_at + _SLACK < begun:
                 continue  # made on a log that was here before this one, whose sequences were others
-            if is_shown(past.parent) or any(is_shown(asked.target) for asked in writes):
+            if _is_about(past, writes, is_shown):
                 yield Decided(application=scope.application, decision=past, writes=writes)
 
 
 async def _in_bundle(source: BundleSource, is_shown: IsShown) -> AsyncIterator[Decided]:
     async for past, writes in source.bundle.written():
-        if is_shown(past.parent) or any(is_shown(asked.target) for asked in writes):
+        if _is_about(past, writes, is_shown):
             yield Decided(application=source.bundle.origin.application, decision=past, writes=writes)
+
+
+def _is_about(past: PastDecision, writes: Sequence[Asked], is_shown: IsShown) -> bool:
+    return is_shown(past.parent) or any(is_shown(asked.target) for asked in writes)

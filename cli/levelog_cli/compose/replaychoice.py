@@ -79,7 +79,7 @@ def _views(handler: str, program: Program) -> frozenset[str]:
     for view in program.views.values():
         named = [view.name, *view.sources]
         if view.reconcile is not None:
-            named.append(f"{view.operator}/{view.reconcile.name}")
+            named.append(view.reconcile_name)
         names.update(named)
         if any(handler in (name, name.partition("/")[2]) for name in named):
             found.add(view.name)

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import msgspec
 import pytest_asyncio
-from msgspec.structs import replace
 from sqlalchemy import select
 
-from levelog.canonical import canonical
 from levelog.objects import Application
 from levelog.records import LoggedRecord
 from levelog.redaction import Redactor
@@ -35,18 +33,17 @@ from levelog_replay.bundle import Bundle, open_bundle
 from levelog_replay.comparing import Comparison
 from levelog_replay.exporting import export
 from levelog_replay.history import History, open_history
-from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
 from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import open_scratch
 from levelog_replay.selecting import Selection
 from levelog_sandbox import Sandbox
 from levelog_store.database import Database
-from levelog_store.recall import read_called
 from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import intents, levels
 from rigs.acting import QUICK
 from rigs.depot import DEFINITION, DEPOT_FILE, SHOPS, config_map, pod, shop
+from rigs.inorder import decided_in_order
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases
 from rigs.waiting import until
@@ -186,14 +183,7 @@ class Sized:
 
 async def decided(file: Path, *, size: int = 1000, url: str = "") -> bytes:
     """Every decision of mode `log`, as JSON."""
-    recording = Sized(open_bundle(file), size)
-    async with open_scratch(program(), recording.origin, url) as scratch:
-        replay = LogReplay(recording, scratch, redactor=Redactor())
-        async for _ in replay.run():
-            pass
-        await replay.close()
-        found = [replace(each, ordinal=0) async for each in read_called(scratch.database, scratch.scope)]
-        return canonical([msgspec.to_builtins(each) for each in found])
+    return await decided_in_order(program(), Sized(open_bundle(file), size), url)
 
 
 async def with_seeds(file: Path, seeds: Sequence[str]) -> list[bytes]:

@@ -11,16 +11,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from levelog.canonical import canonical
 from levelog.objects import Application, Cluster, ObjectKey, Uid
 from levelog.operator import Operator
 from levelog.records import LoggedRecord, ReceiptNoted
-from levelog.redaction import Redactor
 from levelog_cli.loading import load_operators
 from levelog_processors.program import Program
-from levelog_replay.inorder import LogReplay
-from levelog_replay.scratch import Origin, open_scratch
-from levelog_store.recall import read_called
+from levelog_replay.scratch import Origin
+from rigs.inorder import decided_in_order
 from rigs.processing import WEBS_FILE
 from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, logged, pod, web
 
@@ -83,14 +80,7 @@ class Listed:
 
 async def decided(operators: list[Operator], *, size: int = 1000, url: str = "") -> bytes:
     """Every decision, as JSON."""
-    recording = Listed(size)
-    async with open_scratch(Program(operators), recording.origin, url) as scratch:
-        replay = LogReplay(recording, scratch, redactor=Redactor())
-        async for _ in replay.run():
-            pass
-        await replay.close()
-        found = [replace(each, ordinal=0) async for each in read_called(scratch.database, scratch.scope)]
-        return canonical([msgspec.to_builtins(each) for each in found])
+    return await decided_in_order(Program(operators), Listed(size), url)
 
 
 async def test_invariant_12_in_mode_log_decisions_are_the_same_on_both_databases_and_for_any_read_size(

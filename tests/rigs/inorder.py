@@ -1,0 +1,23 @@
+"""What mode `log` decides on a history."""
+
+import msgspec
+from msgspec.structs import replace
+
+from levelog.canonical import canonical
+from levelog.redaction import Redactor
+from levelog_processors.program import Program
+from levelog_replay.history import Recording
+from levelog_replay.inorder import LogReplay
+from levelog_replay.scratch import open_scratch
+from levelog_store.recall import read_called
+
+
+async def decided_in_order(program: Program, recording: Recording, url: str = "") -> bytes:
+    """Every decision, as JSON, with scratch tables in an empty database at `url`, or in a SQLite file."""
+    async with open_scratch(program, recording.origin, url) as scratch:
+        replay = LogReplay(recording, scratch, redactor=Redactor())
+        async for _ in replay.run():
+            pass
+        await replay.close()
+        found = [replace(each, ordinal=0) async for each in read_called(scratch.database, scratch.scope)]
+        return canonical([msgspec.to_builtins(each) for each in found])
