@@ -27,6 +27,8 @@ $(VENV)/dev.done: requirements/dev.txt pyproject.toml
 demo: $(VENV)/runtime.done ## run the demonstration: everything embedded, nothing to configure
 	$(BIN)/levelog demo
 
+# Where the environment forbids to keep bytecode, each of the thousand processes of the tests compiles levelog anew.
+test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/dev.done ## run all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 

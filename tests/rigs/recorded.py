@@ -1,7 +1,5 @@
 """An application that has decided on Webs, of which one was scaled to 2, 3, 4 and 2."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from rigs.levelog import Levelog
@@ -12,18 +10,15 @@ from rigs.webs import pod, web
 class Recorded:
     """An application that has decided, and the command that looks back at it."""
 
-    def __init__(self, stack: Processing, levelog: Levelog, env: dict[str, str], scaled: int, last: int) -> None:
-        self.stack = stack
+    def __init__(self, levelog: Levelog, env: dict[str, str], scaled: int) -> None:
         self.levelog = levelog
         self.env = env
         self.scaled = scaled
         """Sequence of the record that asks for four replicas."""
-        self.last = last
 
 
-@asynccontextmanager
-async def record_webs(nats_url: str, folder: Path) -> AsyncGenerator[Recorded]:
-    """Record it in a folder; the processors are gone when the context is entered."""
+async def record_webs(nats_url: str, folder: Path) -> Recorded:
+    """Record it in a folder; the processors are gone afterwards."""
     url = f"sqlite:///{folder}/levelog.db"
     async with Processing(nats_url, url) as stack:
         pods = [pod(f"shop-{n}", 2 + n, owner="uid-shop") for n in range(2)]
@@ -36,5 +31,5 @@ async def record_webs(nats_url: str, folder: Path) -> AsyncGenerator[Recorded]:
             if replicas == 4:
                 scaled = last
             await stack.folded(last)
-        env = {"LEVELOG_NATS_URL": nats_url, "LEVELOG_DATABASE_URL": url, "LEVELOG_APPLICATION": "webs"}
-        yield Recorded(stack, Levelog(folder), env, scaled, last)
+    env = {"LEVELOG_NATS_URL": nats_url, "LEVELOG_DATABASE_URL": url, "LEVELOG_APPLICATION": "webs"}
+    return Recorded(Levelog(folder), env, scaled)

@@ -7,6 +7,9 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
+
+DEADLINE_SECONDS: Final = 120.0  # an idle machine takes one
 
 
 class Tty:
@@ -20,7 +23,7 @@ class Tty:
 
     async def says(self, words: str) -> str:
         """Wait until it prints some words; returns what came before them."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while words not in self.printed:
                 self.printed += (await asyncio.to_thread(os.read, self._keyboard, 4096)).decode()
         before, _, self.printed = self.printed.partition(words)

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from levelog_cli.loading import load_operators
@@ -20,10 +21,11 @@ GREEDY = WEBS_FILE.read_text().replace(
 )
 
 
-@pytest_asyncio.fixture
-async def recorded(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Recorded]:
-    async with record_webs(nats_server.url, tmp_path) as found:
-        yield found
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Recorded]:
+    """For all tests of the file, which only read it."""
+    async with NatsServer() as nats:
+        yield await record_webs(nats.url, tmp_path_factory.mktemp("recorded"))
 
 
 async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows_it(

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from rigs.levelog import PROGRAM, WEBS_FILE, Ended
@@ -15,21 +16,23 @@ LOOP = "    for name in sorted(level.drift.missing):"
 AT_FOUR = "    if web.spec.replicas == 4:\n        {}\n"
 
 
-@pytest_asyncio.fixture
-async def recorded(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Recorded]:
-    async with record_webs(nats_server.url, tmp_path) as found:
-        yield found
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Recorded]:
+    """For all tests of the file, which only read it."""
+    async with NatsServer() as nats:
+        yield await record_webs(nats.url, tmp_path_factory.mktemp("recorded"))
 
 
 class Debugging:
     """Replays with commands for the debugger on stdin."""
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: Recorded, folder: Path) -> None:
         self._recorded = recorded
+        self._folder = folder
 
     def file(self, name: str, before: str, after: str) -> Path:
         """The operator with something changed."""
-        path = self._recorded.levelog.folder / name
+        path = self._folder / name
         path.write_text(WEBS_FILE.read_text().replace(before, after))
         return path
 
@@ -42,8 +45,8 @@ class Debugging:
 
 
 @pytest_asyncio.fixture
-async def debugging(recorded: Recorded) -> Debugging:
-    return Debugging(recorded)
+async def debugging(recorded: Recorded, tmp_path: Path) -> Debugging:
+    return Debugging(recorded, tmp_path)
 
 
 def stops(ended: Ended) -> list[str]:
@@ -185,13 +188,16 @@ async def test_what_cannot_be_stopped_at_is_refused_in_one_sentence(recorded: Re
 
 
 async def test_on_a_terminal_ctrl_c_clears_the_line_and_the_bar_leaves_the_prompt_alone(
-    recorded: Recorded, debugging: Debugging
+    recorded: Recorded, debugging: Debugging, tmp_path: Path
 ) -> None:
-    slow = debugging.file("slow.py", LOOP, "    time.sleep(2)\n" + AT_FOUR.format("breakpoint()") + LOOP)
-    slow.write_text("import time\n" + slow.read_text())
+    was_seen = tmp_path / "was-seen"
+    waiting = f"    while not Path({str(was_seen)!r}).exists():\n        time.sleep(0.02)\n"
+    slow = debugging.file("slow.py", LOOP, waiting + AT_FOUR.format("breakpoint()") + LOOP)
+    slow.write_text("import time\nfrom pathlib import Path\n" + slow.read_text())
     env = {**recorded.levelog.env, **recorded.env, "COLUMNS": "80"}
     async with on_terminal([str(PROGRAM), "replay", str(slow)], recorded.levelog.folder, env) as tty:
         await tty.says(" records/s")
+        was_seen.touch()
         await tty.says("(Pdb) ")
         tty.types("web.spec\x03")
         await tty.says("--KeyboardInterrupt--")
