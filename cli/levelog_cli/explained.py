@@ -21,6 +21,7 @@ _WHY: Final[dict[Why, str]] = {
     "own_write": "a write of levelog's own; the view reads nothing that changed",
     "looked_at": "the level was looked at, and what it reads was as before",
     "waiting": "nobody has looked at it yet",
+    "no_level": "the parent was gone, and the level with it",
 }
 
 

@@ -84,7 +84,8 @@ def read_lines(reads: Mapping[IndexKey, tuple[bytes, ...]], past: PastDecision) 
         at = past.versions.get((index, key), 0)
         since = f" since record {at}" if at > 0 else ""
         held = ", ".join(shown(msgspec.json.decode(value)) for value in values) or "nothing"
-        yield from labelled("read", f"{index}[{key}]{since}: {held}")
+        place = f"{index}, without objects for which it failed" if key == ERRORS else f"{index}[{key}]"
+        yield from labelled("read", f"{place}{since}: {held}")
 
 
 def _part(

@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from levelog.faults import described
 from levelog_cli.replaying import labelled, read_lines
 from levelog_cli.tables import folded, line_width
+from levelog_cli.timeline import is_first
 from levelog_history.differences import drift_text, shown
 from levelog_replay.stopping import Stop
 from levelog_store.rows import StoredObject
@@ -25,7 +26,8 @@ def stop_lines(stop: Stop) -> Iterator[str]:
         yield from labelled("raises", described(stop.error))
     yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
     yield from labelled("parent", f"as record {past.parent_sequence} showed it{_spec(scene.parent)}")
-    yield from labelled("before", f"{past.basis.status}, round {past.basis.round}")
+    before = "no level" if is_first(past) else f"{past.basis.status}, round {past.basis.round}"
+    yield from labelled("before", before)
     yield from read_lines(scene.reads, past)
     if scene.drift:
         parts = {part: sorted(map(str, keys)) for part, keys in asdict(scene.drift).items() if keys}

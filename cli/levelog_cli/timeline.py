@@ -79,8 +79,7 @@ class Timeline:
         at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
         parent = "" if decision.parent == self._only else f" of {decision.parent}"
         was = decision.basis.status
-        is_first = (was, decision.basis.round) == (Basis().status, 0)
-        status = decision.outcome if is_first or was == decision.outcome else f"{was} -> {decision.outcome}"
+        status = decision.outcome if is_first(decision) or was == decision.outcome else f"{was} -> {decision.outcome}"
         rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
         reason = f": {decision.reason}" if decision.reason else ""
         yield from folded(f"{decision.view}{parent}: {status}{rounds}{reason}", f"{'=>':>8}  {at}  ")
@@ -88,6 +87,11 @@ class Timeline:
         if more := len(decision.intents) - len(writes):
             writes.append(f"{more} more" if writes else f"{more} writes that are not kept any more")
         yield from folded("; ".join([woken(decision), *writes]))
+
+
+def is_first(decision: PastDecision) -> bool:
+    """Tell whether there was no level before a decision, or one of which nothing was known yet."""
+    return (decision.basis.status, decision.basis.round) == (Basis().status, 0)
 
 
 def woken(decision: PastDecision) -> str:

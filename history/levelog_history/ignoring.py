@@ -13,9 +13,10 @@ from levelog_history.revisions import Revision
 from levelog_store.causes import Causes
 from levelog_store.recall import PastDecision, PastIntent
 
-Why: TypeAlias = Literal["not_read", "own_write", "looked_at", "waiting"]
+Why: TypeAlias = Literal["not_read", "own_write", "looked_at", "waiting", "no_level"]
 """`not_read`: nothing that the view reads has changed; `own_write`: nor that, and levelog itself wrote it; `looked_at`:
-something had, but nothing was left of it when the level was looked at; `waiting`: nobody has looked yet."""
+something had, but nothing was left of it when the level was looked at; `waiting`: nobody has looked yet; `no_level`:
+the parent was gone, and its level with it."""
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -31,11 +32,12 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 
 class Ignored(Struct, kw_only=True):
-    """Changes of one object, one after the other, of the same fields by the same writer and to no effect."""
+    """Changes of one object, with no other one of it between them, of the same fields by the same writer."""
 
     why: Why
     object: str
     writer: str
+    """Empty where the API does not say it, as for deletions."""
     fields: list[str]
     happened: str
     first: int
@@ -53,10 +55,17 @@ def ignored_changes(asking: Asking, happened: Happened, since: Moment | None, pa
     uncertain = [each.causes.sequences for each in asking.decisions if each.causes.has_more]
     seen = asking.decisions[0].basis.folded
     own = {(each.result_uid, each.result_version) for each in asking.intents.values() if each.result_version}
+    parent = asking.decisions[0].parent
+    has_parent = True
     found: list[Ignored] = []
+    newest: dict[str, Ignored] = {}
     for sequence in sorted(happened.entries):
         for revision in happened.entries[sequence]:
-            if not isinstance(revision, Revision) or sequence in led:
+            if not isinstance(revision, Revision):
+                continue
+            if revision.object == parent:
+                has_parent = not revision.is_gone
+            if sequence in led:
                 continue
             partition = partition_of(ObjectKey.parse(revision.object), partitions)
             if partition < len(seen) and sequence <= seen[partition]:
@@ -70,34 +79,33 @@ def ignored_changes(asking: Asking, happened: Happened, since: Moment | None, pa
                 why = "waiting"
             elif sequence in looked:
                 why = "looked_at"
+            elif not has_parent:
+                why = "no_level"
             elif (revision.uid, revision.version) in own:
                 why = "own_write"
-            _add(found, revision, why)
+            told = _ignored(revision, why)
+            last = newest.get(told.object)
+            if last is not None and _is_alike(last, told):
+                last.count += 1
+                last.last = sequence
+                continue
+            newest[told.object] = told
+            found.append(told)
     return found
 
 
-def _add(found: list[Ignored], revision: Revision, why: Why) -> None:
-    fields = [each.path for each in revision.differences]
-    last = found[-1] if found else None
-    if last is not None and (last.why, last.object, last.writer, last.fields, last.happened) == (
-        why,
-        revision.object,
-        revision.written.manager,
-        fields,
-        revision.happened,
-    ):
-        last.count += 1
-        last.last = revision.sequence
-        return
-    found.append(
-        Ignored(
-            why=why,
-            object=revision.object,
-            writer=revision.written.manager,
-            fields=fields,
-            happened=revision.happened,
-            first=revision.sequence,
-            last=revision.sequence,
-            time=f"{revision.time:%Y-%m-%d %H:%M:%S}",
-        )
+def _ignored(revision: Revision, why: Why) -> Ignored:
+    return Ignored(
+        why=why,
+        object=revision.object,
+        writer="" if revision.is_gone or revision.is_doomed else revision.written.manager,
+        fields=[each.path for each in revision.differences],
+        happened=revision.happened,
+        first=revision.sequence,
+        last=revision.sequence,
+        time=f"{revision.time:%Y-%m-%d %H:%M:%S}",
     )
+
+
+def _is_alike(one: Ignored, other: Ignored) -> bool:
+    return (one.why, one.writer, one.fields, one.happened) == (other.why, other.writer, other.fields, other.happened)

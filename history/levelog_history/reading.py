@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from levelog.records import LoggedRecord
-from levelog.subjects import Control, control_subjects, resource_subjects
+from levelog.objects import Partition
+from levelog.records import LoggedRecord, SyncFinished, SyncStarted
+from levelog.subjects import Control, control_subjects, list_subjects, resource_subjects
 from levelog_history.selection import Selected
-from levelog_log.reader import Reader
+from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream
 
 
@@ -28,6 +29,15 @@ async def read_about(
             for logged in await reader.next_batch():
                 if is_followed or logged.sequence <= last:
                     yield logged
+
+
+async def resources_of(stream: LogStream) -> list[str]:
+    """Names of the resources that were listed into the log, sorted; one whose lists have expired is not among them."""
+    listed: set[str] = set()
+    async for logged in read_up_to_now(stream, list_subjects(stream.cluster, Partition(0))):
+        if isinstance(logged.record, SyncStarted | SyncFinished):
+            listed.add(str(logged.record.resource))
+    return sorted(listed)
 
 
 def _subjects(stream: LogStream, selected: Sequence[Selected]) -> list[str]:

@@ -14,6 +14,8 @@ from levelog_history.revisions import Revision
 
 LEAST_INTERVALS: Final = 5
 """Between writes; of fewer nothing is said about a period."""
+SHORTEST_SECONDS: Final = 0.1
+"""A shorter median is that of a burst: as fast as the watch tells of it."""
 REGULAR: Final = 0.2
 """Half of the intervals lie within this part of their median at both sides: then they have a period."""
 
@@ -53,7 +55,8 @@ class _Tally(Struct):
 class Writers:
     """Counts revisions, in the order of the log.
 
-    What a list found first is nobody's write of the time that is told about, and a deletion has no writer.
+    What a list found first is nobody's write of the time that is told about. Of deletions, and of marks for them, the
+    API does not say whose they are.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,7 @@ class Writers:
 
     def take(self, revision: Revision) -> None:
         """Count one revision."""
-        if revision.is_gone or revision.happened in ("found", "unreadable"):
+        if revision.is_gone or revision.is_doomed or revision.happened in ("found", "unreadable"):
             return
         resource = str(ObjectKey.parse(revision.object).group_resource)
         tally = self._tallies[revision.written.manager, resource]
@@ -101,4 +104,4 @@ def _period(times: Iterable[list[datetime]]) -> Period | None:
         return None
     median = statistics.median(intervals)
     spread = statistics.median(abs(interval - median) for interval in intervals)
-    return Period(median, spread) if median > 0 and spread <= REGULAR * median else None
+    return Period(median, spread) if median >= SHORTEST_SECONDS and spread <= REGULAR * median else None

@@ -90,7 +90,10 @@ async def export(
             is_decided = True
             last = max(last, past.seen_to)
     if not is_decided:
-        raise ConfigurationError(f"no such decision of application {history.origin.application} was recorded")
+        raise ConfigurationError(
+            f"no such decision of application {history.origin.application} was recorded: `levelog levels` shows what "
+            "it decides on"
+        )
     if selection.end is None:
         last = history.last
     heading = Heading(

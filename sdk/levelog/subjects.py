@@ -99,6 +99,11 @@ def control_subjects(cluster: Cluster, control: Control, resource: GroupResource
     return f"levelog.{cluster}.*.{control}.{_resource_tokens(resource)}"
 
 
+def list_subjects(cluster: Cluster, partition: Partition) -> str:
+    """Wildcard over the records of lists of all resources, in one partition; a list is told in each."""
+    return f"levelog.{cluster}.{partition}.{Control.SYNC}.>"
+
+
 def receipt_subject(cluster: Cluster, partition: Partition, application: Application) -> str:
     """Subject of the receipts of an application's intents, in the partition of the intents' parent."""
     return f"levelog.{cluster}.{partition}.{Control.RECEIPT}.{encode_token(application)}"

@@ -6,7 +6,7 @@ Loaded at each start of pytest where levelog is installed, so that it imports no
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from levelog.operator import Operator
     from levelog_testing.simulate import Simulate
     from levelog_testing.simulation import Simulation
+
+_MARK: Final = "levelog_history"
+_FIXTURE: Final = "decides_as_recorded"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +35,12 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a test that is marked and asks for nothing: it would pass whatever the operators decide."""
+    if item.get_closest_marker(_MARK) and _FIXTURE not in getattr(item, "fixturenames", (_FIXTURE,)):
+        pytest.fail(f"a test with the mark {_MARK} takes {_FIXTURE} as an argument, and calls it", pytrace=False)
+
+
 @pytest.fixture
 def decides_as_recorded(request: pytest.FixtureRequest) -> "Callable[..., None]":
     """Fails the test if operators do not decide as the bundle of its mark says: `decides_as_recorded(op)`.
@@ -40,14 +49,19 @@ def decides_as_recorded(request: pytest.FixtureRequest) -> "Callable[..., None]"
     """
 
     def check(*operators: "Operator", application: str = "") -> None:
-        from levelog_testing.recordings import differs  # noqa: PLC0415 - takes a second
+        from levelog.errors import ConfigurationError  # noqa: PLC0415 - takes a second, as what follows
+        from levelog_testing.recordings import differs  # noqa: PLC0415
 
-        mark = request.node.get_closest_marker("levelog_history")
+        mark = request.node.get_closest_marker(_MARK)
         if mark is None or len(mark.args) != 1:
-            raise pytest.UsageError('say which bundle: @pytest.mark.levelog_history("shop.jsonl")')
+            pytest.fail('say which bundle: @pytest.mark.levelog_history("shop.jsonl")', pytrace=False)
         is_updated = bool(request.config.getoption("--levelog-update"))
         bundle = Path(request.path).parent / mark.args[0]
-        if told := differs(bundle, operators, application=application, is_updated=is_updated):
+        try:
+            told = differs(bundle, operators, application=application, is_updated=is_updated)
+        except ConfigurationError as error:
+            pytest.fail(str(error), pytrace=False)
+        if told:
             if not is_updated:
                 pytest.fail(f"{told}\n(--levelog-update records what is decided now)", pytrace=False)
             request.node.add_report_section("call", "levelog", f"{told}: rewritten")

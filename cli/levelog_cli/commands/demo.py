@@ -59,7 +59,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     from levelog_cli.compose.roles import EVERYTHING
     from levelog_cli.compose.stack import run_stack
     from levelog_cli.demo.steps import STORY
-    from levelog_cli.demo.telling import tell, tell_sum
+    from levelog_cli.demo.telling import tell, tell_how_to_try, tell_sum
     from levelog_cli.demo.watching import Watching
     from levelog_processors.processor import Processor
     from levelog_sandbox import Sandbox
@@ -103,7 +103,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
             if as_json:
                 print(msgspec.json.encode(summary).decode(), flush=True)  # noqa: T201 - for a program to read
             if keep:
-                console.print(f"Stays up until Ctrl-C: export KUBECONFIG={settings.kubeconfig}", soft_wrap=True)
+                tell_how_to_try(console, settings.kubeconfig, settings.data_dir)
                 await running
         finally:
             running.cancel()

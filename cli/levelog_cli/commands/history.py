@@ -25,7 +25,7 @@ def history(
         str, typer.Option("--selector", "-l", help="Only objects with these labels: app=web,tier!=db", metavar="LABELS")
     ] = "",
     since: Annotated[
-        str, typer.Option(help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Only what came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
     ] = "",
     at: Annotated[
         str, typer.Option(help="Print the object as it was: at a sequence, a time, or so long ago.", metavar="MOMENT")
@@ -45,14 +45,19 @@ def history(
     """Show each recorded revision of an object: when, who wrote it, which fields changed."""
 
     async def work() -> None:
+        from levelog.errors import ConfigurationError
         from levelog_cli.compose.history import Wanted, show_history, show_object
 
-        if at:
-            await show_object(settings, objects, bundle=bundle, at=at, as_json=as_json)
-            return
         wanted = Wanted(
             selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions
         )
+        if at:
+            if wanted != Wanted():
+                raise ConfigurationError(
+                    "--at prints one object as it was: only --bundle and --json go with it, and the settings"
+                )
+            await show_object(settings, objects, bundle=bundle, at=at, as_json=as_json)
+            return
         await show_history(settings, objects, wanted, bundle=bundle, as_json=as_json)
 
     execute(settings, work)

@@ -22,7 +22,7 @@ def why(
     *,
     view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",
     since: Annotated[
-        str, typer.Option(help="Decisions from there on: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Decisions that came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
     ] = "",
     at: Annotated[
         str,

@@ -14,12 +14,14 @@ def writers(
     objects: Annotated[
         list[str],
         typer.Argument(
-            help="RESOURCE[.GROUP][/NAMESPACE[/NAME]], as in webs.example.com or pods/default.", metavar="OBJECTS..."
+            help="RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all objects there, as in "
+            "webs.example.com or pods/default.",
+            metavar="OBJECTS...",
         ),
     ],
     *,
     since: Annotated[
-        str, typer.Option(help="Count from there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Count what came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:

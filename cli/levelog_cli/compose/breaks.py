@@ -43,6 +43,12 @@ async def find_breaks(
             chosen |= await _of_object(text, history, selection)
         else:
             found = {name for name in views | reconciles if text in (name, name.partition("/")[2])}
+            indices = {name for program in programs for name in program.indices}
+            if not found and any(text in (name, name.partition("/")[2]) for name in indices):
+                raise ConfigurationError(
+                    f"--break {text}: that is an index, and --break stops in views and reconcile functions: write "
+                    "breakpoint() into its function"
+                )
             if not found:
                 raise ConfigurationError(
                     f"--break {text}: no view or reconcile function is named so: there are "

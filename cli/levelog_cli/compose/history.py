@@ -15,6 +15,7 @@ from levelog.errors import ConfigurationError
 from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_cli.compose.recorddecisions import opened_decisions
 from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
+from levelog_cli.compose.unrecorded import nothing_of
 from levelog_cli.settings import Settings
 from levelog_cli.timeline import Timeline
 from levelog_history.decided import Decided, interleaved
@@ -76,7 +77,7 @@ async def show_history(
             if wanted.is_followed:
                 sys.stdout.flush()
         if not has_any_entry:
-            raise ConfigurationError(_nothing(source, selected, wanted.selector))
+            raise ConfigurationError(await nothing_of(source, selected, wanted.selector))
 
 
 async def show_object(
@@ -102,7 +103,7 @@ async def show_object(
                 break
             last = entry
         if first is None:
-            raise ConfigurationError(_nothing(source, selected, ""))
+            raise ConfigurationError(await nothing_of(source, selected))
     if last is None:
         raise ConfigurationError(
             f"{key} is not in the log at {moment}: the first record of it is {first.sequence}, at {_time(first)}"
@@ -140,14 +141,6 @@ async def _tell_beginning(source: RecordSource, *, as_json: bool) -> None:
     if first > 1 and not as_json:
         since = f", {record.record.time:%Y-%m-%d %H:%M:%S} UTC" if record else ""
         sys.stderr.write(f"the log begins with record {first}{since}; what was before has expired\n")
-
-
-def _nothing(source: RecordSource, selected: Sequence[Selected], selector: str) -> str:
-    what = " or ".join(map(str, selected)) + (f" with labels {selector}" if selector else "")
-    return (
-        f"{source.name} of cluster {source.cluster} holds no record of {what}: it holds what the operators read, "
-        "with the full name of the resource as in webs.example.com"
-    )
 
 
 def _time(revision: Revision) -> str:

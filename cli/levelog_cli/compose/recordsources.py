@@ -12,7 +12,7 @@ from levelog.subjects import receipt_subjects
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.moments import Moment
-from levelog_history.reading import read_about
+from levelog_history.reading import read_about, resources_of
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
 
@@ -34,6 +34,10 @@ class RecordSource(Protocol):
         """Sequence of the first record, the record itself if it is there, and sequence of the last."""
         ...
 
+    async def resources(self) -> Sequence[str]:
+        """Names of the resources of which it has records, sorted, as far as that is known."""
+        ...
+
     def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
     ) -> AsyncIterator[LoggedRecord]:
@@ -53,6 +57,10 @@ class LogSource:
         """As of now."""
         state = await self.stream.state()
         return state.first_seq, await self.stream.record_at(LogSequence(state.first_seq)), state.last_seq
+
+    async def resources(self) -> Sequence[str]:
+        """Those whose lists are in the log."""
+        return await resources_of(self.stream)
 
     def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
@@ -78,6 +86,10 @@ class BundleSource:
         async for records in self.bundle.records():
             return self.bundle.first, records[0], self.bundle.last
         return self.bundle.first, None, self.bundle.last
+
+    async def resources(self) -> Sequence[str]:
+        """As its heading says."""
+        return sorted(self.bundle.heading.resources)
 
     async def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False

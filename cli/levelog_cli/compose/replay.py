@@ -1,5 +1,6 @@
 """Decisions made again: the history that is given, the code that decides, and what is printed of it."""
 
+import logging
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -24,7 +25,7 @@ from levelog_cli.compose.replaychoice import RECORDED, Wanted, described, refuse
 from levelog_cli.progress import RecordBar
 from levelog_cli.replaying import as_json as told
 from levelog_cli.replaying import divergence_lines, lines
-from levelog_cli.settings import Settings
+from levelog_cli.settings import LogLevel, Settings
 from levelog_cli.stopped import stop_lines
 from levelog_history.moments import Moment
 from levelog_log.stream import LogStream
@@ -65,6 +66,8 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
     refuse_misfits(wanted, as_json=as_json)
+    if settings.log_level is LogLevel.INFO:  # what is decided again did not happen now
+        logging.getLogger("levelog_processors").setLevel(logging.WARNING)
     programs = [load_application(settings, [wanted.file])]
     if wanted.against != RECORDED:
         programs.append(load_application(settings, [Path(wanted.against)]))
@@ -97,7 +100,11 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
             async with bar.following("replay", total, lambda: max(replay.position - before, 0)):
                 report = await _compare(history, replay, sides, names, look)
     if not report.comparison.views:
-        raise ConfigurationError(f"no decision of application {application} was recorded {described(wanted)}")
+        parents = sorted({str(view.handler.resource.group_resource) for view in programs[0].program.views.values()})
+        raise ConfigurationError(
+            f"no decision of application {application} was recorded {described(wanted)}: it decides on objects of "
+            f"{', '.join(parents)}"
+        )
     if as_json:
         sys.stdout.write(msgspec.json.encode(told(report)).decode() + "\n")
     else:

@@ -13,6 +13,7 @@ from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource, refuse_beyond
+from levelog_cli.compose.unrecorded import unread
 from levelog_cli.explained import explained_lines, ignored_lines
 from levelog_cli.settings import Settings
 from levelog_history.explaining import Explained, explain, is_by, newest_chain
@@ -68,7 +69,10 @@ async def show_why(settings: Settings, asked: Asked, *, as_json: bool) -> None:
     """
     key = Selected.parse(asked.name).key
     if key is None:
-        raise ConfigurationError(f"{asked.name} names several objects: write RESOURCE[.GROUP]/NAMESPACE/NAME")
+        raise ConfigurationError(
+            f"{asked.name} names no object, but all of a resource or of a namespace: write "
+            "RESOURCE[.GROUP]/NAMESPACE/NAME"
+        )
     if sum(map(bool, (asked.since, asked.at, asked.is_all))) > 1:
         raise ConfigurationError("say one of --since, --at and --all")
     moment = Moment.parse(asked.since or asked.at, datetime.now(UTC)) if asked.since or asked.at else None
@@ -111,9 +115,10 @@ async def _levels(settings: Settings, stream: LogStream, database: Database, key
             f"no view {view!r} decided on {name}; there are decisions of {', '.join(sorted(views))}"
         )
     if not found:
+        nothing = await unread(LogSource(stream), key.group_resource)
         raise ConfigurationError(
-            f"nothing was decided on {name} or written to it: `levelog history {name}` shows who changed it, "
-            "`levelog levels` what there are levels of"
+            f"nothing was decided on {name} or written to it: "
+            + (nothing or f"`levelog history {name}` shows who changed it, `levelog levels` what there are levels of")
         )
     return found
 
@@ -136,8 +141,9 @@ def _chosen(level: _Level, explained: list[Explained], asked: Asked, moment: Mom
     if moment is not None:
         first = explained[0].decision if explained else level.decisions[0]
         if asked.at and not is_by(moment, first):
+            what = f"did not write {level.target}" if level.target else f"decided nothing on {level.parent}"
             raise ConfigurationError(
-                f"{level.view} decided nothing on {level.parent} by {moment}: the first decision that is kept is of "
+                f"{level.view} {what} by {moment}: the first such decision that is kept is of "
                 f"sequence {first.sequence}, {first.decided_at:%Y-%m-%d %H:%M:%S} UTC"
             )
         before = [each for each in explained if is_by(moment, each.decision)]

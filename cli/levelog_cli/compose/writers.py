@@ -8,6 +8,8 @@ import msgspec
 
 from levelog.errors import ConfigurationError
 from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.compose.recordsources import LogSource
+from levelog_cli.compose.unrecorded import nothing_of
 from levelog_cli.settings import Settings
 from levelog_cli.tables import print_table
 from levelog_history.moments import Moment
@@ -29,10 +31,14 @@ async def show_writers(settings: Settings, objects: Sequence[str], *, since: str
     revisions = Revisions(lambda key: has_any(selected, key))
     writers = Writers()
     async with opened_log(settings) as stream:
+        has_any_record = False
         async for logged in read_about(stream, selected):
             for entry in revisions.take(logged):
+                has_any_record = True
                 if isinstance(entry, Revision) and start.precedes(logged):
                     writers.take(entry)
+        if not has_any_record:
+            raise ConfigurationError(await nothing_of(LogSource(stream), selected))
     found = writers.found()
     if as_json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
@@ -60,4 +66,4 @@ def _row(writer: Writer) -> tuple[str, ...]:
 
 
 def _every(period: Period | None) -> str:
-    return "" if period is None else f"{period.seconds:.3g} s ± {period.spread_seconds:.2g}"
+    return "" if period is None else f"{period.seconds:.3g} s ± {round(period.spread_seconds, 3):.2g}"

@@ -1,6 +1,7 @@
 """The story as it is printed: for each step what woke, how the level moved, and what the API was asked."""
 
 import textwrap
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,12 @@ def tell_sum(console: Console, summary: dict[str, Any]) -> None:
         f"The log holds {summary['records']} records: of objects, marks of the first lists, and receipts of writes."
     )
     console.print("\n" + textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
+
+
+def tell_how_to_try(console: Console, kubeconfig: str, data_dir: Path) -> None:
+    """Print what a second terminal needs."""
+    console.print("Stays up until Ctrl-C. For kubectl and levelog in a second terminal:", soft_wrap=True)
+    console.print(f"export KUBECONFIG={kubeconfig} LEVELOG_DATA_DIR={data_dir}", highlight=False, soft_wrap=True)
 
 
 def _line(console: Console, name: str, text: str) -> None:

@@ -74,13 +74,19 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
     assert [(each["manager"], each["resource"], each["objects"]) for each in json.loads(ended.stdout)] == [
         ("levelog-webs", "pods", 3)
     ]
-    assert "no write to services" in await ran.refused("writers", "services", status=2)
+    assert "holds no record of services: it holds" in await ran.refused("writers", "services", status=2)
+    assert "no write to webs.example.com" in await ran.refused("writers", "webs.example.com", status=2)
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pods/default/none"], "holds no record of pods/default/none"),
+        (["pods/default/none"], "holds no record of pods/default/none: there was none while the log was written"),
+        (["webs/default/shop"], "it holds what the operators read: pods, webs.example.com (did you mean webs.exa"),
+        (["web.example.com", "pod"], "(did you mean webs.example.com?)"),
+        (["services/default/shop"], "it holds what the operators read: pods, webs.example.com"),
+        (["webs.example.com/shop"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
+        ([SHOP, "--at", "9", "--follow"], "--at prints one object as it was: only --bundle and --json go with it"),
         (["pods/default/a", "--at", "1"], "holds no record of pods/default/a"),
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
         ([SHOP, "--at", "1"], "is not in the log at sequence 1: the first record of it is"),

@@ -163,9 +163,14 @@ async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
             [SHOP, "--view", "other"],
             "no view 'other' decided on",
         ),
-        ([SHOP, "--at", "1"], "decided nothing on webs.example.com/default/shop by sequence 1: the first decision"),
+        (
+            [SHOP, "--at", "1"],
+            "decided nothing on webs.example.com/default/shop by sequence 1: the first such decision",
+        ),
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
-        (["pods"], "pods names several objects"),
+        (["pods/default/shop-2", "--at", "3"], "webs/pods did not write pods/default/shop-2 by sequence 3: the first"),
+        (["webs/default/shop"], "it holds what the operators read: pods, webs.example.com (did you mean webs.exa"),
+        (["pods"], "pods names no object, but all of a resource"),
         ([SHOP, "--all", "--since", "1h"], "say one of --since, --at and --all"),
     ],
 )

@@ -238,10 +238,10 @@ def test_it_decides_as_recorded(decides_as_recorded):
 """
 
 
-def golden(exported: Exported, operators: str, *options: str) -> tuple[int, str]:
+def golden(exported: Exported, operators: str, *options: str, test: str = GOLDEN) -> tuple[int, str]:
     folder = exported.file.parent
     (folder / "operators.py").write_text(operators)
-    (folder / "test_golden.py").write_text(GOLDEN)
+    (folder / "test_golden.py").write_text(test)
     settings = ("asyncio_mode = auto", "asyncio_default_fixture_loop_scope = function", "filterwarnings = error")
     (folder / "pytest.ini").write_text("\n".join(("[pytest]", "addopts = --strict-markers", *settings)))
     ran = subprocess.run(
@@ -274,3 +274,17 @@ async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_
     assert {json.loads(line[1:])["line"] for line in diff} == {"outcome", "intent"}, "the end has the same counts"
     assert len(diff) <= 6
     assert golden(exported, GREEDY)[0] == 0
+
+
+async def test_a_golden_test_that_cannot_be_made_says_why_in_one_sentence(exported: Exported, tmp_path: Path) -> None:
+    exported = exported.copied(tmp_path)
+    exported.file.write_text("".join(f"{line}\n" for line in exported.lines()[:-1]))
+    status, said = golden(exported, WEBS_FILE.read_text())
+    assert (status, "golden.py" in said.replace("test_golden.py", "")) == (1, False), said
+    assert "shop.jsonl is damaged: its end is missing" in said
+    for text, sentence in (
+        (GOLDEN.replace("(decides_as_recorded)", "()", 1), "takes decides_as_recorded as an argument, and calls it"),
+        (GOLDEN.replace('@pytest.mark.levelog_history("shop.jsonl")', ""), "say which bundle: @pytest.mark"),
+    ):
+        status, said = golden(exported, WEBS_FILE.read_text(), test=text)
+        assert (status, sentence in said) == (1, True), said

@@ -54,7 +54,7 @@ async def test_a_planted_bug_is_told_from_the_good_code_at_the_record_that_shows
     in_order = await recorded.levelog.ends(
         "replay", WEBS_FILE, "--against", bad, "--mode", "log", "--json", env=recorded.env
     )
-    assert in_order.status == 1, in_order.stderr
+    assert (in_order.status, in_order.stderr) == (1, ""), "what is decided again is not told as if it happened"
     assert json.loads(in_order.stdout)["first"]["cause"] == recorded.scaled
     shown = await recorded.levelog.ends("replay", bad, env={**recorded.env, "COLUMNS": "80"})
     assert shown.status == 1
@@ -99,7 +99,7 @@ REFUSED = {
     ("--from", "soon"): "is no moment",
     ("--object", "webs.example.com/default/none"): "no decision of application webs was recorded on",
     ("--object", "a/b/c/d"): "names no objects",
-    ("--resource", "pods"): "no decision of application webs was recorded on pods",
+    ("--resource", "pods"): "was recorded on pods: it decides on objects of webs.example.com",
     ("--handler", "podz"): "no view, index or reconcile function 'podz'",
     ("--mode", "log"): "give --against FILE",
     ("--against", "nothing.py"): "nothing.py does not exist",

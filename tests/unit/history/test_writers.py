@@ -73,3 +73,13 @@ def test_few_or_irregular_writes_have_no_period() -> None:
     assert [each.period for each in counted([by("x", web("a", n), 15 * n) for n in range(1, 5)])] == [None]
     times = (0, 1, 50, 53, 200, 201, 320, 900)
     assert [each.period for each in counted([by("x", web("a", n + 1), at) for n, at in enumerate(times)])] == [None]
+
+
+def test_a_burst_has_no_period() -> None:
+    [burst] = counted([by("loop", web("a", 1 + n), 0.0003 * n) for n in range(8)])
+    assert (burst.writes, burst.period) == (8, None)
+
+
+def test_whoever_asked_for_a_deletion_is_not_said_to_have_written() -> None:
+    doomed = by("kubectl", web("a", 2, deletionTimestamp="2026-01-01T12:00:00Z"))
+    assert [each.writes for each in counted([by("kubectl", web("a", 1)), doomed])] == [1]
