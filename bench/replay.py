@@ -169,7 +169,7 @@ class _Decided:
 async def _again(history: _Decided) -> float:
     program = Program(load_operators([OPERATORS / "indexed.py"]))
     begun = time.monotonic()
-    async with open_scratch(program, history.origin) as scratch:
+    async with open_scratch(program, history.origin, is_waking=False) as scratch:
         judge = Judge(scratch, Caller())
         replay = RecordedReplay(history, Selection(), [Side(scratch, judge)])
         async for (judged,) in replay.run():

@@ -44,7 +44,9 @@ class Folded(Struct, frozen=True):
 class Folder:
     """Folds the records of the partitions that this processor owns."""
 
-    def __init__(self, database: Database, scope: Scope, program: Program) -> None:
+    def __init__(self, database: Database, scope: Scope, program: Program, *, is_waking: bool = True) -> None:
+        """Without `is_waking` no level is woken, as where nobody looks for what to decide."""
+        self._is_waking = is_waking
         self._database = database
         self._scope = scope
         self._program = program
@@ -72,7 +74,7 @@ class Folder:
                 return Folded(0, wakes, has_finished, has_finished, keys, frozenset(changes.lacking))
             async with self._database.transaction(durable=False) as connection:
                 await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
-                wakes |= await write_changes(connection, self._scope.number, changes)
+                wakes |= await write_changes(connection, self._scope.number, changes, is_waking=self._is_waking)
             keys |= changes.keys.keys()
         await self._keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted) for logged in records)

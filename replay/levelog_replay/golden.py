@@ -36,7 +36,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     comparison = Comparison()
     outcomes: dict[tuple[str, str, int], Outcome | None] = {}
     async with AsyncExitStack() as stack:
-        scratch = await stack.enter_async_context(open_scratch(program, bundle.origin))
+        scratch = await stack.enter_async_context(open_scratch(program, bundle.origin, is_waking=False))
         judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=redactor)
         stack.push_async_callback(judge.close)
         replay = RecordedReplay(bundle, Selection(), [Side(scratch, judge)])

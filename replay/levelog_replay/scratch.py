@@ -36,7 +36,9 @@ class Origin(Struct, frozen=True, kw_only=True):
 class Scratch:
     """The tables of one program, filled by `fold`; made by `open_scratch`, used in one event loop."""
 
-    def __init__(self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int]) -> None:
+    def __init__(
+        self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int], *, is_waking: bool
+    ) -> None:
         self.database = database
         self.scope = scope
         self.program = program
@@ -44,7 +46,7 @@ class Scratch:
         self.folded = [0] * scope.partitions
         """Sequence up to which each partition is folded."""
         self.readiness = Readiness(program, partitions=scope.partitions)
-        self._folder = Folder(database, scope, program)
+        self._folder = Folder(database, scope, program, is_waking=is_waking)
 
     async def fold(self, records: Sequence[LoggedRecord], thinned: Collection[str] = frozenset[str]()) -> Folded:
         """Fold records in the order of the log, as a processor does that owns all partitions.
@@ -74,8 +76,13 @@ class Scratch:
 
 
 @asynccontextmanager
-async def open_scratch(program: Program, origin: Origin, url: str = "") -> AsyncGenerator[Scratch]:
-    """Make the tables in a SQLite file that goes with the context, or in an empty database at `url`."""
+async def open_scratch(
+    program: Program, origin: Origin, url: str = "", *, is_waking: bool = True
+) -> AsyncGenerator[Scratch]:
+    """Make the tables in a SQLite file that goes with the context, or in an empty database at `url`.
+
+    Without `is_waking` folding does not look for levels that are to be decided on, which are known already.
+    """
     async with AsyncExitStack() as stack:
         if not url:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-replay-")))
@@ -93,4 +100,4 @@ async def open_scratch(program: Program, origin: Origin, url: str = "") -> Async
             code=program.handlers,
         )
         epochs = await Leases(database, scope, owner="replay", duration=_LEASE).tend()
-        yield Scratch(database, scope, program, epochs)
+        yield Scratch(database, scope, program, epochs, is_waking=is_waking)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import one_of_numbers
+from levelog_store.clauses import one_of
 from levelog_store.handlers import Kind
 from levelog_store.rows import StoredObject
 from levelog_store.tables import backfills, checkpoints, objects
@@ -106,7 +106,7 @@ async def read_page(
             table.scope == scope,
             table.object > after,
             table.object < f"{resource}{_AFTER_SLASH}",
-            one_of_numbers(connection.dialect, table.partition, list(positions)),
+            one_of(connection.dialect, table.partition, list(positions)),
         )
         .order_by(table.object)
         .limit(limit)
@@ -121,7 +121,7 @@ async def read_folded_to(connection: AsyncConnection, scope: int, partitions: Co
     table = checkpoints.c
     found = await connection.scalar(
         select(func.max(table.sequence)).where(
-            table.scope == scope, one_of_numbers(connection.dialect, table.partition, partitions)
+            table.scope == scope, one_of(connection.dialect, table.partition, partitions)
         )
     )
     return int(found or 0)

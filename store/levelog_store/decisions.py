@@ -1,14 +1,31 @@
 """Reading what decisions need and writing them, in one transaction with the wakeups that they consume."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Raw
-from sqlalchemy import bindparam, case, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Dialect,
+    Select,
+    Table,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.canonical import canonical
-from levelog_store.clauses import among, insert_for, one_of
+from levelog_store.clauses import OF_SCOPE, among, insert_for, many, many_pairs, one_of_named
 from levelog_store.database import upsert
 from levelog_store.folds import supersede
 from levelog_store.rows import (
@@ -65,7 +82,12 @@ async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequ
         for index, key in sorted(d.dependencies_added)
     ]
     if rows:
-        await connection.execute(insert_for(connection.dialect, dependencies).on_conflict_do_nothing(), rows)
+        await connection.execute(_insert_new(connection.dialect, dependencies), rows)
+
+
+@lru_cache(maxsize=16)
+def _insert_new(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
+    return insert_for(dialect, table).on_conflict_do_nothing()
 
 
 async def _current_versions(
@@ -78,57 +100,70 @@ async def _current_versions(
     absent = sorted({place for d in batch for place, version in d.versions.items() if version < 0})
     if absent:
         rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
-        await connection.execute(insert_for(connection.dialect, key_versions).on_conflict_do_nothing(), rows)
+        await connection.execute(_insert_new(connection.dialect, key_versions), rows)
     return await lock_keys(connection, scope, keys)
 
 
 async def lock_keys(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> Mapping[IndexKey, int]:
     """Versions of the keys, locked in key order so that no fold can change one before this commits."""
+    dialect = connection.dialect
+    rows = await connection.execute(_lock_keys(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    return {(index, key): version for index, key, version in rows}
+
+
+@lru_cache(maxsize=4)
+def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
     table = key_versions.c
-    source, is_there = among(connection.dialect, scope, (table.index, table.key), keys)
+    source, is_there = among(dialect, (table.index, table.key))
     statement = (
         select(table.index, table.key, table.version)
         .select_from(source)
         .where(is_there)
         .order_by(table.index, table.key)
     )
-    if connection.dialect.name == "postgresql":
-        statement = statement.with_for_update(read=True, of=key_versions)
-    return {(index, key): version for index, key, version in await connection.execute(statement)}
+    return statement.with_for_update(read=True, of=key_versions) if dialect.name == "postgresql" else statement
 
 
 async def _withdraw(connection: AsyncConnection, scope: int, keys: Collection[str]) -> set[str]:
     """Supersede intents that nobody has claimed; returns the keys of those."""
     if not keys:
         return set()
-    table = intents.c
-    found = await connection.execute(
-        update(intents)
-        .where(table.scope == scope, one_of(connection.dialect, table.key, keys), table.state == "pending")
-        .values(state="superseded")
-        .returning(table.key)
-    )
+    dialect = connection.dialect
+    found = await connection.execute(_withdraw_pending(dialect), {"of_scope": scope, "keys": many(dialect, keys)})
     return set(found.scalars())
 
 
+@lru_cache(maxsize=4)
+def _withdraw_pending(dialect: Dialect) -> ReturningUpdate[Any]:
+    table = intents.c
+    return (
+        update(intents)
+        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"), table.state == "pending")
+        .values(state="superseded")
+        .returning(table.key)
+    )
+
+
 async def _remove_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
-    table = dependencies.c
     rows = [
-        {"of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
+        {"of_scope": scope, "of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
         for d in batch
         for index, key in sorted(d.dependencies_removed)
     ]
     if rows:
-        await connection.execute(
-            delete(dependencies).where(
-                table.scope == scope,
-                table.view == bindparam("of_view"),
-                table.parent == bindparam("of_parent"),
-                table.index == bindparam("of_index"),
-                table.key == bindparam("of_key"),
-            ),
-            rows,
-        )
+        await connection.execute(_delete_dependencies(), rows)
+
+
+@lru_cache(maxsize=1)
+def _delete_dependencies() -> Delete:
+    table = dependencies.c
+    return delete(dependencies).where(
+        table.scope == OF_SCOPE,
+        table.view == bindparam("of_view"),
+        table.parent == bindparam("of_parent"),
+        table.index == bindparam("of_index"),
+        table.key == bindparam("of_key"),
+    )
 
 
 async def _write_levels(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
@@ -145,14 +180,21 @@ async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequenc
     if withdrawn := {(d.wake.view, d.wake.parent) for d in batch if d.withdraws}:
         await supersede(connection, scope, withdrawn)
     if settled := sorted(key for d in batch for key in d.settled):
-        await connection.execute(
-            update(intents)
-            .where(intents.c.scope == scope, one_of(connection.dialect, intents.c.key, settled))
-            .values(state=case((intents.c.error != "", "failed"), else_="settled"))  # a conflict has an error
-        )
+        dialect = connection.dialect
+        await connection.execute(_settle(dialect), {"of_scope": scope, "keys": many(dialect, settled)})
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
     if rows:
-        await connection.execute(insert_for(connection.dialect, intents).on_conflict_do_nothing(), rows)
+        await connection.execute(_insert_new(connection.dialect, intents), rows)
+
+
+@lru_cache(maxsize=4)
+def _settle(dialect: Dialect) -> Update:
+    table = intents.c
+    return (
+        update(intents)
+        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"))
+        .values(state=case((table.error != "", "failed"), else_="settled"))  # a conflict has an error
+    )
 
 
 def _intent_values(scope: int, decided: Decided, intent: IntentRow) -> dict[str, Any]:
@@ -225,37 +267,39 @@ async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequenc
 
     That one keeps its causes, so that the next decision names those of this one again.
     """
+    ordered = sorted(batch, key=lambda d: (d.wake.view, d.wake.parent))
+    done = [_seen(scope, d.wake) for d in ordered if d.due_at is None]
+    later = [_seen(scope, d.wake) | {"at": d.due_at} for d in ordered if d.due_at is not None]
+    if done:
+        await connection.execute(_delete_wakes(), done)
+    if later:
+        await connection.execute(_put_off_wakes(), later)
+
+
+def _seen(scope: int, wake: PendingWake) -> dict[str, Any]:
+    return {"of_scope": scope, "of_view": wake.view, "of_parent": wake.parent, "seen": wake.generation}
+
+
+@lru_cache(maxsize=1)
+def _delete_wakes() -> Delete:
+    return delete(wakeups).where(_is_as_seen())
+
+
+@lru_cache(maxsize=1)
+def _put_off_wakes() -> Update:
+    return update(wakeups).where(_is_as_seen()).values(due_at=bindparam("at", type_=wakeups.c.due_at.type), causes="")
+
+
+def _is_as_seen() -> ColumnElement[bool]:
     table = wakeups.c
-    same = (
-        table.scope == scope,
+    return and_(
+        table.scope == OF_SCOPE,
         table.view == bindparam("of_view"),
         table.parent == bindparam("of_parent"),
         table.generation == bindparam("seen"),
     )
-    ordered = sorted(batch, key=lambda d: (d.wake.view, d.wake.parent))
-    done = [_seen(d) for d in ordered if d.due_at is None]
-    later = [_seen(d) | {"at": d.due_at} for d in ordered if d.due_at is not None]
-    if done:
-        await connection.execute(delete(wakeups).where(*same), done)
-    if later:
-        await connection.execute(
-            update(wakeups).where(*same).values(due_at=bindparam("at", type_=table.due_at.type), causes=""), later
-        )
-
-
-def _seen(decided: Decided) -> dict[str, Any]:
-    return {"of_view": decided.wake.view, "of_parent": decided.wake.parent, "seen": decided.wake.generation}
 
 
 async def drop_wakes(connection: AsyncConnection, scope: int, wakes: Sequence[PendingWake]) -> None:
     """Forget wakeups of parents that do not exist."""
-    table = wakeups.c
-    await connection.execute(
-        delete(wakeups).where(
-            table.scope == scope,
-            table.view == bindparam("of_view"),
-            table.parent == bindparam("of_parent"),
-            table.generation == bindparam("seen"),
-        ),
-        [{"of_view": w.view, "of_parent": w.parent, "seen": w.generation} for w in wakes],
-    )
+    await connection.execute(_delete_wakes(), [_seen(scope, wake) for wake in wakes])

@@ -1,15 +1,17 @@
 """Writing what a fold changes, in one transaction with the checkpoint."""
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Row, bindparam, case, delete, func, select, update
+from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.implicit import applied_place, calls_of
 from levelog_store.causes import appended, noted
 from levelog_store.changes import Changes, Wake, merge_wake
-from levelog_store.clauses import among, insert_for, one_of, one_of_numbers
+from levelog_store.clauses import OF_SCOPE, among, insert_for, many, many_pairs, one_of, one_of_named
 from levelog_store.database import upsert
 from levelog_store.receipts import write_receipts, write_sightings
 from levelog_store.rows import IndexKey, StoredObject, SyncRow, UnreadableRow, ViewParent
@@ -30,8 +32,10 @@ from levelog_store.tables import (
 UNSETTLED = ("pending", "claimed", "written")
 
 
-async def write_changes(connection: AsyncConnection, scope: int, changes: Changes) -> dict[ViewParent, Wake]:
-    """Write what a fold changes and return every wake that it leads to.
+async def write_changes(
+    connection: AsyncConnection, scope: int, changes: Changes, *, is_waking: bool = True
+) -> dict[ViewParent, Wake]:
+    """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
 
     The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
     """
@@ -47,11 +51,7 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
         await forget_levels(connection, scope, changes.gone)
     for partition, views in changes.listed:
         await _forget_orphans(connection, scope, partition, views)
-    wakes = dict(changes.wakes)
-    if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
-        await _wake_dependants(connection, scope, changes, wakes)
-    if touched := changes.touched():
-        await _wake_unsettled(connection, scope, touched, wakes)
+    wakes = await _find_wakes(connection, scope, changes) if is_waking else {}
     if changes.receipts:
         await write_receipts(connection, scope, changes.receipts)
     if changes.sightings:
@@ -60,23 +60,21 @@ async def write_changes(connection: AsyncConnection, scope: int, changes: Change
     return wakes
 
 
+async def _find_wakes(connection: AsyncConnection, scope: int, changes: Changes) -> dict[ViewParent, Wake]:
+    wakes = dict(changes.wakes)
+    if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
+        await _wake_dependants(connection, scope, changes, wakes)
+    if touched := changes.touched():
+        await _wake_unsettled(connection, scope, touched, wakes)
+    return wakes
+
+
 async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: Changes) -> None:
     if not changes.checkpoints:
         return
-    table = checkpoints.c
-    newest = bindparam("newest", type_=table.time.type)
-    statement = (
-        update(checkpoints)
-        .where(table.scope == scope, table.partition == bindparam("of"))
-        .values(
-            sequence=bindparam("to"),
-            record_sequence=bindparam("at"),
-            record_id=bindparam("id"),
-            time=case((table.time > newest, table.time), else_=func.coalesce(newest, table.time)),
-        )
-    )
     rows = [
         {
+            "of_scope": scope,
             "of": partition,
             "to": point.sequence,
             "at": point.record_sequence,
@@ -85,7 +83,23 @@ async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: C
         }
         for partition, point in sorted(changes.checkpoints.items())
     ]
-    await connection.execute(statement, rows)
+    await connection.execute(_move_checkpoints(), rows)
+
+
+@lru_cache(maxsize=1)
+def _move_checkpoints() -> Update:
+    table = checkpoints.c
+    newest = bindparam("newest", type_=table.time.type)
+    return (
+        update(checkpoints)
+        .where(table.scope == OF_SCOPE, table.partition == bindparam("of"))
+        .values(
+            sequence=bindparam("to"),
+            record_sequence=bindparam("at"),
+            record_id=bindparam("id"),
+            time=case((table.time > newest, table.time), else_=func.coalesce(newest, table.time)),
+        )
+    )
 
 
 async def advance_checkpoints(
@@ -97,7 +111,7 @@ async def advance_checkpoints(
         update(checkpoints)
         .where(
             table.scope == scope,
-            one_of_numbers(connection.dialect, table.partition, partitions),
+            one_of(connection.dialect, table.partition, partitions),
             table.sequence < sequence,
         )
         .values(sequence=sequence)
@@ -143,16 +157,11 @@ async def _write_objects(connection: AsyncConnection, scope: int, changes: Chang
 
 async def _write_entries(connection: AsyncConnection, scope: int, changes: Changes) -> None:
     if changes.entries_removed:
-        table = index_entries.c
-        statement = delete(index_entries).where(
-            table.scope == scope,
-            table.index == bindparam("of_index"),
-            table.key == bindparam("of_key"),
-            table.object == bindparam("of_object"),
-            table.ordinal == bindparam("of_ordinal"),
-        )
-        names = ("of_index", "of_key", "of_object", "of_ordinal")
-        await connection.execute(statement, [dict(zip(names, row, strict=True)) for row in changes.entries_removed])
+        rows = [
+            {"of_scope": scope, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
+            for index, key, name, ordinal in changes.entries_removed
+        ]
+        await connection.execute(_remove_entries(), rows)
     if changes.entries_written:
         rows = [
             {
@@ -168,6 +177,18 @@ async def _write_entries(connection: AsyncConnection, scope: int, changes: Chang
             for name, entry in changes.entries_written
         ]
         await upsert(connection, index_entries, rows)
+
+
+@lru_cache(maxsize=1)
+def _remove_entries() -> Delete:
+    table = index_entries.c
+    return delete(index_entries).where(
+        table.scope == OF_SCOPE,
+        table.index == bindparam("of_index"),
+        table.key == bindparam("of_key"),
+        table.object == bindparam("of_object"),
+        table.ordinal == bindparam("of_ordinal"),
+    )
 
 
 async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes) -> None:
@@ -203,25 +224,33 @@ async def read_dependants(
     connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]
 ) -> Sequence[Row[str, str, int, str, str]]:
     """View, parent and its partition, for each level that read one of the keys, with index and key."""
+    dialect = connection.dialect
+    return (await connection.execute(_dependants(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})).all()
+
+
+@lru_cache(maxsize=4)
+def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
     table = dependencies.c
-    source, is_there = among(connection.dialect, scope, (table.index, table.key), keys)
+    source, is_there = among(dialect, (table.index, table.key))
     columns = (table.view, table.parent, table.partition, table.index, table.key)
-    return (await connection.execute(select(*columns).select_from(source).where(is_there))).all()
+    return select(*columns).select_from(source).where(is_there)
 
 
 async def _wake_unsettled(
     connection: AsyncConnection, scope: int, touched: Mapping[str, tuple[int, ...]], wakes: dict[ViewParent, Wake]
 ) -> None:
-    table = intents.c
-    rows = await connection.execute(
-        select(table.view, table.parent, table.partition, table.target).where(
-            table.scope == scope,
-            table.state.in_(UNSETTLED),
-            one_of(connection.dialect, table.target, list(touched)),
-        )
-    )
+    dialect = connection.dialect
+    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope, "targets": many(dialect, touched)})
     for view, parent, partition, target in rows:
         merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
+
+
+@lru_cache(maxsize=4)
+def _unsettled(dialect: Dialect) -> Select[str, str, int, str]:
+    table = intents.c
+    return select(table.view, table.parent, table.partition, table.target).where(
+        table.scope == OF_SCOPE, table.state.in_(UNSETTLED), one_of_named(dialect, table.target, "targets")
+    )
 
 
 async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collection[str]) -> None:
@@ -304,10 +333,15 @@ async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[Vi
         }
         for (view, parent), wake in sorted(wakes.items())
     ]
-    statement = insert_for(connection.dialect, wakeups)
+    await connection.execute(_wake_levels(connection.dialect), rows)
+
+
+@lru_cache(maxsize=4)
+def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
+    statement = insert_for(dialect, wakeups)
     fresh = statement.excluded
     later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
-    statement = statement.on_conflict_do_update(
+    return statement.on_conflict_do_update(
         index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
         set_={
             "cause": later,
@@ -316,4 +350,3 @@ async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[Vi
             "due_at": None,
         },
     )
-    await connection.execute(statement, rows)

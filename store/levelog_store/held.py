@@ -2,11 +2,13 @@
 
 from collections.abc import Collection
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
-from sqlalchemy import and_, or_, select, true
+from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import one_of, one_of_numbers
+from levelog_store.clauses import OF_SCOPE, many, one_of, one_of_named
 from levelog_store.rows import (
     Entry,
     ExpiredEntry,
@@ -45,43 +47,61 @@ async def read_held(
     if not names:
         return held
     dialect = connection.dialect
-    rows = await connection.execute(
-        select(objects.c.object, objects.c.uid, objects.c.version).where(
-            objects.c.scope == scope, one_of(dialect, objects.c.object, names)
-        )
-    )
+    rows = await connection.execute(_objects(dialect), _of(dialect, scope, names))
     held.objects = {name: HeldObject(uid, version) for name, uid, version in rows}
     absent = [name for name in names if name not in held.objects]
     if absent:
-        rows = await connection.execute(
-            select(tombstones.c.object, tombstones.c.uid, tombstones.c.version).where(
-                tombstones.c.scope == scope, one_of(dialect, tombstones.c.object, absent)
-            )
-        )
+        rows = await connection.execute(_tombstones(dialect), _of(dialect, scope, absent))
         held.tombstones = {name: HeldTombstone(uid, version) for name, uid, version in rows}
     known = held.objects.keys()
     if with_entries := [name for name in indexed if name in known]:
         held.entries = await read_entries(connection, scope, with_entries)
     if with_levels := [name for name in parents if name in known]:
-        of_levels = await connection.execute(
-            select(levels.c.view, levels.c.parent, levels.c.parent_uid, levels.c.inputs, levels.c.looked_at).where(
-                levels.c.scope == scope, one_of(dialect, levels.c.parent, with_levels)
-            )
-        )
+        of_levels = await connection.execute(_levels(dialect), _of(dialect, scope, with_levels))
         held.levels = {(view, parent): HeldLevel(*values) for view, parent, *values in of_levels}
     return held
 
 
 async def read_entries(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, list[Entry]]:
     """Index entries of the named objects."""
-    table = index_entries.c
-    rows = await connection.execute(
-        select(table.object, *_ENTRY).where(table.scope == scope, one_of(connection.dialect, table.object, names))
-    )
+    dialect = connection.dialect
+    rows = await connection.execute(_entries(dialect), _of(dialect, scope, names))
     entries: dict[str, list[Entry]] = {}
     for name, *values in rows:
         entries.setdefault(name, []).append(Entry(*values))
     return entries
+
+
+@lru_cache(maxsize=4)
+def _objects(dialect: Dialect) -> Select[str, str, int]:
+    table = objects.c
+    return select(table.object, table.uid, table.version).where(_named(dialect, objects))
+
+
+@lru_cache(maxsize=4)
+def _tombstones(dialect: Dialect) -> Select[str, str, int]:
+    table = tombstones.c
+    return select(table.object, table.uid, table.version).where(_named(dialect, tombstones))
+
+
+@lru_cache(maxsize=4)
+def _levels(dialect: Dialect) -> Select[Any, Any, Any, Any, Any]:
+    table = levels.c
+    columns = (table.view, table.parent, table.parent_uid, table.inputs, table.looked_at)
+    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "names"))
+
+
+@lru_cache(maxsize=4)
+def _entries(dialect: Dialect) -> Select[Any]:
+    return select(index_entries.c.object, *_ENTRY).where(_named(dialect, index_entries))
+
+
+def _named(dialect: Dialect, table: Table) -> ColumnElement[bool]:
+    return and_(table.c.scope == OF_SCOPE, one_of_named(dialect, table.c.object, "names"))
+
+
+def _of(dialect: Dialect, scope: int, names: Collection[str]) -> dict[str, Any]:
+    return {"of_scope": scope, "names": many(dialect, names)}
 
 
 async def read_times(connection: AsyncConnection, scope: int) -> dict[int, datetime]:
@@ -104,7 +124,7 @@ async def read_expired(
             index_entries.c.scope == scope,
             index_entries.c.expires_at.is_not(None),
             index_entries.c.expires_at <= until,
-            one_of_numbers(connection.dialect, objects.c.partition, partitions),
+            one_of(connection.dialect, objects.c.partition, partitions),
         )
         .order_by(index_entries.c.object, index_entries.c.index, index_entries.c.key, index_entries.c.ordinal)
     )

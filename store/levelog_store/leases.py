@@ -13,13 +13,14 @@ In SQLite one transaction writes at a time, and needs no locks.
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import Dialect, Select, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import IdentityMismatch, LeaseLost
-from levelog_store.clauses import insert_for, one_of_numbers
+from levelog_store.clauses import OF_SCOPE, insert_for, many, one_of, one_of_named
 from levelog_store.clock import now
 from levelog_store.database import Database
 from levelog_store.scopes import Scope
@@ -43,16 +44,10 @@ async def guard(connection: AsyncConnection, scope: Scope, epochs: Mapping[int, 
     """
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
-    table = leases.c
-    statement = (
-        select(table.partition, table.epoch, scopes.c.fingerprint)
-        .join(scopes, scopes.c.scope == table.scope)
-        .where(table.scope == scope.number, one_of_numbers(connection.dialect, table.partition, list(epochs)))
-        .order_by(table.partition)
-        .with_for_update(read=True, key_share=True, of=leases)
-    )
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "partitions": many(dialect, list(epochs))}
     current: dict[int, int] = {}
-    for partition, epoch, fingerprint in await connection.execute(statement):
+    for partition, epoch, fingerprint in await connection.execute(_guarded(dialect), values):
         if fingerprint != scope.fingerprint:
             raise _replaced(scope)
         current[partition] = epoch
@@ -62,6 +57,18 @@ async def guard(connection: AsyncConnection, scope: Scope, epochs: Mapping[int, 
                 f"the lease of partition {partition} for {scope.application} under epoch {epoch} is lost, "
                 f"its epoch is {current.get(partition)} now"
             )
+
+
+@lru_cache(maxsize=4)
+def _guarded(dialect: Dialect) -> Select[int, int, str]:
+    table = leases.c
+    return (
+        select(table.partition, table.epoch, scopes.c.fingerprint)
+        .join(scopes, scopes.c.scope == table.scope)
+        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.partition, "partitions"))
+        .order_by(table.partition)
+        .with_for_update(read=True, key_share=True, of=leases)
+    )
 
 
 class Leases:
@@ -203,7 +210,7 @@ class Leases:
         mine = (
             table.scope == self._scope.number,
             table.owner == self.owner,
-            one_of_numbers(connection.dialect, table.partition, partitions),
+            one_of(connection.dialect, table.partition, partitions),
         )
         await connection.execute(select(table.partition).where(*mine).order_by(table.partition).with_for_update())
         await connection.execute(update(leases).where(*mine).values(owner="", expires_at=None, epoch=table.epoch + 1))
@@ -227,7 +234,7 @@ class Leases:
             return
         await connection.execute(
             update(leases)
-            .where(table.scope == self._scope.number, one_of_numbers(dialect, table.partition, partitions))
+            .where(table.scope == self._scope.number, one_of(dialect, table.partition, partitions))
             .values(owner=self.owner, epoch=table.epoch + 1, expires_at=now(dialect, self._duration))
         )
         gone = (

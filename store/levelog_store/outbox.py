@@ -15,6 +15,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store import outboxsql as sql
+from levelog_store.clauses import many
 
 
 class ClaimedIntent(Struct, frozen=True, kw_only=True):
@@ -111,10 +112,10 @@ async def claim(
     The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
     """
     dialect = connection.dialect
-    values = {"scope": scope, "limit": limit} | ({"without": sql.texts(dialect, without)} if without else {})
+    values = {"scope": scope, "limit": limit} | ({"without": many(dialect, without)} if without else {})
     rows = (await connection.execute(sql.claimable(dialect, is_partial=bool(without)), values)).all()
     if rows:
-        keys = sql.texts(dialect, [row.key for row in rows])
+        keys = many(dialect, [row.key for row in rows])
         await connection.execute(sql.take(dialect, lease), {"of_scope": scope, "of_keys": keys, "by": owner})
     return [
         ClaimedIntent(
@@ -138,14 +139,14 @@ async def read_open(connection: AsyncConnection, scope: int, limit: int) -> list
 async def still_claimed(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str]) -> set[str]:
     """Those of the intents that the owner may still act on."""
     dialect = connection.dialect
-    values = {"of_scope": scope, "of_keys": sql.texts(dialect, keys), "by": owner}
+    values = {"of_scope": scope, "of_keys": many(dialect, keys), "by": owner}
     return set((await connection.execute(sql.held(dialect), values)).scalars())
 
 
 async def keep(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str], *, lease: timedelta) -> None:
     """Let the claims of the intents last for another lease, as far as the owner still has them."""
     dialect = connection.dialect
-    values = {"of_scope": scope, "of_keys": sql.texts(dialect, keys), "by": owner}
+    values = {"of_scope": scope, "of_keys": many(dialect, keys), "by": owner}
     await connection.execute(sql.keep(dialect, lease), values)
 
 
@@ -163,7 +164,7 @@ async def store_receipts(
     not shown `look_after` from now are `take_unseen`.
     """
     dialect = connection.dialect
-    values = {"of_scope": scope, "of_keys": sql.texts(dialect, [each.key for each in receipts]), "by": owner}
+    values = {"of_scope": scope, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
     held = set((await connection.execute(sql.lock_held(dialect), values)).scalars())
     rows = [
         {"of_scope": scope, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
@@ -243,4 +244,4 @@ async def unrelayed(connection: AsyncConnection, scope: int, limit: int) -> list
 async def mark_relayed(connection: AsyncConnection, scope: int, keys: Collection[str]) -> None:
     """Note that the receipts are in the log."""
     dialect = connection.dialect
-    await connection.execute(sql.mark_relayed(dialect), {"of_scope": scope, "of_keys": sql.texts(dialect, keys)})
+    await connection.execute(sql.mark_relayed(dialect), {"of_scope": scope, "of_keys": many(dialect, keys)})

@@ -4,7 +4,7 @@ States stand in them as literals, not as parameters: only from literals can a pl
 all rows in question.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -17,11 +17,8 @@ from sqlalchemy import (
     Text,
     Update,
     and_,
-    any_,
     bindparam,
     case,
-    cast,
-    func,
     literal_column,
     null,
     or_,
@@ -30,10 +27,9 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from levelog.canonical import canonical
+from levelog_store.clauses import OF_SCOPE, one_of_named
 from levelog_store.clock import now
 from levelog_store.columns import Timestamp
 from levelog_store.tables import intents, levels
@@ -76,23 +72,11 @@ UNSEEN_COLUMNS: Final = (
 )
 
 
-def texts(dialect: Dialect, values: Collection[str]) -> Any:
-    """The value of a parameter `of_keys` or `without`."""
-    return list(values) if dialect.name == "postgresql" else canonical(list(values)).decode()
-
-
 def _is_one_of(dialect: Dialect) -> ColumnElement[bool]:
-    return _is_among(dialect, intents.c.key, "of_keys")
+    return one_of_named(dialect, intents.c.key, "of_keys")
 
 
-def _is_among(dialect: Dialect, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
-    if dialect.name == "postgresql":
-        return column == any_(cast(bindparam(name, type_=ARRAY(Text)), ARRAY(Text)))
-    each = func.json_each(bindparam(name, type_=Text)).table_valued("value")
-    return column.in_(select(each.c.value))
-
-
-_is_in_scope: Final = intents.c.scope == bindparam("of_scope")
+_is_in_scope: Final = intents.c.scope == OF_SCOPE
 _is_held: Final = and_(intents.c.state == _CLAIMED, intents.c.owner == bindparam("by"))
 
 
@@ -107,7 +91,7 @@ def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
     def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
         return _first_of_targets(
             lambda table: (
-                is_due(table) & ~_is_among(dialect, table.c.api_version, "without") if is_partial else is_due(table)
+                is_due(table) & ~one_of_named(dialect, table.c.api_version, "without") if is_partial else is_due(table)
             )
         )
 

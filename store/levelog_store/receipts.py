@@ -1,35 +1,37 @@
 """Receipts and sightings that came back through the log, written by the fold."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-from sqlalchemy import BigInteger, Integer, Text, bindparam, case, func, literal, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Integer,
+    Text,
+    Update,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.changes import FoldedReceipt, FoldedSighting
-from levelog_store.clauses import insert_for
+from levelog_store.clauses import OF_SCOPE, insert_for
 from levelog_store.tables import intents, levels, objects
 
 
 async def write_receipts(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
     """Note what became of intents, and raise the rounds of their levels to at least the receipts'."""
-    table = intents.c
-    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
-    statement = (
-        update(intents)
-        .where(table.scope == scope, table.key == bindparam("of"))
-        .values(
-            state=case((final, table.state), else_=bindparam("to_state")),
-            receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
-            is_relayed=True,
-            is_folded=True,
-            result_uid=bindparam("uid"),
-            result_version=bindparam("version"),
-        )
-    )
     await connection.execute(
-        statement,
+        _note_receipts(),
         [
             {
+                "of_scope": scope,
                 "of": r.key,
                 "to_state": r.state,
                 "noted": r.receipt,
@@ -41,6 +43,24 @@ async def write_receipts(connection: AsyncConnection, scope: int, receipts: Sequ
     )
     if of_views := [receipt for receipt in receipts if receipt.has_view]:
         await _raise_rounds(connection, scope, of_views)
+
+
+@lru_cache(maxsize=1)
+def _note_receipts() -> Update:
+    table = intents.c
+    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
+    return (
+        update(intents)
+        .where(table.scope == OF_SCOPE, table.key == bindparam("of"))
+        .values(
+            state=case((final, table.state), else_=bindparam("to_state")),
+            receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
+            is_relayed=True,
+            is_folded=True,
+            result_uid=bindparam("uid"),
+            result_version=bindparam("version"),
+        )
+    )
 
 
 async def write_sightings(connection: AsyncConnection, scope: int, sightings: Sequence[FoldedSighting]) -> None:
@@ -59,6 +79,25 @@ async def write_sightings(connection: AsyncConnection, scope: int, sightings: Se
 
 async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
     """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
+    newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
+    await connection.execute(
+        _raise_levels(connection.dialect),
+        [
+            {
+                "of_scope": scope,
+                "of_view": view,
+                "of_parent": parent,
+                "of_uid": r.parent_uid,
+                "to": r.round,
+                "at": r.sequence,
+            }
+            for (view, parent), r in sorted(newest.items())
+        ],
+    )
+
+
+@lru_cache(maxsize=4)
+def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     source = select(
         objects.c.scope,
         bindparam("of_view", type_=Text),
@@ -71,7 +110,9 @@ async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Seque
         *(literal(0) for _ in ("attempts", "evaluations")),
         *(literal("") for _ in ("inputs", "reads", "decided_inputs")),
         bindparam("at", type_=BigInteger),
-    ).where(objects.c.scope == scope, objects.c.object == bindparam("of_parent"), objects.c.uid == bindparam("of_uid"))
+    ).where(
+        objects.c.scope == OF_SCOPE, objects.c.object == bindparam("of_parent"), objects.c.uid == bindparam("of_uid")
+    )
     columns = (
         "scope",
         "view",
@@ -88,17 +129,9 @@ async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Seque
         "decided_inputs",
         "cause",
     )
-    statement = insert_for(connection.dialect, levels).from_select(columns, source)
-    statement = statement.on_conflict_do_update(
+    statement = insert_for(dialect, levels).from_select(columns, source)
+    return statement.on_conflict_do_update(
         index_elements=[levels.c.scope, levels.c.view, levels.c.parent],
         set_={"round": statement.excluded.round},
         where=(levels.c.round < statement.excluded.round) & (levels.c.parent_uid == statement.excluded.parent_uid),
-    )
-    newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
-    await connection.execute(
-        statement,
-        [
-            {"of_view": view, "of_parent": parent, "of_uid": r.parent_uid, "to": r.round, "at": r.sequence}
-            for (view, parent), r in sorted(newest.items())
-        ],
     )

@@ -87,7 +87,9 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
         sides: list[Side] = []
         for name, each in zip(("",) if len(programs) == 1 else names, programs, strict=True):
             judge = partial(Judge, caller=caller(), redactor=redactor, stops=stops, name=name)
-            sides.append(await stack.enter_async_context(_side(each.program, history, judge)))
+            sides.append(
+                await stack.enter_async_context(_side(each.program, history, judge, is_waking=wanted.is_in_order))
+            )
         if wanted.is_in_order or not isinstance(history, LiveHistory | Bundle):
             report = await _compare_in_order(history, selection, sides, names, redactor, caller, bar)
         else:
@@ -132,8 +134,10 @@ async def _opened(
 
 
 @asynccontextmanager
-async def _side(program: Program, history: Recording, make: Callable[[Scratch], Judge]) -> AsyncGenerator[Side]:
-    async with open_scratch(program, history.origin) as scratch:
+async def _side(
+    program: Program, history: Recording, make: Callable[[Scratch], Judge], *, is_waking: bool
+) -> AsyncGenerator[Side]:
+    async with open_scratch(program, history.origin, is_waking=is_waking) as scratch:
         judge = make(scratch)
         try:
             yield Side(scratch, judge)

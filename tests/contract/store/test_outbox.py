@@ -17,6 +17,7 @@ from sqlalchemy import ClauseElement, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store import outbox, outboxsql
+from levelog_store.clauses import many
 from levelog_store.database import Database, upsert
 from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt, UnseenWrite
 from levelog_store.rows import LevelRow
@@ -328,7 +329,7 @@ async def test_a_claim_reads_only_open_intents_by_their_index(database: Database
 async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database: Database) -> None:
     """PostgreSQL needs statistics for that, which autovacuum makes within a minute; SQLite has none."""
     async with filled(database, is_analyzed=database.is_shared) as connection:
-        keys = outboxsql.texts(connection.dialect, ["a", "b"])
+        keys = many(connection.dialect, ["a", "b"])
         for statement in (
             outboxsql.take(connection.dialect, LEASE),
             outboxsql.held(connection.dialect),

@@ -157,7 +157,7 @@ async def happens(depot: Depot) -> None:
 async def compared(history: History, url: str = "") -> Comparison:
     comparison = Comparison()
     code = program()
-    async with open_scratch(code, history.origin, url) as scratch:
+    async with open_scratch(code, history.origin, url, is_waking=False) as scratch:
         judge = Judge(scratch, Caller(threads=4))
         try:
             async for (judged,) in RecordedReplay(history, Selection(), [Side(scratch, judge)]).run():
