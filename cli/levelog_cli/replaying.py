@@ -93,7 +93,7 @@ def _part(
 ) -> Iterator[str]:
     if before is None or after is None:
         made = names[0] if after is None else names[1]
-        yield from labelled("made by", f"{made} alone")
+        yield from labelled("made by", f"{made} alone: no such view there, or its filters leave the object out")
         return
     if part in ("desired", "actual"):
         one, other = (_decoded(getattr(side, part)) for side in (before, after))

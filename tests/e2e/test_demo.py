@@ -7,17 +7,20 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
-    process = await asyncio.create_subprocess_exec(
+async def started(*arguments: str, **env: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
         "from levelog_cli.main import main; main()",
-        "demo",
-        "--json",
-        env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
+        *arguments,
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | env,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
+    process = await started("demo", "--json")
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert err == b""
@@ -33,6 +36,26 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
     assert sum("no write" in line for line in lines) == 3
     assert max(map(len, lines[:-1])) <= 80
     assert "   log    6 records: 4 of objects, 2 receipts of writes" in lines
+
+
+async def test_a_demo_that_stays_up_says_what_a_second_terminal_needs() -> None:
+    demo = await started("demo", "--keep")
+    assert demo.stdout is not None
+    try:
+        line = ""
+        while not line.startswith("export "):
+            line = (await asyncio.wait_for(demo.stdout.readline(), timeout=120)).decode()
+            assert line, "the demo has ended"
+        variables = dict(each.split("=", 1) for each in line.split()[1:])
+        assert set(variables) == {"KUBECONFIG", "LEVELOG_DATA_DIR"}
+        history = await started("history", "webs.example.com/default/shop", **variables)
+        out, err = await history.communicate()
+        assert history.returncode == 0, err.decode()
+        assert b"spec.replicas: 3 -> 2" in out
+    finally:
+        demo.terminate()
+        await demo.communicate()
+    assert demo.returncode == 0
 
 
 def test_the_demo_runs_the_example_itself() -> None:

@@ -16,6 +16,7 @@ from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_cli.compose.recorddecisions import opened_decisions
 from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
 from levelog_cli.compose.unrecorded import nothing_of
+from levelog_cli.plain import plain
 from levelog_cli.settings import Settings
 from levelog_cli.timeline import Timeline
 from levelog_history.decided import Decided, interleaved
@@ -71,7 +72,8 @@ async def show_history(
             if start is not None and not _is_after(start, entry, sequence):
                 continue
             if as_json:
-                sys.stdout.write(msgspec.json.encode(_json(entry, sequence)).decode() + "\n")
+                told = _decision(entry) if isinstance(entry, Decided) else plain(entry, sequence)
+                sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
             else:
                 sys.stdout.writelines(f"{line}\n" for line in timeline.lines(entry, sequence))
             if wanted.is_followed:
@@ -145,26 +147,6 @@ async def _tell_beginning(source: RecordSource, *, as_json: bool) -> None:
 
 def _time(revision: Revision) -> str:
     return f"{revision.time:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _json(entry: Told, sequence: int) -> dict[str, Any]:
-    if isinstance(entry, Decided):
-        return _decision(entry)
-    told: dict[str, Any] = msgspec.to_builtins(entry)
-    match entry:
-        case Revision():
-            del told["body"]
-            return {"type": "revision", **told}
-        case Missing():
-            return {"type": "missing", **told}
-        case ReceiptNoted() | TargetSighted():
-            return {
-                "type": "receipt" if isinstance(entry, ReceiptNoted) else "sighting",
-                "sequence": sequence,
-                **told,
-                "parent": str(entry.parent),
-                "target": str(entry.target),
-            }
 
 
 def _decision(decided: Decided) -> dict[str, Any]:

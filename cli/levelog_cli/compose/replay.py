@@ -21,7 +21,15 @@ from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.redaction import known_redactor
-from levelog_cli.compose.replaychoice import RECORDED, Wanted, described, refuse_misfits, refuse_moments, selection_of
+from levelog_cli.compose.replaychoice import (
+    RECORDED,
+    Wanted,
+    described,
+    refuse_misfits,
+    refuse_moments,
+    refuse_strangers,
+    selection_of,
+)
 from levelog_cli.progress import RecordBar
 from levelog_cli.replaying import as_json as told
 from levelog_cli.replaying import divergence_lines, lines
@@ -71,6 +79,7 @@ async def replay_history(settings: Settings, wanted: Wanted, *, as_json: bool) -
     programs = [load_application(settings, [wanted.file])]
     if wanted.against != RECORDED:
         programs.append(load_application(settings, [Path(wanted.against)]))
+        refuse_strangers(wanted, *(each.program for each in programs))
     application = programs[0].name
     now = datetime.now(UTC)
     async with AsyncExitStack() as stack:

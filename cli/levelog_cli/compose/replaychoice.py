@@ -56,6 +56,16 @@ def refuse_misfits(wanted: Wanted, *, as_json: bool) -> None:
         )
 
 
+def refuse_strangers(wanted: Wanted, one: Program, other: Program) -> None:
+    """Raise ConfigurationError for two files that decide nothing alike: each decision would be made by one alone."""
+    if not one.views.keys() & other.views.keys():
+        views = [", ".join(sorted(program.views)) or "no view" for program in (one, other)]
+        raise ConfigurationError(
+            f"{wanted.against} has none of the views of {wanted.file} ({views[0]}) but {views[1]}: versions of one "
+            "operator are compared, by the names of operator and view"
+        )
+
+
 def selection_of(wanted: Wanted, program: Program, now: datetime) -> Selection:
     """The decisions that are wanted; raises ConfigurationError for what there is nothing of in the code."""
     selected = [Selected.parse(text) for text in wanted.objects]

@@ -30,7 +30,7 @@ async def unread(source: RecordSource, resource: GroupResource) -> str:
     name = str(resource)
     if not held or name in held:
         return ""
-    return f"it holds what the operators read: {', '.join(held)}{_meant(name, held)}"
+    return f"recorded is what the operators read: {', '.join(held)}{_meant(name, held)}"
 
 
 def _meant(name: str, held: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource, refuse_beyond
 from levelog_cli.compose.unrecorded import unread
 from levelog_cli.explained import explained_lines, ignored_lines
+from levelog_cli.plain import plain
 from levelog_cli.settings import Settings
 from levelog_history.explaining import Explained, explain, is_by, newest_chain
 from levelog_history.happenings import read_happened
@@ -215,7 +216,10 @@ def _plain(level: _Level, explained: Explained) -> dict[str, object]:
         "is_called": decision.is_called,
         "is_due": decision.basis.is_due,
         "fingerprint": decision.fingerprint,
-        "causes": [_cause(each.sequence, each.entries) for each in explained.causes],
+        "causes": [
+            {"sequence": each.sequence, "entries": [plain(entry, each.sequence) for entry in each.entries]}
+            for each in explained.causes
+        ],
         "has_more_causes": decision.causes.has_more,
         "reads": explained.reads,
         "before": side(before),
@@ -240,12 +244,3 @@ def _plain(level: _Level, explained: Explained) -> dict[str, object]:
             for each in explained.writes
         ],
     }
-
-
-def _cause(sequence: int, entries: Sequence[object]) -> dict[str, object]:
-    told: list[dict[str, object]] = []
-    for entry in entries:
-        plain = msgspec.to_builtins(entry)
-        plain.pop("body", None)
-        told.append({"type": type(entry).__name__.lower().removesuffix("noted"), **plain})
-    return {"sequence": sequence, "entries": told}

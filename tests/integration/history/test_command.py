@@ -74,7 +74,7 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
     assert [(each["manager"], each["resource"], each["objects"]) for each in json.loads(ended.stdout)] == [
         ("levelog-webs", "pods", 3)
     ]
-    assert "holds no record of services: it holds" in await ran.refused("writers", "services", status=2)
+    assert "holds no record of services: recorded is what" in await ran.refused("writers", "services", status=2)
     assert "no write to webs.example.com" in await ran.refused("writers", "webs.example.com", status=2)
 
 
@@ -82,9 +82,9 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
     ("arguments", "sentence"),
     [
         (["pods/default/none"], "holds no record of pods/default/none: there was none while the log was written"),
-        (["webs/default/shop"], "it holds what the operators read: pods, webs.example.com (did you mean webs.exa"),
+        (["webs/default/shop"], "recorded is what the operators read: pods, webs.example.com (did you mean webs.exa"),
         (["web.example.com", "pod"], "(did you mean webs.example.com?)"),
-        (["services/default/shop"], "it holds what the operators read: pods, webs.example.com"),
+        (["services/default/shop"], "recorded is what the operators read: pods, webs.example.com"),
         (["webs.example.com/shop"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
         ([SHOP, "--at", "9", "--follow"], "--at prints one object as it was: only --bundle and --json go with it"),
         (["pods/default/a", "--at", "1"], "holds no record of pods/default/a"),

@@ -75,6 +75,10 @@ async def test_each_decision_is_told_with_its_records_its_reads_and_its_writes(s
     read = next(read for each in chain[1:] for read in each["reads"])
     assert (read["index"], read["removed"], read["added"]) == ("webs/images", [["shop-2", "nginx:1.29"]], [])
     assert chain[-1]["after"]["status"] == "in_sync"
+    shown = await told(story, SHOP, "pods", "--receipts", command="history")
+    entries = [entry for each in chain for cause in each["causes"] for entry in cause["entries"]]
+    assert {"revision", "receipt"} <= {entry["type"] for entry in entries}
+    assert all(entry in shown for entry in entries), "told as `levelog history` tells them"
 
 
 async def test_decisions_stand_on_the_timeline_between_what_they_saw_and_what_came_of_them(story: Levelog) -> None:
@@ -169,7 +173,7 @@ async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
         ),
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
         (["pods/default/shop-2", "--at", "3"], "webs/pods did not write pods/default/shop-2 by sequence 3: the first"),
-        (["webs/default/shop"], "it holds what the operators read: pods, webs.example.com (did you mean webs.exa"),
+        (["webs/default/shop"], "recorded is what the operators read: pods, webs.example.com (did you mean webs.exa"),
         (["pods"], "pods names no object, but all of a resource"),
         ([SHOP, "--all", "--since", "1h"], "say one of --since, --at and --all"),
     ],

@@ -15,6 +15,7 @@ from rigs.recorded import Recorded, record_webs
 from rigs.webs import pod, web
 
 LASTNIGHT = WEBS_FILE.parents[1] / "lastnight"
+GUARDRAILS = WEBS_FILE.parents[1] / "guardrails" / "guardrails.py"
 
 GREEDY = WEBS_FILE.read_text().replace(
     "range(web.spec.replicas)", "range(web.spec.replicas if web.spec.replicas < 4 else 2)"
@@ -103,6 +104,7 @@ REFUSED = {
     ("--handler", "podz"): "no view, index or reconcile function 'podz'",
     ("--mode", "log"): "give --against FILE",
     ("--against", "nothing.py"): "nothing.py does not exist",
+    ("--against", str(GUARDRAILS)): "has none of the views of",
 }
 
 
