@@ -1,1 +1,5 @@
+"""The log of a cluster."""
 
+from levelog_log.websockets import load_nats
+
+load_nats()

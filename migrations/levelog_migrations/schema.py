@@ -1,28 +1,25 @@
-"""Bringing a database to the revision that this code needs, and telling which one it is at."""
+"""Bringing a database to the revision that this code needs, and telling which one it is at.
 
-from collections.abc import Callable
+Alembic is loaded where there is something to apply: every command that looks at a database comes through here first.
+"""
+
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, column, func, inspect, select, table
 
 from levelog.errors import MigrationRequired
 from levelog_store.database import Database
 
 _LOCK: Final = 0x6C65_7665_6C6F_6701  # "levelog" and a one: the key of an advisory lock of PostgreSQL, 64 bits
+_FILE: Final = "revision_"
+_APPLIED: Final = table("alembic_version", column("version_num"))
 
 
 def head() -> str:
     """The revision that this code needs."""
-    revision = _scripts().get_current_head()
-    if revision is None:
-        raise LookupError(f"no revisions in {_scripts().dir}")
-    return revision
+    return known()[-1]
 
 
 async def current(url: str) -> str | None:
@@ -52,48 +49,41 @@ async def upgrade(url: str) -> None:
     Any number of processes may call it at once: one does it, the others wait for that. Raises MigrationRequired, and
     changes nothing, if the database is at a revision that this code does not know.
     """
-    await _run(url, lambda config: command.upgrade(config, "head"))
+    await _run(url, head())
 
 
 async def downgrade(url: str, revision: str) -> None:
     """Bring the database back to an older revision, or to `base`: no tables at all."""
-    await _run(url, lambda config: command.downgrade(config, revision))
+    await _run(url, revision)
 
 
-async def _run(url: str, step: Callable[[Config], None]) -> None:
+async def _run(url: str, revision: str) -> None:
     async with await Database.open(url, statement_time=None) as database, database.transaction() as connection:
         if database.is_shared:
             await connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        _refuse_newer(database.name, await connection.run_sync(_revision))
-        await connection.run_sync(_apply, step)
+        found = await connection.run_sync(_revision)
+        _refuse_newer(database.name, found)
+        if found != revision:
+            from levelog_migrations.applying import apply
 
-
-def _apply(connection: Connection, step: Callable[[Config], None]) -> None:
-    config = _config()
-    config.attributes["connection"] = connection
-    step(config)
+            await connection.run_sync(apply, revision, is_newer=revision == head())
 
 
 def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+    if not inspect(connection).has_table(_APPLIED.name):
+        return None
+    return connection.scalar(select(_APPLIED.c.version_num))
 
 
 def _refuse_newer(name: str, found: str | None) -> None:
-    known = {script.revision for script in _scripts().walk_revisions()}
-    if found is not None and found not in known:
+    if found is not None and found not in known():
         raise MigrationRequired(
             f"database {name} is at revision {found}, which this code, at {head()}, does not know: "
             "it was migrated by newer code, run that"
         )
 
 
-def _config() -> Config:
-    config = Config()
-    # alembic reads the folder through configparser, to which % means something
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    return config
-
-
 @cache
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_config())
+def known() -> list[str]:
+    """The revisions of this code, oldest first, by the names of their files."""
+    return sorted(file.stem.removeprefix(_FILE) for file in Path(__file__).parent.glob(f"versions/{_FILE}*.py"))

@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
+import levelog_migrations
 from levelog.errors import ConfigurationError, MigrationRequired
 from levelog_migrations import check, current, downgrade, head, upgrade
+from levelog_migrations.schema import known
 from levelog_store.database import Database
 from levelog_store.tables import metadata
 
@@ -77,6 +80,13 @@ async def test_upgrading_twice_changes_nothing(database_url: str) -> None:
     for _ in range(2):
         await upgrade(database_url)
         await check(database_url)
+
+
+def test_the_names_of_the_files_tell_the_revisions_in_order() -> None:
+    scripts = ScriptDirectory(str(Path(levelog_migrations.__file__).parent))
+    revisions = [script.revision for script in reversed(list(scripts.walk_revisions()))]
+    assert revisions[-1] == head() == scripts.get_current_head()
+    assert revisions == known()
 
 
 async def test_a_database_without_tables_has_to_be_migrated(database_url: str) -> None:
