@@ -1,11 +1,12 @@
 """Set-valued parameters: one bound value however many keys are asked for, so that statements are prepared once.
 
-Statements that run for each batch are also built once, since to build one takes longer than to run it. They stand in
-functions with a cache and take their values by name.
+Statements that run for each batch are also built once, since to build one takes longer than to run it: they stand in
+functions that are `built_once`, and take their values by name.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import (
     BindParameter,
@@ -31,8 +32,23 @@ from sqlalchemy.types import TypeEngine
 
 from levelog.canonical import canonical
 
+T = TypeVar("T")
+
 OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 """The scope, for statements that are built once."""
+
+
+def built_once(build: Callable[[Dialect], T]) -> Callable[[Dialect], T]:
+    """Have a function that builds a statement called once for each kind of database, however many engines there are."""
+    built: dict[str, T] = {}
+
+    @wraps(build)
+    def find(dialect: Dialect) -> T:
+        if dialect.name not in built:
+            built[dialect.name] = build(dialect)
+        return built[dialect.name]
+
+    return find
 
 
 def one_of(

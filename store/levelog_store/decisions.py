@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.canonical import canonical
-from levelog_store.clauses import OF_SCOPE, among, insert_for, many, many_pairs, one_of_named
+from levelog_store.clauses import OF_SCOPE, among, built_once, insert_for, many, many_pairs, one_of_named
 from levelog_store.database import upsert
 from levelog_store.folds import supersede
 from levelog_store.rows import (
@@ -111,7 +111,7 @@ async def lock_keys(connection: AsyncConnection, scope: int, keys: Sequence[Inde
     return {(index, key): version for index, key, version in rows}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
     table = key_versions.c
     source, is_there = among(dialect, (table.index, table.key))
@@ -133,7 +133,7 @@ async def _withdraw(connection: AsyncConnection, scope: int, keys: Collection[st
     return set(found.scalars())
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _withdraw_pending(dialect: Dialect) -> ReturningUpdate[Any]:
     table = intents.c
     return (
@@ -187,7 +187,7 @@ async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequenc
         await connection.execute(_insert_new(connection.dialect, intents), rows)
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _settle(dialect: Dialect) -> Update:
     table = intents.c
     return (

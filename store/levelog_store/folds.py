@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.implicit import applied_place, calls_of
 from levelog_store.causes import appended, noted
 from levelog_store.changes import Changes, Wake, merge_wake
-from levelog_store.clauses import OF_SCOPE, among, insert_for, many, many_pairs, one_of, one_of_named
+from levelog_store.clauses import OF_SCOPE, among, built_once, insert_for, many, many_pairs, one_of, one_of_named
 from levelog_store.database import upsert
 from levelog_store.receipts import write_receipts, write_sightings
 from levelog_store.rows import IndexKey, StoredObject, SyncRow, UnreadableRow, ViewParent
@@ -228,7 +228,7 @@ async def read_dependants(
     return (await connection.execute(_dependants(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})).all()
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
     table = dependencies.c
     source, is_there = among(dialect, (table.index, table.key))
@@ -245,7 +245,7 @@ async def _wake_unsettled(
         merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _unsettled(dialect: Dialect) -> Select[str, str, int, str]:
     table = intents.c
     return select(table.view, table.parent, table.partition, table.target).where(
@@ -336,7 +336,7 @@ async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[Vi
     await connection.execute(_wake_levels(connection.dialect), rows)
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     statement = insert_for(dialect, wakeups)
     fresh = statement.excluded

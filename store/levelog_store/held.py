@@ -2,13 +2,12 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import OF_SCOPE, many, one_of, one_of_named
+from levelog_store.clauses import OF_SCOPE, built_once, many, one_of, one_of_named
 from levelog_store.rows import (
     Entry,
     ExpiredEntry,
@@ -72,26 +71,26 @@ async def read_entries(connection: AsyncConnection, scope: int, names: Collectio
     return entries
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _objects(dialect: Dialect) -> Select[str, str, int]:
     table = objects.c
     return select(table.object, table.uid, table.version).where(_named(dialect, objects))
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _tombstones(dialect: Dialect) -> Select[str, str, int]:
     table = tombstones.c
     return select(table.object, table.uid, table.version).where(_named(dialect, tombstones))
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _levels(dialect: Dialect) -> Select[Any, Any, Any, Any, Any]:
     table = levels.c
     columns = (table.view, table.parent, table.parent_uid, table.inputs, table.looked_at)
     return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "names"))
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _entries(dialect: Dialect) -> Select[Any]:
     return select(index_entries.c.object, *_ENTRY).where(_named(dialect, index_entries))
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import OF_SCOPE, among, many, many_pairs, one_of_named, pairs
+from levelog_store.clauses import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, pairs
 from levelog_store.database import now
 from levelog_store.rows import (
     ERRORS,
@@ -76,7 +76,7 @@ async def read_generations(connection: AsyncConnection, scope: int, of: Sequence
     return {(view, parent): generation for view, parent, generation in rows}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _generations(dialect: Dialect) -> Select[str, str, int]:
     wanted, table = pairs(dialect), wakeups.c
     return (
@@ -96,7 +96,7 @@ async def read_next_due(
     return None if row is None else (row.due_at, row.now)
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
     table = wakeups.c
     return (
@@ -118,7 +118,7 @@ async def read_parents(connection: AsyncConnection, scope: int, names: Collectio
     return {row["object"]: StoredObject(**row) for row in rows.mappings()}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _parents(dialect: Dialect) -> Select[Any]:
     table = objects.c
     columns = (table[name] for name in StoredObject.__struct_fields__)
@@ -132,7 +132,7 @@ async def read_levels(connection: AsyncConnection, scope: int, parents: Collecti
     return {(row["view"], row["parent"]): LevelRow(**row) for row in rows.mappings()}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _levels(dialect: Dialect) -> Select[Any]:
     table = levels.c
     columns = (table[name] for name in LevelRow.__struct_fields__)
@@ -151,7 +151,7 @@ async def read_dependencies(
     return found
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _dependencies(dialect: Dialect) -> Select[str, str, str, str]:
     table = dependencies.c
     source, is_there = among(dialect, (table.view, table.parent))
@@ -174,7 +174,7 @@ async def read_buckets(connection: AsyncConnection, scope: int, keys: Sequence[I
     return {place: Bucket(versions[place], tuple(held)) for place, held in values.items()}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _buckets(dialect: Dialect) -> Select[str, str, int | None, str | None, bytes]:
     wanted, entry, version = pairs(dialect), index_entries.c, key_versions.c
     same_entry = and_(entry.scope == OF_SCOPE, entry.index == wanted.c.first, entry.key == wanted.c.second)
@@ -193,7 +193,7 @@ async def read_versions(connection: AsyncConnection, scope: int, keys: Sequence[
     return {(index, key): version for index, key, version in rows}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _versions(dialect: Dialect) -> Select[str, str, int]:
     table = key_versions.c
     source, is_there = among(dialect, (table.index, table.key))
@@ -232,7 +232,7 @@ async def read_open_intents(
     return found
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _open_intents(dialect: Dialect) -> Select[Any]:
     wanted, table, held = pairs(dialect), intents.c, objects.c
     computed = ("outcome", "held_uid", "held_version", "held_is_deleting", "held_manager", "buried_version")
@@ -280,7 +280,7 @@ async def read_targets(connection: AsyncConnection, scope: int, names: Collectio
     }
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _targets(dialect: Dialect) -> Select[Any]:
     table = objects.c
     columns = (table[name] for name in ("object", *Target.__struct_fields__))
@@ -294,7 +294,7 @@ async def read_last_applied(connection: AsyncConnection, scope: int, targets: Co
     return {row.target: row.body for row in rows}
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _last_applied(dialect: Dialect) -> Select[str, bytes]:
     table = intents.c
     newest_first = (table.decided_at.desc(), table.round.desc(), table.ordinal.desc())

@@ -13,14 +13,13 @@ In SQLite one transaction writes at a time, and needs no locks.
 
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import lru_cache
 from typing import Final
 
 from sqlalchemy import Dialect, Select, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import IdentityMismatch, LeaseLost
-from levelog_store.clauses import OF_SCOPE, insert_for, many, one_of, one_of_named
+from levelog_store.clauses import OF_SCOPE, built_once, insert_for, many, one_of, one_of_named
 from levelog_store.clock import now
 from levelog_store.database import Database
 from levelog_store.scopes import Scope
@@ -59,7 +58,7 @@ async def guard(connection: AsyncConnection, scope: Scope, epochs: Mapping[int, 
             )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _guarded(dialect: Dialect) -> Select[int, int, str]:
     table = leases.c
     return (

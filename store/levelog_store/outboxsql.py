@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from levelog_store.clauses import OF_SCOPE, one_of_named
+from levelog_store.clauses import OF_SCOPE, built_once, one_of_named
 from levelog_store.clock import now
 from levelog_store.columns import Timestamp
 from levelog_store.tables import intents, levels
@@ -159,14 +159,14 @@ def keep(dialect: Dialect, lease: timedelta) -> Update:
     return update(intents).where(_is_in_scope, _is_one_of(dialect), _is_held).values(expires_at=ends, due_at=ends)
 
 
-@lru_cache(maxsize=4)
+@built_once
 def held(dialect: Dialect) -> Select[Any]:
     """Which of the rows `of_keys` their owner holds."""
     is_current = intents.c.expires_at > now(dialect)
     return select(intents.c.key).where(_is_in_scope, _is_one_of(dialect), _is_held, is_current)
 
 
-@lru_cache(maxsize=4)
+@built_once
 def lock_held(dialect: Dialect) -> Select[Any]:
     """Which of the rows `of_keys` their owner holds, also if the claim has ended; locked where there are row locks."""
     return select(intents.c.key).where(_is_in_scope, _is_one_of(dialect), _is_held).with_for_update()
@@ -191,7 +191,7 @@ def end(dialect: Dialect, look_after: timedelta) -> Update:
     )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def unseen(dialect: Dialect) -> Select[Any]:
     """Up to `limit` rows whose writes the log should have shown by now, locked where there are row locks.
 
@@ -236,7 +236,7 @@ def look_again() -> Update:
     )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def moment(dialect: Dialect) -> Select[datetime]:
     """The database's time."""
     return select(now(dialect))
@@ -259,7 +259,7 @@ def give_back() -> Update:
     )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def next_due(dialect: Dialect) -> Select[Any, datetime]:
     """When the next row is due that is not yet, and the database's time."""
     table = intents.c
@@ -271,7 +271,7 @@ def next_due(dialect: Dialect) -> Select[Any, datetime]:
     )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def end_claims(dialect: Dialect) -> Update:
     """End the claims of all owners."""
     table = intents.c
@@ -292,7 +292,7 @@ def unrelayed() -> Select[Any, Any]:
     )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def mark_relayed(dialect: Dialect) -> Update:
     """Note that the receipts of the rows `of_keys` are in the log."""
     return update(intents).where(_is_in_scope, _is_one_of(dialect)).values(is_relayed=True)

@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.changes import FoldedReceipt, FoldedSighting
-from levelog_store.clauses import OF_SCOPE, insert_for
+from levelog_store.clauses import OF_SCOPE, built_once, insert_for
 from levelog_store.tables import intents, levels, objects
 
 
@@ -96,7 +96,7 @@ async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Seque
     )
 
 
-@lru_cache(maxsize=4)
+@built_once
 def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     source = select(
         objects.c.scope,
