@@ -26,7 +26,7 @@ async def main() -> None:
     parser.add_argument(
         "--webs", type=int, default=12_000, help="objects of 3 KB, for `first` and at most for `starts`"
     )
-    parser.add_argument("--changes", type=int, default=2_000, help="changes, for the latency")
+    parser.add_argument("--changes", type=int, default=2_000, help="changes, for `latency`; at most as many as objects")
     parser.add_argument("--rate", type=float, default=100.0, help="changes a second, for the latency")
     parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
     parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay`")
@@ -34,6 +34,8 @@ async def main() -> None:
     what = arguments.what or PARTS
     if unknown := set(what) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))}: there is {', '.join(PARTS)}")
+    if "latency" in what and arguments.changes > arguments.webs:
+        parser.error("--changes: at most --webs, since each object is changed once")
     console = Console(width=110)
     if "replay" in what:
         await replay.run(console, arguments.records)
