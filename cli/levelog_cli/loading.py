@@ -6,12 +6,13 @@ import importlib
 import re
 import sys
 import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from levelog.errors import ConfigurationError, OperatorError
 from levelog.operator import Operator
@@ -44,6 +45,14 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
     return list(operators.values())
 
 
+class _SourceLoader(SourceFileLoader):
+    """Runs a file as it is now: bytecode is taken for current if a file was saved twice within a second."""
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Say that there is nothing to compare bytecode with, so that none is read nor written."""
+        raise OSError(f"no bytecode of {path} is wanted")
+
+
 class _Loading:
     """One call of `load_operators`: which file became which module."""
 
@@ -64,7 +73,7 @@ class _Loading:
         module = self._modules.get(file) or self._imported(file)
         if module is None:
             name = _module_name(file)
-            loader = SourceFileLoader(name, str(file))
+            loader = _SourceLoader(name, str(file))
             spec = spec_from_loader(name, loader)
             if spec is None:
                 raise ConfigurationError(f"operator file {_shown(file)} cannot be loaded")

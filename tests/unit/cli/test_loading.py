@@ -1,6 +1,7 @@
 """Operator files: what is found in them, and what is said of wrong ones."""
 
 import inspect
+import os
 import re
 import sys
 from pathlib import Path
@@ -82,6 +83,16 @@ def test_the_source_of_handlers_is_found_so_that_a_comment_does_not_change_their
     views = [load_operators([file])[0].views["full"] for file in (plain, commented, other)]
     assert "actual=0" in inspect.getsource(views[0].function)
     assert views[0].fingerprint == views[1].fingerprint != views[2].fingerprint
+
+
+def test_a_file_saved_again_at_once_runs_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    times = (1_800_000_000, 1_800_000_000)
+    for name in ("one", "two"):
+        file = write(tmp_path, "box.py", OPERATOR.format(name=name))
+        os.utime(file, times)
+        assert [operator.name for operator in load_operators([file])] == [name]
+    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_the_folder_of_a_file_can_be_imported_from_only_while_it_is_loaded(tmp_path: Path) -> None:
