@@ -18,7 +18,7 @@ from levelog_processors.program import Program
 from levelog_replay import tape
 from levelog_replay.folding import HistoryFolder
 from levelog_replay.scratch import Origin, Scratch, open_scratch
-from levelog_store.tables import index_entries, objects, syncs, tombstones
+from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
@@ -121,13 +121,18 @@ async def folded(
     """Tables at the end, folded record by record and up to some moments, and how often the history was read."""
     history = Told(records, size)
     program = Program([op])
-    async with open_scratch(program, history.origin) as one, open_scratch(program, history.origin) as other:
+    async with (
+        open_scratch(program, history.origin) as one,
+        open_scratch(program, history.origin, is_waking=False) as other,
+    ):
         for each in records:
             await one.fold([each])
         folder = HistoryFolder(history, [other])
         for moment in (*sorted(moments), history.last):
             await folder.fold_up_to([moment] * PARTITIONS)
         assert folder.records == len(records)
+        async with other.database.reading() as connection:
+            assert not (await connection.execute(select(wakeups))).all(), "what was decided is known"
         return await tables(one), await tables(other), history.reads
 
 
