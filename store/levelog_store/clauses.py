@@ -63,6 +63,11 @@ def one_of_named(dialect: Dialect, column: ColumnElement[Any], name: str) -> Col
     return _is_among(dialect, column, bindparam(name, type_=_many_of(dialect, column)))
 
 
+def row_of(table: Table, *names: str) -> ColumnElement[bool]:
+    """Condition that a row of `OF_SCOPE` has in each column the value of the parameter `of_` and the column's name."""
+    return and_(table.c.scope == OF_SCOPE, *(table.c[name] == bindparam(f"of_{name}") for name in names))
+
+
 def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:
     """The value of a parameter that takes several."""
     return list(values) if dialect.name == "postgresql" else canonical(list(values)).decode()

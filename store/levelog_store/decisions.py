@@ -10,9 +10,7 @@ from sqlalchemy import (
     Delete,
     Dialect,
     Select,
-    Table,
     Update,
-    and_,
     bindparam,
     case,
     delete,
@@ -20,12 +18,11 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.canonical import canonical
-from levelog_store.clauses import OF_SCOPE, among, built_once, insert_for, many, many_pairs, one_of_named
+from levelog_store.clauses import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of
 from levelog_store.database import upsert
 from levelog_store.folds import supersede
 from levelog_store.rows import (
@@ -81,13 +78,7 @@ async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequ
         for d in batch
         for index, key in sorted(d.dependencies_added)
     ]
-    if rows:
-        await connection.execute(_insert_new(connection.dialect, dependencies), rows)
-
-
-@lru_cache(maxsize=16)
-def _insert_new(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
-    return insert_for(dialect, table).on_conflict_do_nothing()
+    await upsert(connection, dependencies, rows, update=())
 
 
 async def _current_versions(
@@ -98,9 +89,8 @@ async def _current_versions(
     if not keys:
         return {}
     absent = sorted({place for d in batch for place, version in d.versions.items() if version < 0})
-    if absent:
-        rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
-        await connection.execute(_insert_new(connection.dialect, key_versions), rows)
+    rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
+    await upsert(connection, key_versions, rows, update=())
     return await lock_keys(connection, scope, keys)
 
 
@@ -156,14 +146,7 @@ async def _remove_dependencies(connection: AsyncConnection, scope: int, batch: S
 
 @lru_cache(maxsize=1)
 def _delete_dependencies() -> Delete:
-    table = dependencies.c
-    return delete(dependencies).where(
-        table.scope == OF_SCOPE,
-        table.view == bindparam("of_view"),
-        table.parent == bindparam("of_parent"),
-        table.index == bindparam("of_index"),
-        table.key == bindparam("of_key"),
-    )
+    return delete(dependencies).where(row_of(dependencies, "view", "parent", "index", "key"))
 
 
 async def _write_levels(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
@@ -183,8 +166,7 @@ async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequenc
         dialect = connection.dialect
         await connection.execute(_settle(dialect), {"of_scope": scope, "keys": many(dialect, settled)})
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
-    if rows:
-        await connection.execute(_insert_new(connection.dialect, intents), rows)
+    await upsert(connection, intents, rows, update=())
 
 
 @built_once
@@ -277,7 +259,7 @@ async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequenc
 
 
 def _seen(scope: int, wake: PendingWake) -> dict[str, Any]:
-    return {"of_scope": scope, "of_view": wake.view, "of_parent": wake.parent, "seen": wake.generation}
+    return {"of_scope": scope, "of_view": wake.view, "of_parent": wake.parent, "of_generation": wake.generation}
 
 
 @lru_cache(maxsize=1)
@@ -291,13 +273,7 @@ def _put_off_wakes() -> Update:
 
 
 def _is_as_seen() -> ColumnElement[bool]:
-    table = wakeups.c
-    return and_(
-        table.scope == OF_SCOPE,
-        table.view == bindparam("of_view"),
-        table.parent == bindparam("of_parent"),
-        table.generation == bindparam("seen"),
-    )
+    return row_of(wakeups, "view", "parent", "generation")
 
 
 async def drop_wakes(connection: AsyncConnection, scope: int, wakes: Sequence[PendingWake]) -> None:

@@ -11,7 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.implicit import applied_place, calls_of
 from levelog_store.causes import appended, noted
 from levelog_store.changes import Changes, Wake, merge_wake
-from levelog_store.clauses import OF_SCOPE, among, built_once, insert_for, many, many_pairs, one_of, one_of_named
+from levelog_store.clauses import (
+    OF_SCOPE,
+    among,
+    built_once,
+    insert_for,
+    many,
+    many_pairs,
+    one_of,
+    one_of_named,
+    row_of,
+)
 from levelog_store.database import upsert
 from levelog_store.receipts import write_receipts, write_sightings
 from levelog_store.rows import IndexKey, StoredObject, SyncRow, UnreadableRow, ViewParent
@@ -181,14 +191,7 @@ async def _write_entries(connection: AsyncConnection, scope: int, changes: Chang
 
 @lru_cache(maxsize=1)
 def _remove_entries() -> Delete:
-    table = index_entries.c
-    return delete(index_entries).where(
-        table.scope == OF_SCOPE,
-        table.index == bindparam("of_index"),
-        table.key == bindparam("of_key"),
-        table.object == bindparam("of_object"),
-        table.ordinal == bindparam("of_ordinal"),
-    )
+    return delete(index_entries).where(row_of(index_entries, "index", "key", "object", "ordinal"))
 
 
 async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes) -> None:
@@ -266,20 +269,13 @@ async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collec
 
 async def forget_levels(connection: AsyncConnection, scope: int, gone: Collection[ViewParent]) -> None:
     """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
-    named = [{"of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
+    named = [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
     for table in (levels, dependencies, wakeups):
-        await connection.execute(
-            delete(table).where(
-                table.c.scope == scope, table.c.view == bindparam("of_view"), table.c.parent == bindparam("of_parent")
-            ),
-            named,
-        )
-    entry = index_entries.c
+        await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
+    places = [applied_place(view, parent) for view, parent in sorted(gone)]
     await connection.execute(
-        delete(index_entries).where(
-            entry.scope == scope, entry.index == bindparam("of_index"), entry.key == bindparam("of_key")
-        ),
-        [dict(zip(("of_index", "of_key"), applied_place(view, parent), strict=True)) for view, parent in sorted(gone)],
+        delete(index_entries).where(row_of(index_entries, "index", "key")),
+        [{"of_scope": scope, "of_index": index, "of_key": key} for index, key in places],
     )
     await supersede(connection, scope, gone)
 
@@ -302,17 +298,11 @@ async def _forget_orphans(connection: AsyncConnection, scope: int, partition: in
 
 async def supersede(connection: AsyncConnection, scope: int, of: Collection[ViewParent]) -> None:
     """Withdraw the unclaimed intents of levels."""
-    table = intents.c
     await connection.execute(
         update(intents)
-        .where(
-            table.scope == scope,
-            table.view == bindparam("of_view"),
-            table.parent == bindparam("of_parent"),
-            table.state == "pending",
-        )
+        .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
         .values(state="superseded"),
-        [{"of_view": view, "of_parent": parent} for view, parent in sorted(of)],
+        [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
     )
 
 

@@ -30,8 +30,6 @@ from levelog_store.tables import (
 
 _ENTRY = tuple(index_entries.c[name] for name in Entry.__struct_fields__)
 
-UNSETTLED = ("pending", "claimed", "written")
-
 
 async def read_held(
     connection: AsyncConnection,

@@ -44,7 +44,7 @@ async def guard(connection: AsyncConnection, scope: Scope, epochs: Mapping[int, 
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
     dialect = connection.dialect
-    values = {"of_scope": scope.number, "partitions": many(dialect, list(epochs))}
+    values = {"of_scope": scope.number, "partitions": many(dialect, epochs)}
     current: dict[int, int] = {}
     for partition, epoch, fingerprint in await connection.execute(_guarded(dialect), values):
         if fingerprint != scope.fingerprint:

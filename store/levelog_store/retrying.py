@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import bindparam, literal, or_, select, update
+from sqlalchemy import literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.clauses import insert_for
+from levelog_store.clauses import insert_for, row_of
 from levelog_store.clock import now
 from levelog_store.rows import ViewParent
 from levelog_store.tables import intents, levels, wakeups
@@ -27,9 +27,7 @@ async def retry_levels(connection: AsyncConnection, scope: int, of: Sequence[Vie
     level, wake = levels.c, wakeups.c
     source = select(
         level.scope, level.view, level.parent, level.partition, level.cause, literal(1), now(dialect)
-    ).where(
-        level.scope == bindparam("of_scope"), level.view == bindparam("of_view"), level.parent == bindparam("of_parent")
-    )
+    ).where(row_of(levels, "view", "parent"))
     columns = ("scope", "view", "parent", "partition", "cause", "generation", "due_at")
     statement = insert_for(dialect, wakeups).from_select(columns, source)
     # With a time that has come: so a reconcile function is called although nothing has changed.
@@ -43,9 +41,7 @@ async def retry_levels(connection: AsyncConnection, scope: int, of: Sequence[Vie
     await connection.execute(
         update(intents)
         .where(
-            table.scope == bindparam("of_scope"),
-            table.view == bindparam("of_view"),
-            table.parent == bindparam("of_parent"),
+            row_of(intents, "view", "parent"),
             or_(table.state == "pending", table.state == "claimed"),  # no IN for many rows at once
             table.owner == "",
             table.due_at > now(dialect),

@@ -1,6 +1,6 @@
 """Where a replay is to stop: what `--break` names, looked up in the code and in what was decided."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from levelog.errors import ConfigurationError
@@ -42,9 +42,9 @@ async def find_breaks(
         elif text.count("/") == 2:
             chosen |= await _of_object(text, history, selection)
         else:
-            found = {name for name in views | reconciles if text in (name, name.partition("/")[2])}
+            found = _named(text, views | reconciles)
             indices = {name for program in programs for name in program.indices}
-            if not found and any(text in (name, name.partition("/")[2]) for name in indices):
+            if not found and _named(text, indices):
                 raise ConfigurationError(
                     f"--break {text}: that is an index, and --break stops in views and reconcile functions: write "
                     "breakpoint() into its function"
@@ -95,6 +95,11 @@ async def _of_object(text: str, history: History, selection: Selection) -> set[I
     if not on:
         raise ConfigurationError(f"--break {text}: no decision that is made again was on this object, or wrote it")
     return on
+
+
+def _named(text: str, names: Iterable[str]) -> set[str]:
+    """Those that a text names, with their operator or without."""
+    return {name for name in names if text in (name, name.partition("/")[2])}
 
 
 def _is_levelogs(function: object) -> bool:
