@@ -2,14 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 4
+JOBS ?= auto
 PIP := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench reference lock clean
+.PHONY: help demo test test-all lint bench reference lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(VENV)/runtime.done: requirements/runtime.txt requirements/build.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,8 +28,11 @@ demo: $(VENV)/runtime.done ## run the demonstration: everything embedded, nothin
 	$(BIN)/levelog demo
 
 # Where the environment forbids to keep bytecode, each of the thousand processes of the tests compiles levelog anew.
-test: export PYTHONDONTWRITEBYTECODE :=
-test: $(VENV)/dev.done ## run all tests
+test test-all: export PYTHONDONTWRITEBYTECODE :=
+test: $(VENV)/dev.done ## run the tests, but for the long searches
+	$(BIN)/python -m pytest -n $(JOBS) -m "not long"
+
+test-all: $(VENV)/dev.done ## run all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
 lint: $(VENV)/dev.done ## run the linters and the type checkers

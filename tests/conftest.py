@@ -14,6 +14,7 @@ from rigs.fixtures import (
     private_control_plane,
     private_postgres,
 )
+from rigs.run.spread import spread, workers
 
 __all__ = [
     "control_plane",
@@ -26,6 +27,15 @@ __all__ = [
     "private_control_plane",
     "private_postgres",
 ]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    return workers()
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spread(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

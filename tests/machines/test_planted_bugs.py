@@ -7,7 +7,7 @@ from rigs.machine.planted import PLANTED, Planted
 from rigs.machine.running import find
 from rigs.machine.world import Laboratory
 
-pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machine is
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # seconds of work, however busy the machine is
 
 
 def breaking(number: int) -> pytest.MarkDecorator:

@@ -1,0 +1,1 @@
+"""How a run of all tests goes: what it is spread over."""

@@ -1,0 +1,39 @@
+"""Which tests share a worker: those that share something that is slow to start."""
+
+import os
+from typing import Any
+
+import pytest
+
+from rigs.fixtures import KUBE_APISERVER
+
+
+def workers() -> int:
+    """One more than there are cores: now and then a test waits for a server."""
+    return (os.cpu_count() or 1) + 1
+
+
+def spread(items: list[pytest.Item]) -> None:
+    """Group the tests of the shared kube-apiserver, and those of one file's fixture.
+
+    Ungrouped, each worker would start a control plane, and prepare each file's fixture again.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and (group := _group_of(item)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _group_of(item: pytest.Function) -> str | None:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    if _shares_with_its_file(item):
+        return f"{item.path.stem} {KUBE_APISERVER if KUBE_APISERVER in params.values() else ''}".strip()
+    if "private_control_plane" in item.fixturenames:
+        return None
+    if "control_plane" in item.fixturenames or KUBE_APISERVER in params.values():
+        return KUBE_APISERVER
+    return None
+
+
+def _shares_with_its_file(item: pytest.Function) -> bool:
+    fixtures: Any = item._fixtureinfo  # pyright: ignore[reportPrivateUsage]  # nothing public tells the scopes
+    return any(definitions[-1].scope == "module" for definitions in fixtures.name2fixturedefs.values())
