@@ -24,7 +24,7 @@ from levelog_log.connection import connect
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_processors.calling import Caller
+from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.folding import HistoryFolder
 from levelog_replay.history import LogRecording, open_recording

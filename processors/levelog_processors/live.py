@@ -11,9 +11,9 @@ import msgspec
 from levelog.errors import LevelogError, Unavailable
 from levelog.live import Contact, LiveIndex
 from levelog_log.hints import Hints
-from levelog_processors.agenda import SAFETY_SWEEP
-from levelog_processors.keys import canonical_key
+from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import Program
+from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.contact import read_contact
 from levelog_store.database import Database
 from levelog_store.inputs import read_buckets, read_versions

@@ -15,14 +15,13 @@ from levelog.threads import THREADS
 from levelog_log.hints import Hint, Hints
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.agenda import SAFETY_SWEEP, Agenda
-from levelog_processors.backfilling import Backfiller
-from levelog_processors.decide import BATCH, Cut, Decider
-from levelog_processors.folding import Folder
-from levelog_processors.pace import Pace
+from levelog_processors.decide.cut import BATCH, Cut, Decider
+from levelog_processors.decide.readiness import Readiness
+from levelog_processors.fold.backfilling import Backfiller, Pace
+from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
-from levelog_processors.pruning import PARTITION, Pruner
-from levelog_processors.readiness import Readiness
+from levelog_processors.upkeep import PARTITION, Pruner
+from levelog_processors.waiting import SAFETY_SWEEP, Agenda
 from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs

@@ -9,7 +9,7 @@ from typing import Any
 from levelog.faults import HandlerFault
 from levelog.handlers import ReconcileHandler
 from levelog.intents import Intent
-from levelog_processors.calling import Caller
+from levelog_processors.decide.functions import Caller
 from levelog_replay.network import offline
 from levelog_replay.stopping import ReachedOutside, Stops, outside
 from levelog_store.rows import ViewParent

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn
 
-from levelog_processors.fence import suspended
+from levelog_processors.fence.calls import suspended
 
 _OPERATORS: Final = "levelog_operator_"
 """How the modules of operator files are named."""

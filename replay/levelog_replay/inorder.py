@@ -11,8 +11,8 @@ from typing import Final
 
 from levelog.records import LoggedRecord, SyncFinished
 from levelog.redaction import Redactor
-from levelog_processors.calling import Caller
-from levelog_processors.decide import BATCH, Decider
+from levelog_processors.decide.cut import BATCH, Decider
+from levelog_processors.decide.functions import Caller
 from levelog_replay.history import Recording
 from levelog_replay.scratch import Scratch
 from levelog_store.inputs import read_next_due

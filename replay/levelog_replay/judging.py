@@ -10,14 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.canonical import canonical
 from levelog.redaction import Redactor
-from levelog_processors.acting import Acting
-from levelog_processors.calling import Caller
-from levelog_processors.deciding import Case, conclude
-from levelog_processors.evaluation import Evaluation, evaluate
-from levelog_processors.fold import parent_inputs
-from levelog_processors.keys import WHOLE_INDEX
-from levelog_processors.outcomes import target_key
-from levelog_processors.rounds import rows_of
+from levelog_processors.decide.functions import Acting, Caller
+from levelog_processors.decide.intents import rows_of, target_key
+from levelog_processors.decide.rules import Case, conclude
+from levelog_processors.decide.views import Evaluation, evaluate
+from levelog_processors.fold.entries import WHOLE_INDEX
+from levelog_processors.fold.rules import parent_inputs
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
 from levelog_replay.stopping import Scene, Stops

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from levelog.objects import Application, Cluster, ObjectKey
 from levelog.records import LoggedRecord
-from levelog_processors.folding import Folded, Folder
+from levelog_processors.decide.readiness import Readiness, is_watched
+from levelog_processors.fold.batches import Folded, Folder
 from levelog_processors.program import Program
-from levelog_processors.readiness import Readiness, is_watched
 from levelog_store.database import Database
 from levelog_store.held import read_syncs
 from levelog_store.leases import Leases

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.levels import Drift
-from levelog_processors.evaluation import Evaluation
-from levelog_processors.fence import suspended
+from levelog_processors.decide.views import Evaluation
+from levelog_processors.fence.calls import suspended
 from levelog_replay.debugger import DebuggerLeft, HandlerDebugger
 from levelog_store.recall import PastDecision
 from levelog_store.rows import IndexKey, StoredObject, ViewParent

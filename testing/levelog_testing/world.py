@@ -27,9 +27,9 @@ from levelog_actuator.settings import ActuatorSettings
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hints
-from levelog_processors.decide import Decider
-from levelog_processors.folding import Folder
-from levelog_processors.lifecycle import Lifecycle
+from levelog_processors.decide.cut import Decider
+from levelog_processors.fold.batches import Folder
+from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError

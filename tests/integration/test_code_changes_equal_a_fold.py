@@ -14,9 +14,8 @@ from levelog.objects import Application, Cluster
 from levelog.operator import Operator
 from levelog.records import LoggedRecord
 from levelog_migrations import upgrade
-from levelog_processors.backfilling import Backfiller
-from levelog_processors.folding import Folder
-from levelog_processors.pace import Pace
+from levelog_processors.fold.backfilling import Backfiller, Pace
+from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.leases import Leases

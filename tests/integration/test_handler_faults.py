@@ -180,7 +180,7 @@ def test_a_fault_is_the_reason_of_its_level_and_ends_with_its_cause(does: str, r
 def test_an_index_function_that_fails_blocks_who_reads_it_until_the_object_changes(
     does: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("levelog_processors.entries.VIEW_TIME", SHORT)
+    monkeypatch.setattr("levelog_processors.fold.entries.VIEW_TIME", SHORT)
     op = Operator("shop")
 
     @op.index

@@ -13,9 +13,9 @@ from levelog import Intent, Level, Objects, Operator, Resource, Struct
 from levelog.objects import Application, Cluster
 from levelog.records import ObjectDeleted, ObjectSeen
 from levelog_migrations import upgrade
-from levelog_processors.decide import Decider
-from levelog_processors.fold import Fold
-from levelog_processors.folding import Folder
+from levelog_processors.decide.cut import Decider
+from levelog_processors.fold.batches import Folder
+from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.folds import write_changes

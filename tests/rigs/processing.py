@@ -21,9 +21,9 @@ from levelog_log.messages import AboutResource, Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_migrations import upgrade
-from levelog_processors.identity import verify
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
+from levelog_processors.upkeep import verify
 from levelog_store import outbox
 from levelog_store.backfills import read_unfinished
 from levelog_store.database import Database

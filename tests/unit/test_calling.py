@@ -14,7 +14,7 @@ import pytest_asyncio
 from levelog import Intent, Level, Operator, Resource, delete
 from levelog.faults import HandlerFault
 from levelog.threads import MOST_LOST
-from levelog_processors.calling import Caller
+from levelog_processors.decide.functions import Caller
 from rigs.waiting import until
 
 SHORT = timedelta(milliseconds=50)

@@ -16,8 +16,7 @@ from levelog.errors import ChildRefused
 from levelog.projection import fields_of
 from levelog.redaction import Redactor
 from levelog.resources import Metadata, ResourceBase
-from levelog_processors.columns import sql_views
-from levelog_processors.program import Program
+from levelog_processors.program import Program, sql_views
 
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from levelog import Call, Index, Intent, Level, Operator, OperatorError, Resource, Struct, call, event
-from levelog_processors.outward import addressed
+from levelog_processors.decide.targets import addressed
 from levelog_processors.program import Program
 from levelog_store.handlers import differences
 from levelog_store.rows import StoredObject

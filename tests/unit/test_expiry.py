@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from levelog import Operator, OperatorError, Resource
 from levelog.objects import Version
 from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_processors.fold import Fold
+from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.changes import Changes
 from levelog_store.rows import Entry, ExpiredEntry, Held, HeldObject

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from levelog.faults import HandlerFault
-from levelog_processors import watchdog as watchdogs
-from levelog_processors.fence import Fence
-from levelog_processors.watchdog import Expired, Watchdog, watchdog
+from levelog_processors.fence import watchdog as watchdogs
+from levelog_processors.fence.calls import Fence
+from levelog_processors.fence.watchdog import Expired, Watchdog, watchdog
 
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=60)

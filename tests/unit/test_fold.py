@@ -11,8 +11,8 @@ from levelog import Level, Operator, OperatorError, Resource
 from levelog.objects import Uid
 from levelog.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
-from levelog_processors.entries import index_entries
-from levelog_processors.fold import Fold, parent_inputs
+from levelog_processors.fold.entries import index_entries
+from levelog_processors.fold.rules import Fold, parent_inputs
 from levelog_processors.program import Program
 from levelog_store.changes import Changes
 from levelog_store.rows import ERRORS, Entry, Held, HeldLevel, HeldObject, HeldTombstone

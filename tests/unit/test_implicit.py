@@ -3,11 +3,10 @@ from typing import Any
 import pytest
 
 from levelog import Index, Level, Objects, Operator, OperatorError, Resource, Struct
-from levelog_processors.columns import sql_views
-from levelog_processors.entries import index_entries
-from levelog_processors.evaluation import Evaluation, evaluate
-from levelog_processors.fold import Fold
-from levelog_processors.program import BoundView, Program
+from levelog_processors.decide.views import Evaluation, evaluate
+from levelog_processors.fold.entries import index_entries
+from levelog_processors.fold.rules import Fold
+from levelog_processors.program import BoundView, Program, sql_views
 from levelog_store.rows import Bucket, Held, IndexKey, WholeIndex
 from rigs.webs import NOON, logged, pod, web
 

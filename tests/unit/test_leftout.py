@@ -14,9 +14,9 @@ from levelog.errors import ObjectTooLarge
 from levelog.redaction import Redactor
 from levelog.resources import Metadata
 from levelog_ingest.trimming import only_metadata
-from levelog_processors.entries import index_entries
-from levelog_processors.evaluation import Evaluation
-from levelog_processors.fold import parent_inputs
+from levelog_processors.decide.views import Evaluation
+from levelog_processors.fold.entries import index_entries
+from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.rows import ERRORS
 

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from levelog_processors.pace import PAGE, Pace
+from levelog_processors.fold.backfilling import PAGE, Pace
 
 
 class Clock:

@@ -10,7 +10,7 @@ from levelog import Intent, Level, Operator, Resource, apply, create, patch
 from levelog.errors import ConfigurationError
 from levelog.objects import GroupResource
 from levelog.redaction import SECRETS, Redactor
-from levelog_processors.outcomes import intent_rows
+from levelog_processors.decide.intents import intent_rows
 from levelog_processors.program import Program
 from levelog_store.rows import IntentRow, StoredObject, Target
 

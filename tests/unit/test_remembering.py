@@ -9,7 +9,7 @@ from levelog import Manifest, Operator, OperatorError
 from levelog.objects import ObjectKey, Partition, Sequence, Uid
 from levelog.projection import Applied
 from levelog.records import LoggedRecord, ReceiptNoted
-from levelog_processors.fold import Fold
+from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.changes import Changes
 from levelog_store.rows import Held

@@ -29,7 +29,7 @@ from levelog.subjects import Control, control_subject, object_in, object_subject
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
 from levelog_log.wire import parse_header_lines
-from levelog_processors.fold import Fold
+from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.changes import Changes
 from levelog_store.rows import Held, HeldObject, HeldTombstone

@@ -10,7 +10,7 @@ from levelog_cli.compose.databases import database_url
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import head, upgrade
-from levelog_processors.columns import sql_views
+from levelog_processors.program import sql_views
 from levelog_store.database import Database
 from levelog_store.sqlviews import replace_views
 

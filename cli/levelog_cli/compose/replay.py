@@ -37,7 +37,7 @@ from levelog_cli.settings import LogLevel, Settings
 from levelog_cli.stopped import stop_lines
 from levelog_history.moments import Moment
 from levelog_log.stream import LogStream
-from levelog_processors.calling import Caller
+from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.beginning import beginning
 from levelog_replay.bundle import Bundle, open_bundle, refuse_other

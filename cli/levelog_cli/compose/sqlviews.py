@@ -3,7 +3,7 @@
 import logging
 
 from levelog_cli.compose.application import LoadedApplication
-from levelog_processors.columns import sql_views
+from levelog_processors.program import sql_views
 from levelog_store.database import Database
 from levelog_store.sqlviews import replace_views
 

@@ -169,7 +169,7 @@ class _Process(Struct, kw_only=True):
             await self._work_on(scope, stream, database, hints)
 
     async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
-        from levelog_processors.lifecycle import Lifecycle
+        from levelog_processors.hooks import Lifecycle
         from levelog_processors.live import LiveIndices
         from levelog_processors.processor import Processor
 
@@ -228,7 +228,7 @@ class _Process(Struct, kw_only=True):
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.compose.scoping import INTENT_HINT
         from levelog_cli.compose.sqlviews import make_views
-        from levelog_processors.identity import verify
+        from levelog_processors.upkeep import verify
         from levelog_store.scopes import open_scope
 
         scope = await open_scope(

@@ -7,8 +7,7 @@ from sqlalchemy import text, update
 
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.objects import Application, Cluster
-from levelog_processors.columns import sql_views
-from levelog_processors.program import Program
+from levelog_processors.program import Program, sql_views
 from levelog_store.changes import Changes
 from levelog_store.database import Database
 from levelog_store.folds import write_changes

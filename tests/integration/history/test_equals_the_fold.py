@@ -14,7 +14,7 @@ from levelog.objects import Application, Cluster, Version
 from levelog.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_history.revisions import Revision, Revisions
-from levelog_processors.folding import Folder
+from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
 from levelog_store.database import Database
 from levelog_store.leases import Leases

@@ -26,7 +26,7 @@ from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_migrations import upgrade
-from levelog_processors.calling import Caller
+from levelog_processors.decide.functions import Caller
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_replay.bundle import Bundle, open_bundle

@@ -9,8 +9,11 @@ from unittest.mock import patch
 import msgspec
 
 from levelog.canonical import digest
-from levelog_processors import decide, deciding, fold, folding, outcomes, settling
-from levelog_processors.fold import Fold
+from levelog_processors.decide import cut, intents, settling
+from levelog_processors.decide import rules as deciding
+from levelog_processors.fold import batches
+from levelog_processors.fold import rules as folding
+from levelog_processors.fold.rules import Fold
 from levelog_processors.processor import Lag, Processor
 from levelog_processors.program import BoundView
 from levelog_store import decisions, folds
@@ -73,13 +76,13 @@ def dropped_old_key(_: Laboratory) -> Generator[None]:
 
 def wake_by_version(_: Laboratory) -> Generator[None]:
     """A parent's resourceVersion counts as something that its views see."""
-    real = fold.parent_inputs
+    real = folding.parent_inputs
 
     def with_version(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
         inputs = real(view, body, looked_at)
         return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
 
-    with _replaced((fold, "parent_inputs"), (decide, "parent_inputs"), by=with_version):
+    with _replaced((folding, "parent_inputs"), (cut, "parent_inputs"), by=with_version):
         yield
 
 
@@ -89,7 +92,7 @@ def key_without_round(_: Laboratory) -> Generator[None]:
     def without_round(*parts: bytes | str) -> str:
         return digest(*parts[:4], *parts[5:])
 
-    with _replaced((outcomes, "digest"), by=without_round):
+    with _replaced((intents, "digest"), by=without_round):
         yield
 
 
@@ -135,7 +138,7 @@ def committed_without_lease(_: Laboratory) -> Generator[None]:
 
     async def admit(*_: Any) -> None: ...
 
-    with _replaced((folding, "guard"), (decide, "guard"), by=admit):
+    with _replaced((batches, "guard"), (cut, "guard"), by=admit):
         yield
 
 
@@ -155,13 +158,13 @@ def unlisted_objects_stay(_: Laboratory) -> Generator[None]:
     async def none(*_: Any, **__: Any) -> list[Any]:
         return []
 
-    with _replaced((folding, "read_unlisted"), by=none):
+    with _replaced((batches, "read_unlisted"), by=none):
         yield
 
 
 def late_records_count(_: Laboratory) -> Generator[None]:
     """A record counts as news whatever its version is."""
-    with _replaced((fold, "follows"), by=lambda *_, **__: True):
+    with _replaced((folding, "follows"), by=lambda *_, **__: True):
         yield
 
 

@@ -13,12 +13,11 @@ from levelog.objects import Sequence as LogSequence
 from levelog.records import LoggedRecord
 from levelog_log.hints import Hints
 from levelog_log.stream import LogStream
-from levelog_processors.agenda import Agenda
-from levelog_processors.backfilling import Backfiller
-from levelog_processors.decide import Cut, Decider
-from levelog_processors.pace import Pace
+from levelog_processors.decide.cut import Cut, Decider
+from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
+from levelog_processors.waiting import Agenda
 from levelog_store import inputs as stored
 from levelog_store.rows import PendingWake
 from levelog_store.scopes import Scope

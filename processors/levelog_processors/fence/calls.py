@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import TypeVar
 
 from levelog.faults import HandlerFault
-from levelog_processors.purity import Guard, guard, unguard, unguarded
-from levelog_processors.watchdog import SHOTS, Allowance, Expired, watchdog
+from levelog.handlers import VIEW_TIME
+from levelog_processors.fence.audit import Guard, guard, unguard, unguarded
+from levelog_processors.fence.watchdog import SHOTS, Allowance, Expired, watchdog
+from levelog_processors.program import BoundView
 
 T = TypeVar("T")
 
@@ -73,3 +75,13 @@ class Fence:
             return function()
         finally:
             self.pause()
+
+
+def filtered(view: BoundView, ask: Callable[[], T]) -> T:
+    """Call what asks the view's filters.
+
+    Raises what they raise, and HandlerFault if one takes too long or does I/O.
+    """
+    if not view.handler.reader.selector.has_functions:
+        return ask()
+    return Fence(f"filter of view {view.name}", VIEW_TIME).run(ask)

@@ -10,11 +10,10 @@ import msgspec
 from levelog.canonical import canonical, digest
 from levelog.childlevels import ChildrenLevel
 from levelog.levels import Drift, Level
-from levelog_processors.evaluation import Evaluation
+from levelog_processors.decide.lookups import sight
+from levelog_processors.decide.settling import AT_ONCE, CALM, GONE, Repeats, is_settled
+from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView
-from levelog_processors.repeating import AT_ONCE, CALM, Repeats
-from levelog_processors.settling import GONE, is_settled
-from levelog_processors.sights import sight
 from levelog_store.causes import added, read_causes
 from levelog_store.rows import Basis, Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
 

@@ -1,11 +1,15 @@
-"""Lists of a resource that begin and end, as a partition sees them; those of two ingesters interleave."""
+"""Lists of a resource that begin and end, as a partition sees them, and the resources that are stale."""
+
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from levelog.records import SyncFinished, SyncStarted
 from levelog.succession import with_begun
-from levelog_store.rows import SyncRow
+from levelog_processors.fold.entries import canonical_key
+from levelog_store.changes import Changes
+from levelog_store.rows import Entry, IndexKey, Input, SyncRow
 
 
 def begin(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
@@ -42,3 +46,27 @@ def _unfinished(row: SyncRow) -> dict[str, int]:
 
 def _text(begun: dict[str, int]) -> str:
     return msgspec.json.encode(begun).decode()
+
+
+CONTACT: Final = "@contact"
+"""Name of the index, and of the object whose entries it holds: one for each partition where a resource is stale."""
+
+
+def contact_key(resource: str) -> IndexKey:
+    """What stands for the contact with one resource, `pods`."""
+    return CONTACT, canonical_key(resource)
+
+
+def note_sync(changes: Changes, before: SyncRow | None, after: SyncRow, sequence: int) -> None:
+    """Put a list's new state into the changes; the index changes only where a resource becomes stale, or is no more."""
+    place: Input = (after.partition, after.resource)
+    changes.syncs[place] = after
+    was_stale = before is not None and before.is_stale
+    if was_stale == after.is_stale:
+        return
+    index, key = contact_key(after.resource)
+    changes.change_key((index, key), sequence, (sequence,))
+    if after.is_stale:
+        changes.entries_written.append((CONTACT, Entry(index, key, after.partition, b"true")))
+    else:
+        changes.entries_removed.append((index, key, CONTACT, after.partition))

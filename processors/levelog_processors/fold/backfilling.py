@@ -6,14 +6,13 @@ its position: a processor that is killed leaves the rest to whoever owns the par
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
 
-from levelog_processors.fold import Fold
-from levelog_processors.pace import Pace
+from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.backfills import (
     Backfill,
@@ -32,6 +31,43 @@ from levelog_store.held import read_held, read_times
 from levelog_store.leases import guard
 from levelog_store.rows import IndexKey
 from levelog_store.scopes import Scope
+
+PAGE: Final = 100
+"""Most that is done at once: small enough that a live change waits a few hundredths of a second for it at most."""
+
+PAGES_A_SECOND: Final = 5
+"""At low rates a page is what comes in a fifth of a second, so that progress is steady."""
+
+
+class Pace:
+    """A token bucket that holds one page, full at the beginning; `rate` is by the second, of whatever is counted."""
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
+        if rate <= 0:
+            raise ValueError(f"a rate of {rate} a second would never end")
+        self._rate = rate
+        self._clock = clock
+        self.page: Final = max(1, min(PAGE, int(rate / PAGES_A_SECOND)))
+        """How much may be done at once."""
+        self._held = float(self.page)
+        self._at = clock()
+
+    @property
+    def wait(self) -> timedelta:
+        """Time until a page may be done."""
+        self._fill()
+        return timedelta(seconds=max(0.0, (self.page - self._held) / self._rate))
+
+    def take(self, done: int) -> None:
+        """Note what was done."""
+        self._fill()
+        self._held -= done
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._held = min(float(self.page), self._held + (now - self._at) * self._rate)
+        self._at = now
+
 
 log = logging.getLogger(__name__)
 

@@ -1,17 +1,20 @@
-"""The objects that a view looks up by class and name, out of implicit indices."""
+"""What views look up, and what of it counts when a level is compared."""
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
 
+from levelog.children import ChildrenView
 from levelog.errors import OperatorError
 from levelog.implicit import ObjectIndex, object_key
 from levelog.lookups import Objects
 from levelog.resources import ResourceBase
-from levelog_processors.keys import canonical_key
+from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import BoundView
+from levelog_store.rows import IndexKey
 
 R = TypeVar("R", bound=ResourceBase)
 
@@ -75,3 +78,19 @@ class ObjectLookups(Objects):
         except ValueError as error:
             shown = resource.resource_type.key(place, name)
             raise ValueError(f"{shown} cannot be read as {resource.__name__}: {error}") from error
+
+
+Contents: TypeAlias = Mapping[IndexKey, Sequence[bytes]]
+
+Sight: TypeAlias = Callable[[Contents], tuple[Contents, bytes]]
+"""From what was read to what of it counts: contents that count as they are, and the sum of the others."""
+
+
+def sight(view: BoundView, parent_uid: str, desired: bytes | None) -> Sight | None:
+    """How a level with this desired value sees what it reads; None: as it is.
+
+    A level of children does not see fields that no manifest sets, so that they wake nothing.
+    """
+    if not isinstance(view.handler, ChildrenView):
+        return None
+    return partial(view.handler.sight, desired or b"", parent_uid)

@@ -1,4 +1,4 @@
-"""From the intents that a function yields to rows that an actuator can send: targets, owners, identity."""
+"""From the intents that a function yields to rows that an actuator can send: owners, content, identity."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,12 +6,14 @@ from typing import Any
 import msgspec
 
 from levelog.canonical import canonical, digest
-from levelog.errors import OperatorError
+from levelog.errors import ConfigurationError, OperatorError
+from levelog.faults import fault_reason
 from levelog.intents import Intent
 from levelog.objects import ObjectKey
 from levelog.redaction import Redactor, with_encoded_data
 from levelog.resources import ResourceType
-from levelog_processors.outward import addressed, is_outward
+from levelog_processors.decide.rules import Case
+from levelog_processors.decide.targets import addressed, is_outward
 from levelog_processors.program import BoundView
 from levelog_store.rows import IntentRow, StoredObject, Target
 
@@ -224,3 +226,34 @@ def _is_part_of(wanted: Any, actual: Any) -> bool:
     if isinstance(wanted, list) and isinstance(actual, list):
         return len(wanted) == len(actual) and all(map(_is_part_of, wanted, actual))
     return bool(wanted == actual)
+
+
+def rows_of(
+    case: Case,
+    identity: Sequence[str],
+    targets: Mapping[str, Target],
+    last_applied: Mapping[str, bytes],
+    is_watched: Callable[[ObjectKey], bool],
+    *,
+    redactor: Redactor,
+) -> list[IntentRow]:
+    """Rows of what a case asks for; where that cannot be sent there are none, and the reason is the case's error.
+
+    `identity` is (cluster, application).
+    """
+    try:
+        return intent_rows(
+            identity,
+            case.view,
+            case.parent,
+            case.before.round + 1,
+            case.wanted,
+            targets,
+            last_applied,
+            is_watched,
+            redactor=redactor,
+        )
+    except (ConfigurationError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        name = case.view.reconcile.name if case.view.reconcile else case.view.handler.name
+        case.error = fault_reason("reconcile function", name, error)
+        return []

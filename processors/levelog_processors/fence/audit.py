@@ -115,7 +115,7 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
 
 def _is_reading(frame: FrameType | None) -> bool:
     """Tell whether one of the modules that may read files is at work, below the function that is guarded."""
-    while frame is not None and frame.f_globals.get("__name__") != "levelog_processors.fence":
+    while frame is not None and frame.f_globals.get("__name__") != "levelog_processors.fence.calls":
         if frame.f_globals.get("__name__") in _READERS:
             return True
         frame = frame.f_back

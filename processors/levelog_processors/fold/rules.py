@@ -27,16 +27,12 @@ from levelog.records import (
     Unreadable,
 )
 from levelog.succession import follows, swept_version
-from levelog_processors.bodies import stored, unreadable
-from levelog_processors.contact import note_sync
-from levelog_processors.entries import index_entries
-from levelog_processors.expiry import LogTime, is_expired, unexpired
-from levelog_processors.filtering import filtered
-from levelog_processors.keys import WHOLE_INDEX
-from levelog_processors.listing import begin, finish
+from levelog_processors.fence.calls import filtered
+from levelog_processors.fold.entries import WHOLE_INDEX, LogTime, index_entries, is_expired, unexpired
+from levelog_processors.fold.lists import begin, finish, note_sync
+from levelog_processors.fold.objects import stored, unreadable
+from levelog_processors.fold.receipts import Memory, calls_key, folded_receipt, memory_of
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_processors.receipts import folded_receipt
-from levelog_processors.remembering import Memory, calls_key, memory_of
 from levelog_store.changes import Changes, Checkpoint, FoldedSighting, Wake
 from levelog_store.rows import ERRORS, Entry, Held, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 

@@ -11,17 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.objects import ObjectKey
 from levelog.redaction import Redactor
 from levelog.threads import THREADS
-from levelog_processors.acting import MOST_BEGUN, PATIENCE, Acting
-from levelog_processors.calling import Caller
-from levelog_processors.deciding import Case, conclude
-from levelog_processors.evaluation import Evaluation, digest_of, evaluate
-from levelog_processors.fold import parent_inputs
-from levelog_processors.keys import WHOLE_INDEX
-from levelog_processors.outcomes import target_key
+from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
+from levelog_processors.decide.intents import rows_of, target_key
+from levelog_processors.decide.lookups import sight
+from levelog_processors.decide.readiness import is_watched
+from levelog_processors.decide.rules import Case, conclude
+from levelog_processors.decide.views import Evaluation, digest_of, evaluate
+from levelog_processors.fold.entries import WHOLE_INDEX
+from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
-from levelog_processors.readiness import is_watched
-from levelog_processors.rounds import rows_of
-from levelog_processors.sights import sight
 from levelog_store import decisions
 from levelog_store import inputs as stored
 from levelog_store.database import Database

@@ -1,4 +1,4 @@
-"""What receipts say of children that were applied and of effects that took place, as entries that no object gives."""
+"""Receipts as the fold writes them down, and what they say of children and effects."""
 
 from typing import Any
 
@@ -8,8 +8,38 @@ from levelog.canonical import canonical
 from levelog.children import Remembered
 from levelog.effects import Call
 from levelog.implicit import MARK, applied_place, call_entry
-from levelog.records import CallNoted, ReceiptNoted
+from levelog.records import CallNoted, LoggedRecord, ReceiptNoted
+from levelog_store.changes import FoldedReceipt
 from levelog_store.rows import Entry
+
+_OUTCOME_STATE = {
+    "written": "written",
+    "unchanged": "written",
+    "gone": "written",
+    "failed": "failed",
+    "conflict": "written",
+}
+
+
+def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool) -> FoldedReceipt:
+    """What a receipt changes; `has_view`: the code still has the view whose level decided the intent."""
+    state = _OUTCOME_STATE[record.outcome]
+    if (record.verb, state) == ("event", "written"):
+        state = "settled"  # no level waits for Events
+    return FoldedReceipt(
+        key=record.key,
+        view=record.view,
+        parent=str(record.parent),
+        parent_uid=record.parent_uid,
+        partition=logged.partition,
+        round=record.round,
+        state=state,
+        receipt=canonical(record),
+        result_uid=record.target_uid,
+        result_version=record.target_version,
+        sequence=logged.sequence,
+        has_view=has_view,
+    )
 
 
 class Memory(Struct, frozen=True):

@@ -22,13 +22,11 @@ from levelog.injection import Given, about
 from levelog.levels import Level
 from levelog.recorded import Notes, RecordedMapping, plain
 from levelog.redaction import Redactor
-from levelog_processors.contact import CONTACT, contact_key
-from levelog_processors.fence import Fence
-from levelog_processors.filtering import filtered
-from levelog_processors.keys import WHOLE_INDEX, canonical_key
-from levelog_processors.objectlookups import ObjectLookups
+from levelog_processors.decide.lookups import ObjectLookups, Sight
+from levelog_processors.fence.calls import Fence, filtered
+from levelog_processors.fold.entries import WHOLE_INDEX, canonical_key
+from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.program import BoundView
-from levelog_processors.sights import Sight
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 
 MOST_HELD_BY_KEY: Final = 4_000

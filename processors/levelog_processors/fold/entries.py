@@ -1,0 +1,122 @@
+"""Entries of one object in one index: their keys, their values, and when they end."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from levelog.canonical import canonical
+from levelog.faults import described, tell_fault
+from levelog.handlers import VIEW_TIME
+from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
+from levelog_processors.fence.calls import Fence
+from levelog_processors.program import BoundIndex
+from levelog_store.rows import ERRORS, Entry
+
+WHOLE_INDEX: Final = "*"
+"""Begins the key on which a read of a whole index depends, one for each partition; no canonical key begins so."""
+
+MAX_KEY_BYTES: Final = 1024
+"""A longer index key would not fit into a B-tree page beside its neighbours; the entry is marked instead."""
+
+
+def canonical_key(key: object) -> str:
+    """Text of an index key: JSON scalars and tuples of them.
+
+    Raises TypeError for another kind of key, ValueError for one over 1,024 bytes.
+    """
+    _require_scalars(key)
+    text = canonical(key)
+    if len(text) > MAX_KEY_BYTES:
+        raise ValueError(f"key of {len(text)} bytes; {MAX_KEY_BYTES} are allowed: {text[:60].decode()}…")
+    return text.decode()
+
+
+def _require_scalars(key: object) -> None:
+    if isinstance(key, tuple):
+        for part in key:  # pyright: ignore[reportUnknownVariableType]
+            _require_scalars(part)
+    elif key is not None and not isinstance(key, str | int | float | bool):
+        raise TypeError(
+            f"key {key!r} is a {type(key).__name__}; keys are strings, numbers, booleans, None and tuples of them"
+        )
+
+
+class LogTime:
+    """Time of each partition: the newest of the records that ingest wrote to it; it never goes back."""
+
+    def __init__(self, held: Mapping[int, datetime]) -> None:
+        self._times = dict(held)
+
+    def note(self, logged: LoggedRecord) -> None:
+        """Take in a record; another process's clock does not count."""
+        record = logged.record
+        if isinstance(record, ReceiptNoted | TargetSighted | Unreadable):
+            return
+        known = self._times.get(logged.partition)
+        if known is None or record.time > known:
+            self._times[logged.partition] = record.time
+
+    def of(self, partition: int) -> datetime | None:
+        """Time of a partition; None before its first record."""
+        return self._times.get(partition)
+
+    @property
+    def newest(self) -> datetime | None:
+        """The latest time of any partition."""
+        return max(self._times.values(), default=None)
+
+
+def is_expired(entry: Entry, now: datetime | None) -> bool:
+    """Tell whether an entry's time is over."""
+    return entry.expires_at is not None and now is not None and entry.expires_at <= now
+
+
+def unexpired(entries: Iterable[Entry], now: datetime | None) -> list[Entry]:
+    """Those whose time is not over."""
+    return [entry for entry in entries if not is_expired(entry, now)]
+
+
+MAX_ENTRIES: Final = 32_767
+"""Entries of one object under one key; what the column that numbers them holds."""
+
+
+def index_entries(
+    index: BoundIndex, body: bytes, held: Iterable[Entry], name: str, recorded_at: datetime | None = None
+) -> list[Entry]:
+    """Entries of one object in one index.
+
+    If the object cannot be decoded, the function raises, or it gives what cannot be a key or a value, the entries held
+    so far stay, marked with the error. Where there are none, one under the key ERRORS says what the index lacks. If
+    entries of the index expire, they do so that long after the record of the object.
+    """
+    lifetime = index.handler.expires
+    expires_at = recorded_at + lifetime if recorded_at is not None and lifetime is not None else None
+    try:
+        entries: list[Entry] = []
+        ordinals: dict[str, int] = {}
+        for key, value in _called(index, body):
+            text = canonical_key(key)
+            ordinal = ordinals.get(text, 0)
+            ordinals[text] = ordinal + 1
+            if ordinal == MAX_ENTRIES:
+                raise ValueError(f"more than {MAX_ENTRIES} entries under the key {text[:60]}")  # noqa: TRY301 - one handling
+            entries.append(Entry(index.name, text, ordinal, canonical(value), "", expires_at))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
+        message = described(error)
+        kept = [
+            Entry(e.index, e.key, e.ordinal, e.value, message, expires_at)
+            for e in held
+            if e.index == index.name and e.key != ERRORS
+        ]
+        effect = "keeps its entries" if kept else "is left out"
+        tell_fault("index", index.name, index.handler.function, error, subject=name, effect=effect)
+        value = canonical({"object": name, "error": message})
+        return kept or [Entry(index.name, ERRORS, 0, value, message, expires_at)]
+    return entries
+
+
+def _called(index: BoundIndex, body: bytes) -> list[tuple[Any, Any]]:
+    """Call the index function, with its time limit and without I/O."""
+    if index.handler.is_implicit:
+        return index.handler.entries(body)
+    return Fence(f"index {index.name}", VIEW_TIME).run(lambda: index.handler.entries(body))
