@@ -10,23 +10,22 @@ from levelog.errors import LeaseLost, Unavailable
 from levelog.objects import Partition, Sequence
 from levelog.records import LoggedRecord
 from levelog.redaction import Redactor
-from levelog.subjects import partition_subjects
 from levelog.threads import THREADS
-from levelog_log.hints import Hint, Hints
+from levelog_log.hints import Hints
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import BATCH, Cut, Decider
-from levelog_processors.decide.readiness import Readiness
+from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
 from levelog_processors.upkeep import PARTITION, Pruner
-from levelog_processors.waiting import SAFETY_SWEEP, Agenda
+from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals
 from levelog_store import inputs as stored
 from levelog_store.database import Database
 from levelog_store.held import read_syncs
 from levelog_store.leases import Leases
-from levelog_store.rows import IndexKey, PendingWake
+from levelog_store.rows import IndexKey
 from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)
@@ -35,7 +34,6 @@ BACKFILL_RATE: Final = 500.0
 """Objects that changed code computes anew each second, by each processor."""
 
 RETRY_PAUSE: Final = timedelta(seconds=1)
-FOLD_BATCH: Final = 1000
 HELD_UP_PAUSE: Final = timedelta(milliseconds=200)
 """How long a wakeup waits that is due and cannot be decided yet, since a function still runs or a view is not ready."""
 CONFIRM_EVERY: Final = 1000
@@ -271,89 +269,3 @@ class Processor:
         if len(ready) < len(self.program.views):
             self._readiness = None  # another processor may fold the end of a list: look again at the next cut
         return ready
-
-
-class Arrivals:
-    """What a processor waits for between two cuts: records, or a hint."""
-
-    def __init__(self, reader: Reader, hint: Hint) -> None:
-        self._reader = reader
-        self._hint = hint
-        self._reading: asyncio.Task[list[LoggedRecord]] | None = None
-        self.seen_to = reader.seen_to
-        """Up to here every record was handed out; the reader itself may be further."""
-
-    async def records(self) -> list[LoggedRecord]:
-        """Return the records that are there now."""
-        if self._reading is None:
-            found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
-        elif self._reading.done():
-            reading, self._reading = self._reading, None
-            found = reading.result()
-        else:
-            return []
-        self.seen_to = self._reader.seen_to
-        return found
-
-    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
-        """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
-        self._reading = self._reading or asyncio.create_task(self._reader.next_batch(FOLD_BATCH))
-        hinted = asyncio.create_task(self._hint.wait(timeout))
-        try:
-            await asyncio.wait((self._reading, hinted), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            hinted.cancel()
-            (result,) = await asyncio.gather(hinted, return_exceptions=True)
-        return result is True
-
-    async def close(self) -> None:
-        """Stop reading ahead."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
-
-
-class Lag:
-    """Tells which wakeups have to wait until the partitions that their views read are folded up to their cause.
-
-    The cause may lie in another processor's partition, and so beyond what this one has read of its own.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        program: Program,
-        stream: LogStream,
-        owned: frozenset[int],
-        folded_to: Sequence,
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self.program = program
-        self._stream = stream
-        self._owned = owned
-        self._own_folded_to = folded_to
-        self._folded_to: dict[int, int] | None = None
-        self._end_of: dict[int, int] = {}
-
-    async def concerns(self, wake: PendingWake) -> bool:
-        """Tell whether the wakeup's view reads across partitions, one of which is behind."""
-        if len(self._owned) == self._scope.partitions or not self.program.views[wake.view].sources:
-            return False
-        if self._folded_to is None:
-            async with self._database.reading() as connection:
-                self._folded_to = await stored.read_checkpoints(connection, self._scope.number)
-        for partition, sequence in self._folded_to.items():
-            if sequence >= wake.cause or (partition in self._owned and self._own_folded_to >= wake.cause):
-                continue
-            if await self._end(partition) > sequence:
-                return True
-        return False
-
-    async def _end(self, partition: int) -> int:
-        """Sequence of the last record of a partition, which may lie far before the end of the log."""
-        if partition not in self._end_of:
-            last = await self._stream.last_record(partition_subjects(self._stream.cluster, Partition(partition)))
-            self._end_of[partition] = last.sequence if last else 0
-        return self._end_of[partition]

@@ -1,4 +1,4 @@
-"""The operators of one application, arranged by what the fold and the decisions look up."""
+"""The operators of one application, arranged by what fold and decisions look up, and the columns of their SQL views."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType

@@ -1,8 +1,12 @@
-"""When a processor has something to decide, so that the tables are not asked at each cut."""
+"""What a processor waits for between two cuts: records, a hint, or the time of a wakeup."""
 
 import asyncio
 from datetime import datetime, timedelta
 from typing import Final
+
+from levelog.records import LoggedRecord
+from levelog_log.hints import Hint
+from levelog_log.reader import Reader
 
 SAFETY_SWEEP: Final = timedelta(seconds=10)
 """How long a wakeup can wait whose hint was lost; the tables are read then, no handler is called for it."""
@@ -56,3 +60,46 @@ class Agenda:
         self._due_at = self._sweep_at
         if next_due is not None:
             self.expect(*next_due)
+
+
+FOLD_BATCH: Final = 1000
+
+
+class Arrivals:
+    """What a processor waits for between two cuts: records, or a hint."""
+
+    def __init__(self, reader: Reader, hint: Hint) -> None:
+        self._reader = reader
+        self._hint = hint
+        self._reading: asyncio.Task[list[LoggedRecord]] | None = None
+        self.seen_to = reader.seen_to
+        """Up to here every record was handed out; the reader itself may be further."""
+
+    async def records(self) -> list[LoggedRecord]:
+        """Return the records that are there now."""
+        if self._reading is None:
+            found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
+        elif self._reading.done():
+            reading, self._reading = self._reading, None
+            found = reading.result()
+        else:
+            return []
+        self.seen_to = self._reader.seen_to
+        return found
+
+    async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
+        """Wait for records or a hint, at most for the time-out; tells whether a hint came."""
+        self._reading = self._reading or asyncio.create_task(self._reader.next_batch(FOLD_BATCH))
+        hinted = asyncio.create_task(self._hint.wait(timeout))
+        try:
+            await asyncio.wait((self._reading, hinted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hinted.cancel()
+            (result,) = await asyncio.gather(hinted, return_exceptions=True)
+        return result is True
+
+    async def close(self) -> None:
+        """Stop reading ahead."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)

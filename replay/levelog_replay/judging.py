@@ -11,8 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.canonical import canonical
 from levelog.redaction import Redactor
 from levelog_processors.decide.functions import Acting, Caller
-from levelog_processors.decide.intents import rows_of, target_key
+from levelog_processors.decide.intents import rows_of
 from levelog_processors.decide.rules import Case, conclude
+from levelog_processors.decide.targets import target_key
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import WHOLE_INDEX
 from levelog_processors.fold.rules import parent_inputs

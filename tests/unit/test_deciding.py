@@ -7,9 +7,10 @@ import pytest
 from levelog import Level, OperatorError, delete
 from levelog.redaction import Redactor
 from levelog_cli.loading import load_operators
-from levelog_processors.decide.intents import intent_rows, target_key
+from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import LONGEST_BACKOFF, Case, backoff, conclude
 from levelog_processors.decide.settling import is_settled
+from levelog_processors.decide.targets import target_key
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView, Program
 from levelog_store.rows import Basis, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject, Target

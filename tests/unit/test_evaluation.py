@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.canonical import canonical
-from levelog_processors.decide.views import Evaluation, digest_of, evaluate
+from levelog_processors.decide.lookups import digest_of
+from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex

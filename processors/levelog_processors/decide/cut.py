@@ -12,11 +12,12 @@ from levelog.objects import ObjectKey
 from levelog.redaction import Redactor
 from levelog.threads import THREADS
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
-from levelog_processors.decide.intents import rows_of, target_key
-from levelog_processors.decide.lookups import sight
+from levelog_processors.decide.intents import rows_of
+from levelog_processors.decide.lookups import digest_of, sight
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import Case, conclude
-from levelog_processors.decide.views import Evaluation, digest_of, evaluate
+from levelog_processors.decide.targets import target_key
+from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import WHOLE_INDEX
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program

@@ -12,8 +12,8 @@ from levelog.faults import HandlerFault, fault_reason, tell_fault
 from levelog.handlers import ReconcileHandler
 from levelog.injection import Given, about
 from levelog.intents import Intent
-from levelog_processors.decide.intents import require_target
 from levelog_processors.decide.rules import Case
+from levelog_processors.decide.targets import require_target
 from levelog_store.rows import ViewParent
 
 

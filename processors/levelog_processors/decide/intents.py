@@ -13,52 +13,9 @@ from levelog.objects import ObjectKey
 from levelog.redaction import Redactor, with_encoded_data
 from levelog.resources import ResourceType
 from levelog_processors.decide.rules import Case
-from levelog_processors.decide.targets import addressed, is_outward
+from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
 from levelog_processors.program import BoundView
 from levelog_store.rows import IntentRow, StoredObject, Target
-
-
-def target_type(view: BoundView, intent: Intent) -> ResourceType:
-    """Resource that an intent writes to, or that an Event is about.
-
-    Raises OperatorError if the operator declares no such resource.
-    """
-    if intent.resource is not None:
-        return intent.resource.resource_type
-    if intent.verb == "event":  # about the parent
-        return view.handler.resource
-    found = view.writes.get((intent.api_version, intent.kind))
-    if found is None:
-        raise OperatorError(
-            f"{intent.verb} of {intent.kind} {intent.name}: no Resource class says where {intent.api_version} "
-            f"{intent.kind} is served; define one and name it: "
-            f'@op.reconcile({view.handler.name}, writes={{{intent.kind}: ["{intent.verb}"]}})'
-        )
-    return found
-
-
-def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> None:
-    """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields."""
-    target_key(view, parent, intent)
-    if view.reconcile is not None and intent.verb != "call":
-        view.reconcile.refuse_undeclared(intent, target_type(view, intent))
-
-
-def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:
-    """Object that an intent writes to; without a namespace of its own it is in the parent's.
-
-    Raises OperatorError if it needs a namespace, and neither has one.
-    """
-    if is_outward(intent):
-        return addressed(view, parent, intent).target
-    resource = target_type(view, intent)
-    namespace = intent.namespace or parent.namespace
-    if not namespace and resource.scope == "Namespaced":
-        field = "metadata.namespace" if intent.verb in ("apply", "create") else "namespace=…"
-        raise OperatorError(
-            f"{intent.verb} of {resource.kind} {intent.name}: give {field}: the parent {parent.object} has none"
-        )
-    return resource.key(namespace, intent.name)
 
 
 def intent_rows(

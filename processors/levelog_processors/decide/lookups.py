@@ -1,20 +1,25 @@
-"""What views look up, and what of it counts when a level is compared."""
+"""What a view may look up, what it has read, and what of that counts when its level is compared."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
+from greenlet import getcurrent
 from msgspec import Struct
 
+from levelog.canonical import digest
 from levelog.children import ChildrenView
 from levelog.errors import OperatorError
 from levelog.implicit import ObjectIndex, object_key
+from levelog.indices import Index
 from levelog.lookups import Objects
 from levelog.resources import ResourceBase
-from levelog_processors.fold.entries import canonical_key
+from levelog_processors.fence.calls import Fence
+from levelog_processors.fold.entries import WHOLE_INDEX, canonical_key
+from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.program import BoundView
-from levelog_store.rows import IndexKey
+from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
 
 R = TypeVar("R", bound=ResourceBase)
 
@@ -94,3 +99,180 @@ def sight(view: BoundView, parent_uid: str, desired: bytes | None) -> Sight | No
     if not isinstance(view.handler, ChildrenView):
         return None
     return partial(view.handler.sight, desired or b"", parent_uid)
+
+
+MOST_HELD_BY_KEY: Final = 4_000
+
+
+MOST_HELD: Final = 16_000
+"""Bytes that a decision keeps of what a key held, and of all its keys."""
+
+
+class Fetch(Protocol):
+    """Reads buckets and whole indices from the tables."""
+
+    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
+        """Buckets of the keys, all as of one moment."""
+        ...
+
+    async def whole(self, index: str) -> WholeIndex:
+        """Return every bucket of an index."""
+        ...
+
+
+class Need(Struct, frozen=True):
+    """What a paused view waits for; key None: the whole index."""
+
+    index: str
+    key: str | None
+
+
+class Reads:
+    """What one evaluation has read."""
+
+    def __init__(self, known: Mapping[IndexKey, Bucket]) -> None:
+        self._known = dict(known)
+        self._wholes: dict[str, WholeIndex] = {}
+        self.versions: dict[IndexKey, int] = {}
+        self._contents: dict[IndexKey, tuple[bytes, ...]] = {}
+        self.fence: Fence | None = None
+        """Of the function that reads, which stands while levelog fetches."""
+
+    def bucket(self, index: str, key: str) -> tuple[bytes, ...]:
+        """Values under a key; pauses the view if they have to be fetched."""
+        place = (index, key)
+        if place in self._contents:
+            return self._contents[place]
+        if whole := self._wholes.get(index):  # the whole index is read already, and covers the key
+            return whole.buckets.get(key, ())
+        bucket = self._known.get(place)
+        if bucket is None:
+            bucket = self._pause(Need(index, key))
+        self.versions[place] = bucket.version
+        self._contents[place] = _contents(index, key, bucket)
+        return bucket.values
+
+    @property
+    def known(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
+        """What it will find without a query, as an evaluation sees it."""
+        return {place: _contents(*place, bucket) for place, bucket in self._known.items()}
+
+    @property
+    def contents(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
+        """What was read so far."""
+        return self._contents
+
+    def missing(self, keys: Iterable[IndexKey]) -> set[IndexKey]:
+        """Keys whose buckets have to be fetched."""
+        return {place for place in keys if place not in self._known}
+
+    def learn(self, buckets: Mapping[IndexKey, Bucket]) -> None:
+        """Take buckets that were fetched ahead; they count as read only once the view reads them."""
+        self._known |= buckets
+
+    def whole(self, index: str) -> WholeIndex:
+        """Every bucket of an index; pauses the view."""
+        if index not in self._wholes:
+            whole: WholeIndex = self._pause(Need(index, None))
+            self._wholes[index] = whole
+            for key, version in whole.versions.items():
+                self.versions[index, key] = version
+                self._contents[index, key] = (_version_bytes(version),)
+        return self._wholes[index]
+
+    def held(self, is_news: Callable[[IndexKey, int], bool]) -> dict[IndexKey, bytes]:
+        """What keys held, as JSON arrays, to be kept: where it is news, given the key and its version, and short."""
+        found: dict[IndexKey, bytes] = {}
+        left = MOST_HELD
+        for place, version in sorted(self.versions.items()):
+            if version <= 0 or place[1].startswith(WHOLE_INDEX) or not is_news(place, version):
+                continue  # nothing was ever there, or it is not in one place
+            content = b"[" + b",".join(self._contents[place]) + b"]"
+            if len(content) <= min(MOST_HELD_BY_KEY, left):
+                found[place] = content
+                left -= len(content)
+        return found
+
+    def _pause(self, need: Need) -> Any:
+        driver = getcurrent().parent
+        if driver is None:
+            raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")
+        if self.fence is None:
+            return driver.switch(need)
+        self.fence.pause()
+        found = driver.switch(need)
+        self.fence.resume()
+        return found
+
+    def digest(self, sight: Sight | None = None) -> str:
+        """Identity of all that was read and counts: equal digests mean that the view would see the same again."""
+        contents, seen = sight(self._contents) if sight else (self._contents, b"")
+        parts: list[bytes | str] = [seen]
+        for (index, key), values in sorted(contents.items()):
+            parts += [index, key, *values, b"\0"]
+        return digest(*parts)
+
+
+def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) -> str:
+    """Digest that an evaluation would have that reads just these buckets."""
+    reads = Reads(buckets)
+    for index, key in buckets:
+        reads.bucket(index, key)
+    return reads.digest(sight)
+
+
+def _contents(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
+    """What an evaluation sees of a bucket."""
+    if key.startswith(WHOLE_INDEX):  # has no values of its own: its version tells that something changed
+        return (_version_bytes(bucket.version),)
+    if index == CONTACT:  # how many partitions know of it already makes no difference
+        return bucket.values[:1]
+    if key == ERRORS:  # any number of objects, of which one is named
+        return (*bucket.values[:1], str(len(bucket.values)).encode())
+    return bucket.values
+
+
+def _version_bytes(version: int) -> bytes:
+    return str(max(version, 0)).encode()
+
+
+class IndexReader(Index[Any, Any]):
+    """An index as one evaluation sees it."""
+
+    def __init__(self, name: str, value_type: Any, reads: Reads, resource: str) -> None:
+        self._name = name
+        self._resource = resource
+        self._reads = reads
+        self._decoder = msgspec.json.Decoder(value_type)
+
+    def __getitem__(self, key: Any) -> Collection[Any]:
+        return self._decoded(self._reads.bucket(self._name, canonical_key(key)))
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Values under the key, or the default where there are none."""
+        return self[key] or default
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._reads.bucket(self._name, canonical_key(key)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_key_from(text) for text in sorted(self._reads.whole(self._name).buckets))
+
+    def __len__(self) -> int:
+        return len(self._reads.whole(self._name).buckets)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the objects behind the index are being listed again."""
+        return bool(self._reads.bucket(*contact_key(self._resource)))
+
+    def _decoded(self, values: tuple[bytes, ...]) -> tuple[Any, ...]:
+        return tuple(self._decoder.decode(value) for value in values)
+
+
+def _key_from(text: str) -> Any:
+    return _as_key(msgspec.json.decode(text))
+
+
+def _as_key(value: Any) -> Any:
+    return tuple(_as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]

@@ -1,12 +1,17 @@
-"""Which views may decide: those all of whose resources were listed once, everywhere and in the same namespaces."""
+"""What may be decided: views whose resources are listed, wakeups whose causes are folded everywhere."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from levelog.objects import ObjectKey
+from levelog.objects import ObjectKey, Partition, Sequence
+from levelog.subjects import partition_subjects
+from levelog_log.stream import LogStream
 from levelog_processors.program import BoundView, Program
-from levelog_store.rows import SyncRow
+from levelog_store import inputs as stored
+from levelog_store.database import Database
+from levelog_store.rows import PendingWake, SyncRow
+from levelog_store.scopes import Scope
 
 
 class Readiness:
@@ -38,3 +43,49 @@ def is_watched(program: Program, namespaces: Mapping[str, tuple[str, ...]], key:
     """Tell whether the log will show what becomes of an object."""
     resource = str(key.group_resource)
     return resource in program.watched and key.namespace in namespaces.get(resource, (key.namespace,))
+
+
+class Lag:
+    """Tells which wakeups have to wait until the partitions that their views read are folded up to their cause.
+
+    The cause may lie in another processor's partition, and so beyond what this one has read of its own.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        stream: LogStream,
+        owned: frozenset[int],
+        folded_to: Sequence,
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self.program = program
+        self._stream = stream
+        self._owned = owned
+        self._own_folded_to = folded_to
+        self._folded_to: dict[int, int] | None = None
+        self._end_of: dict[int, int] = {}
+
+    async def concerns(self, wake: PendingWake) -> bool:
+        """Tell whether the wakeup's view reads across partitions, one of which is behind."""
+        if len(self._owned) == self._scope.partitions or not self.program.views[wake.view].sources:
+            return False
+        if self._folded_to is None:
+            async with self._database.reading() as connection:
+                self._folded_to = await stored.read_checkpoints(connection, self._scope.number)
+        for partition, sequence in self._folded_to.items():
+            if sequence >= wake.cause or (partition in self._owned and self._own_folded_to >= wake.cause):
+                continue
+            if await self._end(partition) > sequence:
+                return True
+        return False
+
+    async def _end(self, partition: int) -> int:
+        """Sequence of the last record of a partition, which may lie far before the end of the log."""
+        if partition not in self._end_of:
+            last = await self._stream.last_record(partition_subjects(self._stream.cluster, Partition(partition)))
+            self._end_of[partition] = last.sequence if last else 0
+        return self._end_of[partition]

@@ -1,4 +1,4 @@
-"""Intents that write to no object that the operator names: calls of effects, and Events."""
+"""Where an intent goes: the object that it names, or levelog's own choice for calls of effects and for Events."""
 
 import re
 from typing import Any, Final
@@ -10,6 +10,7 @@ from levelog.effects import GROUP, EffectHandler
 from levelog.errors import OperatorError
 from levelog.intents import Intent
 from levelog.objects import ObjectKey
+from levelog.resources import ResourceType
 from levelog_processors.program import BoundView
 from levelog_store.rows import StoredObject
 
@@ -81,3 +82,46 @@ def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
     namespace = named["namespace"] or _NO_NAMESPACE
     target = ObjectKey(group="events.k8s.io", resource="events", namespace=namespace, name=name)
     return Outward(target=target, api_version=EVENTS_VERSION, kind="Event", body=content)
+
+
+def target_type(view: BoundView, intent: Intent) -> ResourceType:
+    """Resource that an intent writes to, or that an Event is about.
+
+    Raises OperatorError if the operator declares no such resource.
+    """
+    if intent.resource is not None:
+        return intent.resource.resource_type
+    if intent.verb == "event":  # about the parent
+        return view.handler.resource
+    found = view.writes.get((intent.api_version, intent.kind))
+    if found is None:
+        raise OperatorError(
+            f"{intent.verb} of {intent.kind} {intent.name}: no Resource class says where {intent.api_version} "
+            f"{intent.kind} is served; define one and name it: "
+            f'@op.reconcile({view.handler.name}, writes={{{intent.kind}: ["{intent.verb}"]}})'
+        )
+    return found
+
+
+def require_target(view: BoundView, parent: StoredObject, intent: Intent) -> None:
+    """Raises OperatorError for an intent without a place to go, or one that its function does not say it yields."""
+    target_key(view, parent, intent)
+    if view.reconcile is not None and intent.verb != "call":
+        view.reconcile.refuse_undeclared(intent, target_type(view, intent))
+
+
+def target_key(view: BoundView, parent: StoredObject, intent: Intent) -> ObjectKey:
+    """Object that an intent writes to; without a namespace of its own it is in the parent's.
+
+    Raises OperatorError if it needs a namespace, and neither has one.
+    """
+    if is_outward(intent):
+        return addressed(view, parent, intent).target
+    resource = target_type(view, intent)
+    namespace = intent.namespace or parent.namespace
+    if not namespace and resource.scope == "Namespaced":
+        field = "metadata.namespace" if intent.verb in ("apply", "create") else "namespace=…"
+        raise OperatorError(
+            f"{intent.verb} of {resource.kind} {intent.name}: give {field}: the parent {parent.object} has none"
+        )
+    return resource.key(namespace, intent.name)

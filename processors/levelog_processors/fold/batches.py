@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.objects import ObjectKey
 from levelog.records import BookmarkNoted, ContactLost, GapNoted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_processors.fold.entries import LogTime
-from levelog_processors.fold.rules import Fold, object_names
+from levelog_processors.fold.objects import object_names
+from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.changes import Changes, Wake
 from levelog_store.database import Database

@@ -1,9 +1,18 @@
-"""What the fold itself reads in the body of an object."""
+"""What the fold knows of objects: what a record says of one, and the newest record of each in a batch."""
+
+from collections.abc import Iterable
+from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog.records import (
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ObjectUnreadable,
+    Unreadable,
+)
 from levelog_store.rows import StoredObject
 
 
@@ -46,3 +55,37 @@ def stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject:
         recorded_at=record.time,
         manager=record.written.manager or None,
     )
+
+
+_OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
+
+
+def object_names(records: Iterable[LoggedRecord]) -> set[str]:
+    """Objects that a batch speaks of, whose held rows the fold needs."""
+    said = (logged.record for logged in records)
+    return {str(record.key) for record in said if isinstance(record, _OfObjects) and record.key is not None}
+
+
+class Latest(Struct):
+    """The newest record of one object in a batch."""
+
+    record: ObjectSeen | ObjectDeleted
+    logged: LoggedRecord
+    now: datetime | None
+    """Time of the partition at that record."""
+    causes: tuple[int, ...]
+    """All records of the batch that changed the object."""
+    before: "Latest | None"
+    """The one of the batch that it took the place of."""
+
+
+def is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:
+    """Tell whether the object is gone by this record."""
+    return isinstance(record, ObjectDeleted)
+
+
+def place_of(record: Unreadable | ObjectUnreadable) -> str:
+    """What is shown of a record that cannot be read: the object, or where it stood."""
+    if record.key is not None:
+        return str(record.key)
+    return record.subject if isinstance(record, Unreadable) else str(record.resource)

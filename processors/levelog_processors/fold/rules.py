@@ -5,9 +5,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.canonical import digest
@@ -30,34 +28,13 @@ from levelog.succession import follows, swept_version
 from levelog_processors.fence.calls import filtered
 from levelog_processors.fold.entries import WHOLE_INDEX, LogTime, index_entries, is_expired, unexpired
 from levelog_processors.fold.lists import begin, finish, note_sync
-from levelog_processors.fold.objects import stored, unreadable
+from levelog_processors.fold.objects import Latest, is_deletion, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Memory, calls_key, folded_receipt, memory_of
 from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_store.changes import Changes, Checkpoint, FoldedSighting, Wake
 from levelog_store.rows import ERRORS, Entry, Held, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
-
-_OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
-
-
-def object_names(records: Iterable[LoggedRecord]) -> set[str]:
-    """Objects that a batch speaks of, whose held rows the fold needs."""
-    said = (logged.record for logged in records)
-    return {str(record.key) for record in said if isinstance(record, _OfObjects) and record.key is not None}
-
-
-class _Latest(Struct):
-    """The newest record of one object in a batch."""
-
-    record: ObjectSeen | ObjectDeleted
-    logged: LoggedRecord
-    now: datetime | None
-    """Time of the partition at that record."""
-    causes: tuple[int, ...]
-    """All records of the batch that changed the object."""
-    before: "_Latest | None"
-    """The one of the batch that it took the place of."""
 
 
 class Fold:
@@ -77,7 +54,7 @@ class Fold:
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
         """Fold records of any kind but `SyncFinished`."""
-        latest: dict[str, _Latest] = {}
+        latest: dict[str, Latest] = {}
         for logged in records:
             self._advance(logged)
             record = logged.record
@@ -93,7 +70,7 @@ class Fold:
                         else:
                             now = self._time.of(logged.partition)
                             causes = before.causes if before is not None else ()
-                            latest[name] = _Latest(record, logged, now, (*causes, logged.sequence), before)
+                            latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
                     elif isinstance(record, ObjectSeen):
                         self._see_again(name, record, logged, latest.get(name))
                 case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
@@ -105,7 +82,7 @@ class Fold:
                     if record.application == self._application:
                         self._note_sighting(logged, record)
                 case Unreadable() | ObjectUnreadable():
-                    name = _place(record)
+                    name = place_of(record)
                     self._note_unreadable(logged, name, record.error, latest.get(name))
                 case SyncFinished():
                     raise TypeError("a finished list is folded by Fold.sweep")
@@ -193,27 +170,27 @@ class Fold:
                 sequence = self._changes.checkpoints[each.partition].sequence
                 self._change_key(entry, each.partition, sequence, (sequence,))
 
-    def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted, earlier: _Latest | None) -> bool:
+    def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted, earlier: Latest | None) -> bool:
         """Tell whether the record is newer than what is known, so that no state ever goes back."""
         if earlier is not None:
-            return follows(record, earlier.record.uid, earlier.record.version, is_gone=_is_deletion(earlier.record))
+            return follows(record, earlier.record.uid, earlier.record.version, is_gone=is_deletion(earlier.record))
         if held := self._held.objects.get(name):
             return follows(record, held.uid, held.version, is_gone=False)
         if tombstone := self._held.tombstones.get(name):
             return follows(record, tombstone.uid, tombstone.version, is_gone=True)
         return True
 
-    def _see_again(self, name: str, record: ObjectSeen, logged: LoggedRecord, earlier: _Latest | None) -> None:
+    def _see_again(self, name: str, record: ObjectSeen, logged: LoggedRecord, earlier: Latest | None) -> None:
         """Note that a record repeats the very version that is held, as a list does."""
         held = self._held.objects.get(name)
         if earlier is not None:
             is_same = (earlier.record.uid, earlier.record.version) == (record.uid, record.version)
-            if is_same and not _is_deletion(earlier.record):
+            if is_same and not is_deletion(earlier.record):
                 earlier.logged = logged
         elif held is not None and (held.uid, held.version) == (record.uid, record.version):
             self._changes.seen_again[name] = logged.sequence
 
-    def _note_unreadable(self, logged: LoggedRecord, place: str, error: str, earlier: _Latest | None) -> None:
+    def _note_unreadable(self, logged: LoggedRecord, place: str, error: str, earlier: Latest | None) -> None:
         """Skip a record, and say so. The object that it is of does exist, as it was: a list does not sweep it."""
         log.error("record %d of %s cannot be read and is skipped: %s", logged.sequence, place, error)
         self._changes.unreadable[logged.partition, place] = UnreadableRow(
@@ -224,7 +201,7 @@ class Fold:
             recorded_at=logged.record.time,
         )
         if earlier is not None:
-            if not _is_deletion(earlier.record):
+            if not is_deletion(earlier.record):
                 earlier.logged = logged
         elif place in self._held.objects:
             self._changes.seen_again[place] = logged.sequence
@@ -244,7 +221,7 @@ class Fold:
                 after = replace(after, error=record.error)
         note_sync(self._changes, before, after, logged.sequence)
 
-    def _settle_object(self, name: str, last: _Latest) -> None:
+    def _settle_object(self, name: str, last: Latest) -> None:
         record, logged = last.record, last.logged
         resource = str(record.key.group_resource)
         if isinstance(record, ObjectDeleted):
@@ -277,14 +254,14 @@ class Fold:
         for view in views:
             self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
 
-    def _kept(self, index: BoundIndex, name: str, last: _Latest) -> Iterator[Entry]:
+    def _kept(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
         """Entries that an object had in an index before a record; found out only where the function raises for it.
 
         They are what folding each record by itself would have left, however the records fell into batches.
         """
         if name in self._thinned:
             self._changes.lacking.add(name)
-        earlier: list[_Latest] = []
+        earlier: list[Latest] = []
         each = last.before
         while each is not None and isinstance(each.record, ObjectSeen) and each.record.uid == last.record.uid:
             earlier.append(each)
@@ -369,17 +346,6 @@ class Fold:
                 self._changes.entries_written.append((name, memory.entry))
             at = logged.sequence
             self._change_key(memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
-
-
-def _is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:
-    return isinstance(record, ObjectDeleted)
-
-
-def _place(record: Unreadable | ObjectUnreadable) -> str:
-    """What is shown of a record that cannot be read: the object, or where it stood."""
-    if record.key is not None:
-        return str(record.key)
-    return record.subject if isinstance(record, Unreadable) else str(record.resource)
 
 
 def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:

@@ -11,10 +11,11 @@ import msgspec
 from levelog.canonical import digest
 from levelog_processors.decide import cut, intents, settling
 from levelog_processors.decide import rules as deciding
+from levelog_processors.decide.readiness import Lag
 from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.rules import Fold
-from levelog_processors.processor import Lag, Processor
+from levelog_processors.processor import Processor
 from levelog_processors.program import BoundView
 from levelog_store import decisions, folds
 from levelog_store.rows import Decided, Entry, IndexKey, OpenIntent, PendingWake, ViewParent
