@@ -11,7 +11,7 @@ from rich.table import Table
 from bench.installation import Installation
 from bench.servers import Servers
 from levelog.errors import Unavailable
-from levelog.records import SyncFinished, SyncStarted
+from levelog.wire.records import SyncFinished, SyncStarted
 from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import connect as connect_nats
 from levelog_log.reader import Reader

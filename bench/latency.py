@@ -16,7 +16,7 @@ from rich.table import Table
 
 from bench.installation import Installation
 from bench.servers import WEBS, Servers, web_name
-from levelog.records import ObjectSeen
+from levelog.wire.records import ObjectSeen
 from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import connect as connect_nats
 from levelog_log.reader import Reader

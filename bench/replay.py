@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.kopfprocess import OPERATORS
-from levelog.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
-from levelog.records import ObjectSeen, SyncFinished, SyncStarted
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
+from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_log.connection import connect
 from levelog_log.messages import Writer

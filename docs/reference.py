@@ -18,9 +18,9 @@ ALSO: Final = {
     "LabelledMetadata": "levelog.resources",
     "AnnotatedMetadata": "levelog.resources",
     "IntentOptions": "levelog.intents",
-    "Contact": "levelog.live",
-    "Hooks": "levelog.hooks",
-    "Gone": "levelog.external",
+    "Contact": "levelog.indices",
+    "Hooks": "levelog.handlers.hooks",
+    "Gone": "levelog.resources",
 }
 """Classes that are met through public ones, and where they are."""
 LEFT_OUT: Final = {"Operator.keep", "Operator.resources", "Operator.reads"}

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
-from levelog.records import ReceiptNoted
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import Limits

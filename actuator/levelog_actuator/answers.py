@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting, holds, wanted_controller
 from levelog_kube.errors import Cause

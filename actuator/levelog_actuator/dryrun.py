@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from levelog.errors import IdentityMismatch, Unavailable
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender

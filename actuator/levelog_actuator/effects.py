@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from levelog.calling import CANCELLATION_TIME, FunctionCaller
+from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
+from levelog.calls.faults import HandlerFault, described, tell_fault
 from levelog.effects import EffectHandler, GiveUp, Retry
 from levelog.errors import Unavailable
-from levelog.faults import HandlerFault, described, tell_fault
-from levelog.injection import Given
-from levelog.injection import about as say_about
+from levelog.handlers.injection import Given
+from levelog.handlers.injection import about as say_about
 from levelog.intents import IntentOptions
-from levelog.objects import ObjectKey
-from levelog.records import CallNoted
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import CallNoted
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_actuator.settings import ActuatorSettings
 from levelog_store import outbox

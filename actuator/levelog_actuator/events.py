@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_actuator.answers import Reply
 from levelog_actuator.requests import Order, Request, object_path
 from levelog_actuator.results import Ended, Later, Outcome, Result

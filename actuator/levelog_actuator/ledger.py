@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from levelog.errors import Unavailable
-from levelog.records import ReceiptNoted
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator.results import Ended, Later, Result, about, stored
 from levelog_actuator.settings import ActuatorSettings
 from levelog_store import outbox

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from levelog.errors import Unavailable
-from levelog.objects import ObjectKey, Uid
-from levelog.records import TargetSighted
+from levelog.wire.objects import ObjectKey, Uid
+from levelog.wire.records import TargetSighted
 from levelog_actuator.answers import names_object
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings

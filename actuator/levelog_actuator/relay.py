@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from levelog.errors import Unavailable
-from levelog.records import ReceiptNoted
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator.settings import ActuatorSettings
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher

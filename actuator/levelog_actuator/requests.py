@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from levelog.intents import IntentOptions, Verb
-from levelog.objects import ObjectKey
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey
 from levelog_kube.discovery import root_path
 from levelog_store.outbox import ClaimedIntent
 

@@ -6,9 +6,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from levelog.objects import Application, ObjectKey, Uid
-from levelog.projection import Applied
-from levelog.records import CallNoted, ReceiptNoted
+from levelog.wire.objects import Application, ObjectKey, Uid
+from levelog.wire.projection import Applied
+from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.requests import field_manager
 from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
 

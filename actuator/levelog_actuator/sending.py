@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
-from levelog.objects import ObjectKey
-from levelog.projection import Applied, applied
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey
+from levelog.wire.projection import Applied, applied
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import EventWriter
 from levelog_actuator.requests import Guard, Order, Request, path_of, read_request, write_request

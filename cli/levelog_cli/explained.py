@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Final
 
-from levelog.records import ReceiptNoted
+from levelog.wire.records import ReceiptNoted
 from levelog_cli.timeline import INDENT, Timeline, folded, woken
 from levelog_history.differences import shown
 from levelog_history.explaining import Cause, Explained, ReadChange, Write

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from levelog.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
 

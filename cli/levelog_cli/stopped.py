@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import asdict
 
-from levelog.faults import described
+from levelog.calls.faults import described
 from levelog_cli.replaying import labelled, read_lines
 from levelog_cli.tables import folded, line_width
 from levelog_cli.timeline import is_first

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
-from levelog.records import ReceiptNoted, TargetSighted
+from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.tables import line_width
 from levelog_history.decided import Decided
 from levelog_history.happenings import Entry

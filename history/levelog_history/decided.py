@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_history.moments import Moment
 from levelog_store.recall import Asked, PastDecision
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.records import LoggedRecord, ReceiptNoted
+from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
 from levelog_history.moments import Moment

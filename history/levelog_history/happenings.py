@@ -6,10 +6,10 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from levelog.objects import CLUSTER_SCOPE, Application, ObjectKey
-from levelog.objects import Sequence as LogSequence
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
-from levelog.subjects import partition_of, receipt_subject
+from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.wire.subjects import partition_of, receipt_subject
 from levelog_history.moments import Moment
 from levelog_history.reading import read_about
 from levelog_history.revisions import Missing, Revision, Revisions

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.records import LoggedRecord
+from levelog.wire.records import LoggedRecord
 
 _AGO: Final = re.compile(r"(\d+)([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from levelog.objects import Partition
-from levelog.records import LoggedRecord, SyncFinished, SyncStarted
-from levelog.subjects import Control, control_subjects, list_subjects, resource_subjects
+from levelog.wire.objects import Partition
+from levelog.wire.records import LoggedRecord, SyncFinished, SyncStarted
+from levelog.wire.subjects import Control, control_subjects, list_subjects, resource_subjects
 from levelog_history.selection import Selected
 from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream

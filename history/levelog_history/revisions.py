@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from levelog.objects import ObjectKey
-from levelog.records import (
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import (
     GapNoted,
     LoggedRecord,
     ObjectDeleted,
@@ -18,8 +18,11 @@ from levelog.records import (
     SyncStarted,
     Unreadable,
     Written,
+    follows,
+    is_unlisted,
+    swept_version,
+    with_begun,
 )
-from levelog.succession import follows, is_unlisted, swept_version, with_begun
 from levelog_history.differences import Difference, differences
 
 Happened: TypeAlias = Literal["created", "found", "changed", "rewritten", "recreated", "deleted", "swept", "unreadable"]

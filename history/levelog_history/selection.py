@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.objects import CLUSTER_SCOPE, GroupResource, ObjectKey
+from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey
 
 _RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
 _REQUIREMENT: Final = re.compile(r"(?P<not>!)?(?P<key>[A-Za-z0-9._/-]+)(?:(?P<how>!=|==|=)(?P<value>[A-Za-z0-9._-]*))?")

@@ -2,8 +2,8 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-from levelog.objects import ObjectKey
-from levelog.records import LoggedRecord
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import LoggedRecord
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, has_any, label_selector
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_history.revisions import Revision
 
 LEAST_INTERVALS: Final = 5

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import RecordError
-from levelog.objects import Version, parse_version
+from levelog.wire.objects import Version, parse_version
 from levelog_kube.errors import NoAnswer
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"  # on the bookmark that ends a streaming list, KEP-3157

@@ -9,8 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import LevelogError, RecordError
-from levelog.objects import Version
-from levelog.records import Origin
+from levelog.wire.objects import Version
+from levelog.wire.records import Origin
 from levelog_ingest.events import WatchEvent, read_bookmark, read_event
 from levelog_ingest.listing import count_objects, list_pages
 from levelog_ingest.recorder import Recorder

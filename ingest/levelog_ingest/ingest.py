@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
-from levelog.redaction import Redactor
-from levelog.sources import SourceHandler
+from levelog.handlers.sources import SourceHandler
+from levelog.secrets.redaction import Redactor
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_ingest.watched import Progress, ResourceStatus, WatchedResource
 from levelog_ingest.watcher import Watcher

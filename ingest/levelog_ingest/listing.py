@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from levelog.objects import Version, parse_version
+from levelog.wire.objects import Version, parse_version
 from levelog_kube.client import KubeClient
 from levelog_kube.errors import NoAnswer
 

@@ -4,8 +4,9 @@ import logging
 from datetime import UTC, datetime
 
 from levelog.errors import RecordError
-from levelog.objects import ObjectKey, Partition, Version
-from levelog.records import (
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey, Partition, Version
+from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
     ObjectDeleted,
@@ -15,8 +16,7 @@ from levelog.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.redaction import Redactor
-from levelog.subjects import partition_of
+from levelog.wire.subjects import partition_of
 from levelog_ingest.trimming import Trimmed, name_of, only_metadata, trim
 from levelog_ingest.watched import ResourceStatus
 from levelog_log.messages import Writer

@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from levelog.objects import Version
-from levelog.records import BookmarkNoted, GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished
-from levelog.subjects import Control, control_subjects, resource_subjects
+from levelog.wire.objects import Version
+from levelog.wire.records import BookmarkNoted, GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished
+from levelog.wire.subjects import Control, control_subjects, resource_subjects
 from levelog_ingest.watched import WatchedResource
 from levelog_log.stream import LogStream
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from levelog.objects import Version
+from levelog.wire.objects import Version
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ResumeAt
 from levelog_ingest.watched import ResourceStatus

@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import RecordError
-from levelog.leftout import MEMBER, LeftOut
-from levelog.objects import Uid, Version, parse_version
-from levelog.records import Written
+from levelog.wire.objects import Uid, Version, parse_version
+from levelog.wire.records import MEMBER, LeftOut, Written
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _LAST_APPLIED_BYTES: Final = LAST_APPLIED.encode()

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from levelog.objects import GroupResource, Version
+from levelog.wire.objects import GroupResource, Version
 
 Phase: TypeAlias = Literal["starting", "absent", "forbidden", "listing", "watching", "retrying"]
 

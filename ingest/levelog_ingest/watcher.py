@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_ingest.backoff import Backoff
 from levelog_ingest.feed import Feed, Source
 from levelog_ingest.reading import Ended, Reading, Troubles

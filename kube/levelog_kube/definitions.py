@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from msgspec import Raw, Struct
 
-from levelog.objects import GroupResource
+from levelog.wire.objects import GroupResource
 from levelog_kube.client import KubeClient
 from levelog_kube.errors import ApiError
 

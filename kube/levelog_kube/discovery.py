@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.errors import ApiError
 

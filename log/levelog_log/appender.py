@@ -10,7 +10,7 @@ from typing import Final, NoReturn, Self, TypeAlias
 from msgspec import Struct
 
 from levelog.errors import LevelogError, Unavailable
-from levelog.objects import Sequence
+from levelog.wire.objects import Sequence
 from levelog_log.messages import payload_bytes
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.wire import Message

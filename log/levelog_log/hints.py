@@ -8,8 +8,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from levelog.errors import Unavailable
-from levelog.objects import Application, Cluster
-from levelog.subjects import hint_subject
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.subjects import hint_subject
 from levelog_log.connection import Connection
 from levelog_log.wire import Message
 

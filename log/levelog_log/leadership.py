@@ -10,7 +10,7 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from levelog.errors import LevelogError
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_log.leases import LEASE, Lease
 from levelog_log.stream import LogStream
 

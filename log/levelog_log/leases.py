@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from levelog.errors import LevelogError
-from levelog.objects import Application
-from levelog.subjects import lease_stream, lease_subject, lease_subjects
+from levelog.wire.objects import Application
+from levelog.wire.subjects import lease_stream, lease_subject, lease_subjects
 from levelog_log.api import (
     NO_MESSAGE,
     NO_STREAM,

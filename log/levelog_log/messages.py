@@ -7,8 +7,9 @@ from itertools import count
 from typing import Final, TypeAlias, assert_never
 
 from levelog.errors import RecordError
-from levelog.objects import Application, Cluster, Partition, Sequence
-from levelog.records import (
+from levelog.wire.envelope import decode, encode
+from levelog.wire.objects import Application, Cluster, Partition, Sequence
+from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,
@@ -22,10 +23,8 @@ from levelog.records import (
     SyncStarted,
     TargetSighted,
     Unreadable,
-    decode,
-    encode,
 )
-from levelog.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
+from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
 from levelog_log.wire import Message, header_lines
 
 AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ContactLost | ObjectUnreadable

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
-from levelog.objects import Sequence
+from levelog.wire.objects import Sequence
 from levelog_log.api import PublishAnswer, refusal
 from levelog_log.connection import NoResponders
 from levelog_log.stream import LogStream

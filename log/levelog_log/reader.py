@@ -19,9 +19,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
-from levelog.objects import Partition, Sequence
-from levelog.records import LoggedRecord
-from levelog.subjects import partition_in, partition_subjects, stream_subjects
+from levelog.wire.objects import Partition, Sequence
+from levelog.wire.records import LoggedRecord
+from levelog.wire.subjects import partition_in, partition_subjects, stream_subjects
 from levelog_log.api import ConsumerAnswer, ConsumerConfig, ConsumerRequest, PullRequest, ask, refusal
 from levelog_log.messages import logged_record
 from levelog_log.stream import LogStream

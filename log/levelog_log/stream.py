@@ -6,11 +6,11 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
-from levelog.objects import Cluster, Partition, Sequence
-from levelog.records import LoggedRecord
-from levelog.redaction import difference
-from levelog.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
-from levelog.upcasting import ENVELOPE_VERSION, can_read
+from levelog.secrets.redaction import difference
+from levelog.wire.envelope import ENVELOPE_VERSION, can_read
+from levelog.wire.objects import Cluster, Partition, Sequence
+from levelog.wire.records import LoggedRecord
+from levelog.wire.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
 from levelog_log.api import (
     NO_MESSAGE,
     NO_STREAM,

@@ -7,11 +7,11 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Self, TypeAlias
 
+from levelog.calls.caller import LeftBehind, Threads
+from levelog.calls.faults import described, tell_fault
 from levelog.errors import HookFailed
-from levelog.faults import described, tell_fault
-from levelog.hooks import Hook
-from levelog.live import LiveIndex
-from levelog.threads import LeftBehind, Threads
+from levelog.handlers.hooks import Hook
+from levelog.indices import LiveIndex
 from levelog_processors.program import Program
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from levelog.errors import LevelogError, Unavailable
-from levelog.live import Contact, LiveIndex
+from levelog.indices import Contact, LiveIndex
 from levelog_log.hints import Hints
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import Program

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from levelog.calls.caller import THREADS
 from levelog.errors import LeaseLost, Unavailable
-from levelog.objects import Partition, Sequence
-from levelog.records import LoggedRecord
-from levelog.redaction import Redactor
-from levelog.threads import THREADS
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Partition, Sequence
+from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream

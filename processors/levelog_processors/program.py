@@ -7,17 +7,17 @@ from typing import Any, Final, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from levelog.canonical import digest
-from levelog.children import refuse_shared
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.external import is_external
-from levelog.handlers import IndexHandler, ReconcileHandler, ViewHandler
+from levelog.handlers.children import refuse_shared
+from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.purity import require_pure
+from levelog.handlers.sources import SourceHandler
+from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
-from levelog.purity import require_pure
-from levelog.resources import ResourceBase, ResourceType
+from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector
-from levelog.sources import SourceHandler
+from levelog.wire.canonical import digest
 from levelog_store.handlers import Handler
 from levelog_store.names import RESERVED
 from levelog_store.sqlviews import IndexView, JsonColumn, LevelView, SqlType

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from levelog.objects import Sequence
+from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_store.database import Database
 from levelog_store.inputs import read_last_record

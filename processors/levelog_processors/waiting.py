@@ -4,7 +4,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Final
 
-from levelog.records import LoggedRecord
+from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hint
 from levelog_log.reader import Reader
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from levelog.objects import GroupResource
-from levelog.records import LoggedRecord, SyncFinished, SyncStarted
-from levelog.subjects import Control, control_subjects
+from levelog.wire.objects import GroupResource
+from levelog.wire.records import LoggedRecord, SyncFinished, SyncStarted
+from levelog.wire.subjects import Control, control_subjects
 from levelog_history.moments import Moment
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream

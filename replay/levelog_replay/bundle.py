@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from levelog.errors import ConfigurationError, RecordError
-from levelog.records import LoggedRecord
+from levelog.wire.records import LoggedRecord
 from levelog_history.moments import Moment
 from levelog_replay.bundlelines import (
     FORMAT,

@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from levelog.objects import Application, Cluster, Partition, Sequence
-from levelog.records import LoggedRecord, Unreadable, decode, encode
-from levelog.subjects import object_in
+from levelog.wire.envelope import decode, encode
+from levelog.wire.objects import Application, Cluster, Partition, Sequence
+from levelog.wire.records import LoggedRecord, Unreadable
+from levelog.wire.subjects import object_in
 from levelog_history.moments import Moment
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Origin

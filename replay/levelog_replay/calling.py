@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
-from levelog.faults import HandlerFault
-from levelog.handlers import ReconcileHandler
+from levelog.calls.faults import HandlerFault
+from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.functions import Caller
 from levelog_replay.network import offline

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Application
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted, Unreadable
+from levelog.wire.objects import Application
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted, Unreadable
 from levelog_history.moments import Moment
 from levelog_replay.bundle import Bundle
 from levelog_replay.bundlelines import (

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from contextlib import aclosing
 
-from levelog.objects import GroupResource
-from levelog.records import LoggedRecord, ObjectSeen
+from levelog.wire.objects import GroupResource
+from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_replay.history import Recording
 from levelog_replay.scratch import Scratch
 from levelog_replay.tape import Stretch, Tape

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from levelog.errors import ConfigurationError
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_history.differences import differences, drift_text
 from levelog_processors.program import Program
 from levelog_replay.bundle import open_bundle, refuse_other

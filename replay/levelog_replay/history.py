@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from levelog.objects import Application, Sequence
-from levelog.records import LoggedRecord
+from levelog.wire.objects import Application, Sequence
+from levelog.wire.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_replay.scratch import Origin

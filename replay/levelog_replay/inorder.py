@@ -9,8 +9,8 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
-from levelog.records import LoggedRecord, SyncFinished
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.cut import BATCH, Decider
 from levelog_processors.decide.functions import Caller
 from levelog_replay.history import Recording

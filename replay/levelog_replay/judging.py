@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.canonical import canonical
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.canonical import canonical
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import rows_of
 from levelog_processors.decide.rules import Case, conclude

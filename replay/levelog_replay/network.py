@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from levelog.faults import HandlerFault
+from levelog.calls.faults import HandlerFault
 
 _REFUSED: Final = frozenset(
     {

@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.objects import Application, Cluster, ObjectKey
-from levelog.records import LoggedRecord
+from levelog.wire.objects import Application, Cluster, ObjectKey
+from levelog.wire.records import LoggedRecord
 from levelog_processors.decide.readiness import Readiness, is_watched
 from levelog_processors.fold.batches import Folded, Folder
 from levelog_processors.program import Program

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_history.moments import Moment
 from levelog_store.recall import PastDecision
 

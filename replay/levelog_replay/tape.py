@@ -6,8 +6,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.objects import GroupResource, ObjectKey
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Record, SyncFinished, Unreadable
+from levelog.wire.objects import GroupResource, ObjectKey
+from levelog.wire.records import (
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    ObjectUnreadable,
+    Record,
+    SyncFinished,
+    Unreadable,
+)
 
 FOLD_BATCH: Final = 2000
 """Records folded at once."""

@@ -2,15 +2,13 @@
 
 from levelog.effects import Call, GiveUp, Retry
 from levelog.errors import LevelogError, OperatorError
-from levelog.external import External
-from levelog.indices import Index
+from levelog.indices import Index, LiveIndex, Objects
 from levelog.intents import Intent, apply, call, create, delete, event, patch, patch_status
 from levelog.levels import Drift, Level
-from levelog.live import LiveIndex
-from levelog.lookups import Objects
 from levelog.operator import Operator
 from levelog.resources import (
     AnnotatedResource,
+    External,
     LabelledResource,
     Manifest,
     OwnerReference,

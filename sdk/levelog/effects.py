@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
-from levelog.fingerprints import fingerprint, type_fingerprint
-from levelog.handlers import IndexHandler, require_time
-from levelog.injection import Given, Injections, Lender, injections, parameters, shown, type_hints
-from levelog.objectreaders import ObjectReader
+from levelog.handlers.fingerprints import fingerprint, type_fingerprint
+from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.injection import Given, Injections, Lender, injections, shown
+from levelog.handlers.readers import ObjectReader
+from levelog.handlers.signatures import parameters, require_time, type_hints
 from levelog.resources import Resource
 from levelog.selectors import Selector
+from levelog.wire.canonical import canonical, digest
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")

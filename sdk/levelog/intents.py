@@ -6,8 +6,7 @@ from typing import Any, Concatenate, Final, Literal, TypeAlias, TypeVar, get_arg
 
 from msgspec import Struct
 
-from levelog.external import refuse_external
-from levelog.resources import Manifest, Resource, ResourceBase
+from levelog.resources import Manifest, Resource, ResourceBase, refuse_external
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]

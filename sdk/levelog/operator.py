@@ -4,20 +4,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
-from levelog.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
 from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
-from levelog.external import External, is_external
-from levelog.handlers import RECONCILE_TIME, VIEW_TIME, IndexHandler, OnError, ReconcileHandler, ViewHandler
-from levelog.hooks import Hooks
-from levelog.implicit import ImplicitIndex, ObjectIndex, require_resources
-from levelog.injection import Lender
+from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
+from levelog.handlers.hooks import Hooks
+from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, OnError, require_resources
+from levelog.handlers.injection import Lender
+from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
+from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
+from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
-from levelog.resources import ResourceBase, ResourceType
+from levelog.resources import External, ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector, Value
-from levelog.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
-from levelog.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
-from levelog.writes import Writes
 
 
 class Operator:

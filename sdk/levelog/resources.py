@@ -1,12 +1,12 @@
-"""Typed views of Kubernetes objects: a handler declares the fields that it reads, and nothing else wakes it."""
+"""Classes of objects and of other systems' records: the fields that a handler declares are what wakes it."""
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from levelog.errors import OperatorError
-from levelog.objects import GroupResource, ObjectKey, Uid
+from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Uid
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -134,3 +134,108 @@ class AnnotatedResource(ResourceBase):
     """A Resource whose handler also reads labels and annotations."""
 
     metadata: AnnotatedMetadata
+
+
+EXTERNAL_GROUP: Final = "external"
+"""Stands where objects have their API group. No such group can be served: those that are defined have a dot, and none
+that is built in has this name."""
+
+MOST_NAME_BYTES: Final = 500
+"""Of a name, and of a namespace: both go into a NATS subject, which has at most 4,096 bytes, with three for each that
+is encoded."""
+
+_OPTIONS: Final = {"group", "version", "kind"}
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source yields to say that a record is no longer there; made by `External.gone`."""
+
+    cls: type["External"]
+    name: str
+    namespace: str = ""
+
+
+class ExternalMeta(ResourceMeta):
+    """Takes plural and scope from the class statement; the rest is the same for all."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        """Build the struct and note what it stands for."""
+        given = sorted(_OPTIONS & options.keys())
+        if given:
+            raise OperatorError(
+                f"class {name}: {given[0]}= is for classes of the Kubernetes API; an External has plural= and scope="
+            )
+        plural = options.get("plural")
+        if plural is not None:
+            if not isinstance(plural, str) or not plural.replace("-", "").isalnum() or plural != plural.lower():
+                raise OperatorError(f"class {name}: plural={plural!r} has to be of a-z, 0-9 and -, as in dns-entries")
+            options = {"scope": "Cluster", **options, "group": EXTERNAL_GROUP, "version": "v1"}
+        if "metadata" in namespace.get("__annotations__", {}):
+            raise OperatorError(f"class {name}: metadata is levelog's own; give the field another name")
+        return super().__new__(cls, name, bases, namespace, **options)
+
+
+class External(ResourceBase, metaclass=ExternalMeta, kw_only=True):
+    """A record of an external system, given by a function under `@op.source` and read like an object of the API.
+
+    `class Branch(External, plural="branches"): commit: str`, made as `Branch(name="main", commit="2f1c")`. The name is
+    the record's own among all of its class; with `scope="Namespaced"` among those of one namespace. Nothing of it is
+    in the cluster: it is neither written nor the parent of a view.
+    """
+
+    name: str
+    namespace: str = ""
+
+    @property
+    def metadata(self) -> Metadata:
+        """Name and namespace where an object of the API has them."""
+        return Metadata(name=self.name, namespace=self.namespace)
+
+    @classmethod
+    def gone(cls, name: str, *, namespace: str = "") -> Gone:
+        """What an async generator yields when one record is no longer there."""
+        return Gone(cls=cls, name=name, namespace=namespace)
+
+
+def is_external(resource: GroupResource) -> bool:
+    """Whether a resource is an External class's, and no API server has it."""
+    return resource.group == EXTERNAL_GROUP
+
+
+def external_key(cls: type[External], name: object, namespace: object) -> ObjectKey:
+    """Key of a record.
+
+    Raises ValueError for a name or namespace that cannot stand in the log, and for a namespace where there are none.
+    """
+    resource = cls.resource_type
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        # not a TypeError, as whoever asks handles one kind
+        raise ValueError(f"its name is {name!r}, its namespace {namespace!r}; both have to be texts")  # noqa: TRY004
+    if resource.scope == "Cluster" and namespace:
+        raise ValueError(
+            f"it has the namespace {namespace!r}, but {cls.__name__} has none: "
+            f'class {cls.__name__}(External, plural="{resource.plural}", scope="Namespaced")'
+        )
+    if resource.scope == "Namespaced":
+        _require_name("namespace", namespace)
+        if "/" in namespace or namespace == CLUSTER_SCOPE:
+            raise ValueError(f"its namespace is {namespace!r}: it may not hold a slash, nor be {CLUSTER_SCOPE}")
+    _require_name("name", name)
+    return resource.key(namespace, name)
+
+
+def refuse_external(where: str, cls: object) -> None:
+    """Raise OperatorError for an External class where an object of the cluster is needed."""
+    if isinstance(cls, type) and issubclass(cls, External):
+        raise OperatorError(
+            f"{where}{cls.__name__} is External: it is read through indices, reads= and LiveIndex; "
+            "nothing writes it, and it is nobody's parent or child"
+        )
+
+
+def _require_name(what: str, text: str) -> None:
+    if not text or text != text.strip() or not text.isprintable():
+        raise ValueError(f"its {what} is {text!r}: it may not be empty, begin or end with a blank, or hold controls")
+    size = len(text.encode())
+    if size > MOST_NAME_BYTES:
+        raise ValueError(f"its {what} has {size} bytes; at most {MOST_NAME_BYTES} are taken")

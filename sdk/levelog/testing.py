@@ -4,8 +4,7 @@ Needs what the processors and the sandbox need; `import levelog` alone does not 
 """
 
 from levelog_sandbox import StatusError
-from levelog_testing.simulate import Simulate
-from levelog_testing.simulation import Simulation
+from levelog_testing.simulation import Simulate, Simulation
 from levelog_testing.views import SeenEvent, SeenIntent, SeenLevel
 
 __all__ = ["SeenEvent", "SeenIntent", "SeenLevel", "Simulate", "Simulation", "StatusError"]

@@ -30,7 +30,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from levelog.canonical import canonical
+from levelog.wire.canonical import canonical
 
 T = TypeVar("T")
 

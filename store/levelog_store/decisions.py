@@ -21,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from levelog.canonical import canonical
+from levelog.wire.canonical import canonical
 from levelog_store.clauses import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of
 from levelog_store.database import upsert
 from levelog_store.folds import supersede

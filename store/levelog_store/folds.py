@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, de
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.implicit import applied_place, calls_of
+from levelog.handlers.indexers import applied_place, calls_of
 from levelog_store.causes import appended, noted
 from levelog_store.changes import Changes, Wake, merge_wake
 from levelog_store.clauses import (

@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import delete, func, insert, literal, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.canonical import canonical
+from levelog.wire.canonical import canonical
 from levelog_store.clauses import insert_for, one_of
 from levelog_store.handlers import Differences, Handler, differences
 from levelog_store.tables import (

@@ -9,7 +9,7 @@ from sqlalchemy import delete, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_store.clauses import insert_for
 from levelog_store.database import Database
 from levelog_store.handlers import Handler, differences

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from levelog.errors import LevelogError
-from levelog.external import External
-from levelog.objects import ObjectKey, Version
-from levelog.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
-from levelog.redaction import Redactor
-from levelog.sources import SourceHandler
+from levelog.handlers.sources import SourceHandler
+from levelog.resources import External
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey, Version
+from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
 from levelog_ingest.sources.calling import Calls, SourceFault
 from levelog_ingest.sources.encoding import Encoder, uid_of
 from levelog_ingest.sources.holding import Holding

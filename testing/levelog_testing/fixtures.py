@@ -12,8 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from levelog.operator import Operator
-    from levelog_testing.simulate import Simulate
-    from levelog_testing.simulation import Simulation
+    from levelog_testing.simulation import Simulate, Simulation
 
 _MARK: Final = "levelog_history"
 _FIXTURE: Final = "decides_as_recorded"

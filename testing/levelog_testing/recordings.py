@@ -6,8 +6,8 @@ from pathlib import Path
 
 from levelog.errors import ConfigurationError
 from levelog.operator import Operator
-from levelog.redaction import Redactor
-from levelog.redactionrules import Rules
+from levelog.secrets.redaction import Redactor
+from levelog.secrets.rules import Rules
 from levelog_processors.program import Program
 from levelog_replay.golden import check
 from levelog_testing.loopthread import LoopThread

@@ -4,15 +4,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Concatenate, Final, Self, TypeVar
+from typing import Any, Concatenate, Final, Protocol, Self, TypeVar
 
 import msgspec
 from sqlalchemy import select
 
-from levelog.external import External
-from levelog.objects import ObjectKey
 from levelog.operator import Operator
-from levelog.resources import Manifest, ResourceBase
+from levelog.resources import External, Manifest, ResourceBase
+from levelog.wire.objects import ObjectKey
 from levelog_store.inputs import read_levels
 from levelog_store.tables import intents
 from levelog_testing.loopthread import LoopThread
@@ -277,3 +276,11 @@ async def _intents(world: World) -> list[SeenIntent]:
             )
             for row in rows.mappings()
         ]
+
+
+class Simulate(Protocol):
+    """What the fixture `simulate` gives: it starts simulations, which end with the test."""
+
+    def __call__(self, *operators: Operator, echo: bool = True, now: datetime = BEGIN) -> Simulation:
+        """Start a simulation of operators; the options are those of Simulation."""
+        ...

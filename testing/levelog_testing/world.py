@@ -13,13 +13,21 @@ from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError, LevelogError
-from levelog.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
-from levelog.objects import Sequence as LogSequence
 from levelog.operator import Operator
-from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished, SyncStarted
-from levelog.redaction import Redactor
 from levelog.resources import Manifest, ResourceType
-from levelog.subjects import partition_of
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import CLUSTER_SCOPE, Application, Cluster, GroupResource, ObjectKey, Partition, Version
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import (
+    BookmarkNoted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    Record,
+    SyncFinished,
+    SyncStarted,
+)
+from levelog.wire.subjects import partition_of
 from levelog_actuator.effects import EffectCaller
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender

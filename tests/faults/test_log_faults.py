@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from levelog.records import ObjectSeen
+from levelog.wire.records import ObjectSeen
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import connect

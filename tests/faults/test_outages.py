@@ -8,8 +8,8 @@ import msgspec
 from msgspec import field
 
 from levelog import Index, Level, Operator, Resource, Struct
-from levelog.objects import GroupResource
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog.wire.objects import GroupResource
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_ingest.watched import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from levelog import Manifest, Operator, Resource
-from levelog.objects import GroupResource, ObjectKey, Uid
-from levelog.projection import Applied, applied
-from levelog.records import ObjectSeen, ReceiptNoted
+from levelog.wire.objects import GroupResource, ObjectKey, Uid
+from levelog.wire.projection import Applied, applied
+from levelog.wire.records import ObjectSeen, ReceiptNoted
 from levelog_store.tables import index_entries, intents
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_log.connection import connect
 from levelog_log.stream import ensure_stream
 from levelog_sandbox import Denial, Sandbox

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from levelog.objects import Cluster, GroupResource, Version
-from levelog.records import SyncFinished
-from levelog.redaction import Redactor
-from levelog.redactionrules import Rules
+from levelog.secrets.redaction import Redactor
+from levelog.secrets.rules import Rules
+from levelog.wire.objects import Cluster, GroupResource, Version
+from levelog.wire.records import SyncFinished
 from levelog_log.appender import Appender
 from levelog_log.connection import connect
 from levelog_log.messages import Writer

@@ -10,9 +10,9 @@ from typing import Any, Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog.objects import Application, Cluster
 from levelog.operator import Operator
-from levelog.records import LoggedRecord
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.records import LoggedRecord
 from levelog_migrations import upgrade
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folder

@@ -4,9 +4,9 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from levelog import Index, Level, Operator, Resource
-from levelog.objects import Version
-from levelog.records import BookmarkNoted
 from levelog.testing import Simulation
+from levelog.wire.objects import Version
+from levelog.wire.records import BookmarkNoted
 from levelog_store.tables import index_entries, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing

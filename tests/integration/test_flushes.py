@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_cli import embedded
 from levelog_cli.data_dir import DataDir
 from levelog_cli.embedded import EmbeddedNats, nats_program

@@ -204,7 +204,7 @@ def test_an_index_function_that_fails_blocks_who_reads_it_until_the_object_chang
 
 
 def test_the_log_names_function_object_error_and_place(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "levelog.faults")
+    caplog.set_level(logging.DEBUG, "levelog.calls.faults")
     with Simulation(operator()) as simulation:
         simulation.apply(web("a", "view raises"))
         simulation.run()

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, delete
-from levelog.handlers import OnError
-from levelog.records import ObjectSeen
+from levelog.handlers.indexers import OnError
+from levelog.wire.records import ObjectSeen
 from levelog_store.tables import decisions, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -12,7 +12,7 @@ import pytest_asyncio
 import yaml
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_log.access import NatsAccess
 from levelog_log.connection import Connection, connect
 from levelog_migrations import upgrade

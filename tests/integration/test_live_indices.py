@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from levelog import LiveIndex
-from levelog.objects import Version
-from levelog.records import BookmarkNoted
+from levelog.wire.objects import Version
+from levelog.wire.records import BookmarkNoted
 from levelog_processors.live import LiveIndices
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from levelog import Intent, Level, Objects, Operator, Resource, Struct
-from levelog.objects import Application, Cluster
-from levelog.records import ObjectDeleted, ObjectSeen
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_migrations import upgrade
 from levelog_processors.decide.cut import Decider
 from levelog_processors.fold.batches import Folder

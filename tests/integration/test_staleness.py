@@ -2,8 +2,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from levelog import Index, Level, Operator, Resource
-from levelog.objects import Version
-from levelog.records import BookmarkNoted, GapNoted
+from levelog.wire.objects import Version
+from levelog.wire.records import BookmarkNoted, GapNoted
 from levelog_store.tables import key_versions, levels, syncs, wakeups
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing

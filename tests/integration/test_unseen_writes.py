@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from levelog import Index, Intent, Level, Operator, Resource, apply
-from levelog.objects import GroupResource
-from levelog.records import TargetSighted
+from levelog.wire.objects import GroupResource
+from levelog.wire.records import TargetSighted
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_ingest.watched import WatchedResource
 from levelog_kube.client import connect as connect_kube

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_processors.fold.batches import Folder
 from levelog_store.leases import Leases
 from levelog_store.scopes import open_scope

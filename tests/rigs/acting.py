@@ -10,10 +10,10 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from levelog.effects import EffectHandler
-from levelog.objects import Application, Cluster
-from levelog.objects import Sequence as LogSequence
 from levelog.operator import Operator
-from levelog.records import ReceiptNoted
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator import HINT, Actuator, ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from levelog.objects import GroupResource
-from levelog.records import GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import GroupResource
+from levelog.wire.records import GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.watched import Progress, WatchedResource
 from levelog_kube.client import SILENCE, connect

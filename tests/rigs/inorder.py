@@ -3,8 +3,8 @@
 import msgspec
 from msgspec.structs import replace
 
-from levelog.canonical import canonical
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.canonical import canonical
 from levelog_processors.program import Program
 from levelog_replay.history import Recording
 from levelog_replay.inorder import LogReplay

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import insert, select
 
-from levelog.canonical import canonical
-from levelog.objects import ObjectKey
-from levelog.subjects import partition_of
+from levelog.wire.canonical import canonical
+from levelog.wire.objects import ObjectKey
+from levelog.wire.subjects import partition_of
 from levelog_store.database import Database
 from levelog_store.tables import intents
 

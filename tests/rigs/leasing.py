@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Table, func, select, update
 
 from levelog.errors import LeaseLost
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_store.database import Database
 from levelog_store.handlers import Handler
 from levelog_store.leases import Leases, guard

@@ -6,8 +6,8 @@ from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
-from levelog.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.records import LoggedRecord, ObjectSeen
+from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
+from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.connection import Connection, connect
 from levelog_log.messages import Writer
 from levelog_log.reader import FIRST, Reader

@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 from sqlalchemy import func, select
 
 from levelog.errors import LevelogError
-from levelog.objects import Application, Cluster, GroupResource
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application, Cluster, GroupResource
 from levelog_actuator import Actuator, ActuatorSettings
 from levelog_cli.compose.clusters import known_cluster
 from levelog_cli.compose.roles import Role

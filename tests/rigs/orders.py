@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting
 from levelog_store.outbox import ClaimedIntent

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from sqlalchemy import Table, select
 
-from levelog.objects import Application, Cluster
 from levelog.operator import Operator
-from levelog.records import ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_cli.loading import load_operators
 from levelog_log.appender import Appender
 from levelog_log.connection import connect

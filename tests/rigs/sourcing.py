@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from levelog import External, Operator
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog.redaction import Redactor
-from levelog.sources import SOURCE_TIME, SourceHandler
+from levelog.handlers.sources import SOURCE_TIME, SourceHandler
+from levelog.secrets.redaction import Redactor
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_ingest.sources.runner import SourceRunner
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher

@@ -4,8 +4,8 @@ from typing import Annotated, Any, List, NewType, Optional  # noqa: UP035 - user
 import pytest
 
 from levelog import OperatorError, Resource, Struct
-from levelog.annotations import is_accepted, pair_types, shown
-from levelog.objects import Uid
+from levelog.handlers.signatures import is_accepted, pair_types, shown
+from levelog.wire.objects import Uid
 
 Name = NewType("Name", str)
 

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from levelog import Intent, Level, Operator, Resource, delete
-from levelog.faults import HandlerFault
-from levelog.threads import MOST_LOST
+from levelog.calls.caller import MOST_LOST
+from levelog.calls.faults import HandlerFault
 from levelog_processors.decide.functions import Caller
 from rigs.waiting import until
 
@@ -168,7 +168,7 @@ async def test_an_async_function_is_cancelled_at_its_time_limit(caller: Caller) 
 async def test_an_async_function_that_swallows_its_cancellation_is_left_behind(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("levelog.calling.CANCELLATION_TIME", SHORT)
+    monkeypatch.setattr("levelog.calls.caller.CANCELLATION_TIME", SHORT)
     release = asyncio.Event()
 
     async def stubborn(web: Web) -> None:

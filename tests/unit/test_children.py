@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Index, Manifest, Operator, OperatorError, Resource, Struct
-from levelog.childlevels import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
-from levelog.children import REDACTOR, ChildIndex, ChildrenView
 from levelog.errors import ChildRefused
-from levelog.projection import fields_of
-from levelog.redaction import Redactor
+from levelog.handlers.children import REDACTOR, ChildIndex, ChildrenView
+from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedChild, level_of
 from levelog.resources import Metadata, ResourceBase
+from levelog.secrets.redaction import Redactor
+from levelog.wire.projection import fields_of
 from levelog_processors.program import Program, sql_views
 
 

@@ -13,9 +13,9 @@ import typer
 import yaml
 from msgspec.structs import fields
 
-from levelog.objects import Application, Cluster
-from levelog.redaction import Redactor
-from levelog.subjects import hint_subject
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.subjects import hint_subject
 from levelog_cli.main import app
 from levelog_cli.settings import Settings, variable
 from levelog_sandbox.__main__ import parser

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from levelog import Level, OperatorError, delete
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import load_operators
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import LONGEST_BACKOFF, Case, backoff, conclude

@@ -9,8 +9,8 @@ import pytest
 from msgspec import Struct
 
 from levelog.errors import RecordError
-from levelog.records import Record, Unreadable, decode, encode
-from levelog.upcasting import ENVELOPE_VERSION, Message, upcast
+from levelog.wire.envelope import ENVELOPE_VERSION, Message, decode, encode, upcast
+from levelog.wire.records import Record, Unreadable
 
 FILES: Final = Path(__file__).parent / "envelopes"
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Index, Level, Operator, Resource, Struct
-from levelog.canonical import canonical
+from levelog.wire.canonical import canonical
 from levelog_processors.decide.lookups import digest_of
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import canonical_key

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from levelog import Operator, OperatorError, Resource
-from levelog.objects import Version
-from levelog.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog.wire.objects import Version
+from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.changes import Changes

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from levelog import External, Index, Intent, Level, Objects, Operator, OperatorError, Resource, Struct, delete, patch
-from levelog.external import external_key
-from levelog.objects import ObjectKey
+from levelog.resources import external_key
+from levelog.wire.objects import ObjectKey
 from levelog_processors.program import Program
 
 EVERY = timedelta(seconds=30)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from levelog.faults import HandlerFault
+from levelog.calls.faults import HandlerFault
 from levelog_processors.fence import watchdog as watchdogs
 from levelog_processors.fence.calls import Fence
 from levelog_processors.fence.watchdog import Expired, Watchdog, watchdog

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from levelog import ABSENT, PRESENT
-from levelog.fingerprints import class_fingerprint, fingerprint, type_fingerprint, value_fingerprint
+from levelog.handlers.fingerprints import class_fingerprint, fingerprint, type_fingerprint, value_fingerprint
 
 Load = Callable[[str], ModuleType]
 

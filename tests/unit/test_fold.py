@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Level, Operator, OperatorError, Resource
-from levelog.objects import Uid
-from levelog.records import ObjectDeleted, ObjectSeen
+from levelog.wire.objects import Uid
+from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold, parent_inputs

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from levelog import Index, Intent, Level, Operator, OperatorError, Resource, Struct
-from levelog.injection import Given
+from levelog.handlers.injection import Given
 
 
 class Settings(Struct):

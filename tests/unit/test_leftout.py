@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from levelog import Level, Manifest, Operator, Resource
-from levelog.children import ChildIndex, ChildrenView
 from levelog.errors import ObjectTooLarge
-from levelog.redaction import Redactor
+from levelog.handlers.children import ChildIndex, ChildrenView
 from levelog.resources import Metadata
+from levelog.secrets.redaction import Redactor
 from levelog_ingest.trimming import only_metadata
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fold.entries import index_entries

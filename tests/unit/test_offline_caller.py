@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from levelog.faults import HandlerFault
+from levelog.calls.faults import HandlerFault
 from levelog_replay.calling import ReplayCaller
 
 NOBODY = ("127.0.0.1", 9)

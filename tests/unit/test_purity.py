@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from levelog import Level, Operator, OperatorError, Resource
-from levelog.purity import require_pure
+from levelog.handlers.purity import require_pure
 from levelog_processors.program import Program
 
 LOADED_AT = time.time()

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Struct
-from levelog.canonical import canonical
-from levelog.observations import MOST, decode, digest_of, encode
-from levelog.recorded import Look, Notes, RecordedMapping, recorded
+from levelog.calls.mappings import Look, Notes, RecordedMapping, recorded
+from levelog.calls.observations import MOST, decode, digest_of, encode
+from levelog.wire.canonical import canonical
 
 BODY: dict[str, Any] = {
     "metadata": {"name": "shop", "labels": {"app": "web"}},

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from levelog.errors import ConfigurationError
-from levelog.redaction import Redactor
-from levelog.redactionrules import Rules
+from levelog.secrets.redaction import Redactor
+from levelog.secrets.rules import Rules
 from levelog_testing.recordings import redactor
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.errors import RecordError
-from levelog.objects import MAX_VERSION, GroupResource, ObjectKey, Uid, Version
-from levelog.records import (
+from levelog.wire.envelope import decode, encode
+from levelog.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Uid, Version
+from levelog.wire.records import (
     BookmarkNoted,
     ControlRecord,
     GapNoted,
@@ -17,8 +18,6 @@ from levelog.records import (
     SyncStarted,
     TargetSighted,
     Written,
-    decode,
-    encode,
 )
 
 WEBS = GroupResource(group="example.com", resource="webs")

@@ -8,8 +8,8 @@ import pytest
 
 from levelog import Intent, Level, Operator, Resource, apply, create, patch
 from levelog.errors import ConfigurationError
-from levelog.objects import GroupResource
-from levelog.redaction import SECRETS, Redactor
+from levelog.secrets.redaction import SECRETS, Redactor
+from levelog.wire.objects import GroupResource
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.program import Program
 from levelog_store.rows import IntentRow, StoredObject, Target

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.errors import ConfigurationError
-from levelog.objects import GroupResource
-from levelog.redaction import SECRETS, Redactor
+from levelog.secrets.redaction import SECRETS, Redactor
+from levelog.wire.objects import GroupResource
 
 KEY = b"0123456789abcdef"
 PODS = GroupResource(group="", resource="pods")

@@ -5,9 +5,9 @@ import msgspec
 import pytest
 
 from levelog.errors import ConfigurationError
-from levelog.objects import GroupResource, ObjectKey
-from levelog.redaction import Redactor
-from levelog.redactionrules import Rules
+from levelog.secrets.redaction import Redactor
+from levelog.secrets.rules import Rules
+from levelog.wire.objects import GroupResource, ObjectKey
 
 KEY = b"0123456789abcdef"
 PODS = GroupResource(group="", resource="pods")

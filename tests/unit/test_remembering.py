@@ -6,9 +6,9 @@ from typing import Any, Literal
 import pytest
 
 from levelog import Manifest, Operator, OperatorError
-from levelog.objects import ObjectKey, Partition, Sequence, Uid
-from levelog.projection import Applied
-from levelog.records import LoggedRecord, ReceiptNoted
+from levelog.wire.objects import ObjectKey, Partition, Sequence, Uid
+from levelog.wire.projection import Applied
+from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.changes import Changes

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog.objects import GroupResource
-from levelog.redaction import Redactor
-from levelog.scrubbing import scrub
+from levelog.secrets.redaction import Redactor
+from levelog.secrets.scrubbing import scrub
+from levelog.wire.objects import GroupResource
 
 VALUES = st.text(min_size=6, max_size=20)
 

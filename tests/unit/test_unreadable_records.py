@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
-from levelog.records import (
+from levelog.wire.envelope import encode
+from levelog.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog.wire.records import (
     BookmarkNoted,
     ControlRecord,
     GapNoted,
@@ -23,9 +24,8 @@ from levelog.records import (
     SyncStarted,
     TargetSighted,
     Unreadable,
-    encode,
 )
-from levelog.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
+from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
 from levelog_log.wire import parse_header_lines

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Sequence
 
 from levelog.errors import ConfigurationError
-from levelog.records import SyncFinished, SyncStarted
 from levelog.resources import ResourceType
-from levelog.subjects import Control, control_subjects
+from levelog.wire.records import SyncFinished, SyncStarted
+from levelog.wire.subjects import Control, control_subjects
 from levelog_cli.compose.application import LoadedApplication
 from levelog_log.stream import LogStream
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_cli.loading import load_operators
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program

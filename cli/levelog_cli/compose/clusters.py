@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from levelog.errors import IdentityMismatch
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_cli.compose.permissions import refusal, refused, require, to_identify, to_read, to_write
 from levelog_cli.compose.roles import Role
 from levelog_cli.settings import Settings

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from levelog.objects import GroupResource
+from levelog.wire.objects import GroupResource
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.replay import recorded_scope

@@ -12,7 +12,7 @@ import yaml
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted
+from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_cli.compose.recorddecisions import opened_decisions
 from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
 from levelog_cli.compose.unrecorded import nothing_of

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_cli.compose.application import LoadedApplication
 from levelog_cli.progress import FirstLists
 from levelog_cli.settings import LogFormat, Settings

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
-from levelog.objects import CLUSTER_SCOPE
+from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.tables import is_narrow, print_table

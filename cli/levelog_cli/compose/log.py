@@ -8,8 +8,8 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Cluster
-from levelog.subjects import stream_name
+from levelog.wire.objects import Cluster
+from levelog.wire.subjects import stream_name
 from levelog_cli.settings import Settings
 from levelog_log.connection import Connection
 from levelog_log.stream import LogStream, clusters, find_stream

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_cli.compose.nats import connect_nats
 from levelog_cli.data_dir import DataDir
 from levelog_cli.embedded import EmbeddedNats

@@ -7,9 +7,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.children import ChildrenView
 from levelog.errors import ConfigurationError
-from levelog.handlers import ReconcileHandler
+from levelog.handlers.children import ChildrenView
+from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import ResourceType
 from levelog_actuator.rights import EVENTS, EVENTS_OF_CLUSTER, RIGHTS, TO_BLOCK_OWNERS, Right

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Sequence as LogSequence
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
-from levelog.subjects import receipt_subjects
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
+from levelog.wire.subjects import receipt_subjects
 from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.moments import Moment

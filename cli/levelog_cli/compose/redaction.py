@@ -4,8 +4,8 @@ import logging
 from pathlib import Path
 
 from levelog.errors import ConfigurationError
-from levelog.redaction import Redactor
-from levelog.redactionrules import Rules
+from levelog.secrets.redaction import Redactor
+from levelog.secrets.rules import Rules
 from levelog_cli.compose.backing import Backing
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import OnOff, Settings, flag, variable

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_cli.compose.application import LoadedApplication, load_application
 from levelog_cli.compose.breaks import find_breaks
 from levelog_cli.compose.databases import open_to_read

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_cli.compose.recordsources import refuse_expired
 from levelog_history.moments import Moment
 from levelog_history.selection import Selected, has_any

@@ -3,7 +3,7 @@
 import sys
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_cli.compose.databases import open_beside
 from levelog_cli.compose.levels import refuse_unknown, selected_scopes
 from levelog_cli.compose.nats import connect_nats

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from msgspec import Raw
 
 from levelog.errors import IdentityMismatch, LevelogError
-from levelog.external import is_external
-from levelog.objects import Cluster, GroupResource
+from levelog.resources import is_external
+from levelog.wire.objects import Cluster, GroupResource
 from levelog_cli.compose.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.definitions import schemas_of

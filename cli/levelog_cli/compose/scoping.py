@@ -4,7 +4,7 @@ import logging
 from datetime import timedelta
 from typing import Final
 
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_log.hints import Hints
 from levelog_log.stream import LogStream
 from levelog_store.database import Database

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from levelog.objects import Cluster
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Cluster
 from levelog_cli.compose.agreement import refuse_disagreement
 from levelog_cli.compose.application import LoadedApplication
 from levelog_cli.compose.backing import Backing, embedded_backing

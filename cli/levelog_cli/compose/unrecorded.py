@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from levelog.objects import GroupResource
+from levelog.wire.objects import GroupResource
 from levelog_cli.compose.recordsources import RecordSource
 from levelog_history.selection import Selected
 

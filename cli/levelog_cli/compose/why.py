@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.openedlog import opened_log

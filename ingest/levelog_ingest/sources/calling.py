@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Final
 
-from levelog.external import External, Gone
-from levelog.faults import HandlerFault, described
-from levelog.sources import SOURCE_TIME, SourceHandler
-from levelog.threads import LeftBehind, Threads
+from levelog.calls.caller import LeftBehind, Threads
+from levelog.calls.faults import HandlerFault, described
+from levelog.handlers.sources import SOURCE_TIME, SourceHandler
+from levelog.resources import External, Gone
 
 _PATIENCE: Final = 5.0  # seconds for a cancelled function to end
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from levelog.errors import RecordError
-from levelog.external import External, Gone, external_key
-from levelog.objects import ObjectKey, Uid
-from levelog.redaction import Redactor
-from levelog.sources import SourceHandler
+from levelog.handlers.sources import SourceHandler
+from levelog.resources import External, Gone, external_key
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey, Uid
 
 
 class EncodedSet(Struct, frozen=True):

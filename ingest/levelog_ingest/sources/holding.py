@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from levelog.objects import ObjectKey, Version
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog.wire.objects import ObjectKey, Version
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
 
 _DIGEST_BYTES: Final = 16
 

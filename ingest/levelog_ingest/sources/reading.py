@@ -4,9 +4,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from levelog.objects import GroupResource, Sequence
-from levelog.records import BookmarkNoted, ContactLost, SyncFinished, SyncStarted
-from levelog.subjects import Control, control_subjects, resource_subjects
+from levelog.wire.objects import GroupResource, Sequence
+from levelog.wire.records import BookmarkNoted, ContactLost, SyncFinished, SyncStarted
+from levelog.wire.subjects import Control, control_subjects, resource_subjects
 from levelog_ingest.sources.holding import Holding
 from levelog_log.reader import FIRST, read_up_to_now
 from levelog_log.stream import LogStream

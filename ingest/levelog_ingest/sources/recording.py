@@ -9,9 +9,11 @@ from typing import Final
 import msgspec
 
 from levelog.errors import RecordError
-from levelog.external import External, Gone
-from levelog.objects import ObjectKey, Version
-from levelog.records import (
+from levelog.handlers.sources import SourceHandler
+from levelog.resources import External, Gone
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey, Version
+from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
     ObjectDeleted,
@@ -21,9 +23,7 @@ from levelog.records import (
     SyncStarted,
     Written,
 )
-from levelog.redaction import Redactor
-from levelog.sources import SourceHandler
-from levelog.subjects import object_subject, partition_of
+from levelog.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
 from levelog_ingest.sources.reading import LogState
 from levelog_log.appender import Appender

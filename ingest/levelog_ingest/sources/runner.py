@@ -7,11 +7,11 @@ from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Final, NoReturn
 
+from levelog.calls.faults import tell_fault
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
-from levelog.faults import tell_fault
-from levelog.injection import about
-from levelog.redaction import Redactor
-from levelog.sources import SourceHandler
+from levelog.handlers.injection import about
+from levelog.handlers.sources import SourceHandler
+from levelog.secrets.redaction import Redactor
 from levelog_ingest.backoff import LONGEST, Backoff
 from levelog_ingest.sources.calling import Calls, SourceFault, as_set, is_whole
 from levelog_ingest.sources.reading import read_log_state

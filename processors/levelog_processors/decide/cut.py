@@ -8,9 +8,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.objects import ObjectKey
-from levelog.redaction import Redactor
-from levelog.threads import THREADS
+from levelog.calls.caller import THREADS
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acting, Caller
 from levelog_processors.decide.intents import rows_of
 from levelog_processors.decide.lookups import digest_of, sight

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.calling import FunctionCaller
-from levelog.faults import HandlerFault, fault_reason, tell_fault
-from levelog.handlers import ReconcileHandler
-from levelog.injection import Given, about
+from levelog.calls.caller import FunctionCaller
+from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
+from levelog.handlers.injection import Given, about
+from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.rules import Case
 from levelog_processors.decide.targets import require_target

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from levelog.canonical import canonical, digest
+from levelog.calls.faults import fault_reason
 from levelog.errors import ConfigurationError, OperatorError
-from levelog.faults import fault_reason
 from levelog.intents import Intent
-from levelog.objects import ObjectKey
-from levelog.redaction import Redactor, with_encoded_data
 from levelog.resources import ResourceType
+from levelog.secrets.redaction import Redactor, with_encoded_data
+from levelog.wire.canonical import canonical, digest
+from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.rules import Case
 from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
 from levelog_processors.program import BoundView

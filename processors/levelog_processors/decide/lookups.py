@@ -8,13 +8,12 @@ import msgspec
 from greenlet import getcurrent
 from msgspec import Struct
 
-from levelog.canonical import digest
-from levelog.children import ChildrenView
 from levelog.errors import OperatorError
-from levelog.implicit import ObjectIndex, object_key
-from levelog.indices import Index
-from levelog.lookups import Objects
+from levelog.handlers.children import ChildrenView
+from levelog.handlers.indexers import ObjectIndex, object_key
+from levelog.indices import Index, Objects
 from levelog.resources import ResourceBase
+from levelog.wire.canonical import digest
 from levelog_processors.fence.calls import Fence
 from levelog_processors.fold.entries import WHOLE_INDEX, canonical_key
 from levelog_processors.fold.lists import CONTACT, contact_key

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from levelog.objects import ObjectKey, Partition, Sequence
-from levelog.subjects import partition_subjects
+from levelog.wire.objects import ObjectKey, Partition, Sequence
+from levelog.wire.subjects import partition_subjects
 from levelog_log.stream import LogStream
 from levelog_processors.program import BoundView, Program
 from levelog_store import inputs as stored

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.canonical import canonical, digest
-from levelog.childlevels import ChildrenLevel
+from levelog.handlers.owned import ChildrenLevel
 from levelog.levels import Drift, Level
+from levelog.wire.canonical import canonical, digest
 from levelog_processors.decide.lookups import sight
 from levelog_processors.decide.settling import AT_ONCE, CALM, GONE, Repeats, is_settled
 from levelog_processors.decide.views import Evaluation

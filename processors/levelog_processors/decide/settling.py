@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from levelog.canonical import canonical
+from levelog.wire.canonical import canonical
 from levelog_store.rows import OpenIntent
 
 GONE: Final = 0

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from levelog.canonical import canonical, digest
 from levelog.effects import GROUP, EffectHandler
 from levelog.errors import OperatorError
 from levelog.intents import Intent
-from levelog.objects import ObjectKey
 from levelog.resources import ResourceType
+from levelog.wire.canonical import canonical, digest
+from levelog.wire.objects import ObjectKey
 from levelog_processors.program import BoundView
 from levelog_store.rows import StoredObject
 

@@ -13,14 +13,14 @@ import msgspec
 from greenlet import greenlet
 from msgspec import Struct
 
-from levelog import observations
-from levelog.canonical import canonical
-from levelog.children import REDACTOR, ChildrenView
-from levelog.faults import HandlerFault, fault_reason, tell_fault
-from levelog.injection import Given, about
+from levelog.calls import observations
+from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
+from levelog.calls.mappings import Notes, RecordedMapping, plain
+from levelog.handlers.children import REDACTOR, ChildrenView
+from levelog.handlers.injection import Given, about
 from levelog.levels import Level
-from levelog.recorded import Notes, RecordedMapping, plain
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.canonical import canonical
 from levelog_processors.decide.lookups import Fetch, IndexReader, Need, ObjectLookups, Reads
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_processors.program import BoundView

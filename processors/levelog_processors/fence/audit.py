@@ -8,7 +8,7 @@ from threading import get_ident
 from types import FrameType
 from typing import Any, Final
 
-from levelog.faults import HandlerFault
+from levelog.calls.faults import HandlerFault
 
 _REFUSED: Final[Mapping[str, str]] = {
     "_thread.start_joinable_thread": "started a thread",

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
-from levelog.faults import HandlerFault
-from levelog.handlers import VIEW_TIME
+from levelog.calls.faults import HandlerFault
+from levelog.handlers.views import VIEW_TIME
 from levelog_processors.fence.audit import Guard, guard, unguard, unguarded
 from levelog_processors.fence.watchdog import SHOTS, Allowance, Expired, watchdog
 from levelog_processors.program import BoundView

@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.objects import ObjectKey
-from levelog.records import BookmarkNoted, ContactLost, GapNoted, LoggedRecord, SyncFinished, SyncStarted
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import BookmarkNoted, ContactLost, GapNoted, LoggedRecord, SyncFinished, SyncStarted
 from levelog_processors.fold.entries import LogTime
 from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.rules import Fold

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from levelog.canonical import canonical
-from levelog.faults import described, tell_fault
-from levelog.handlers import VIEW_TIME
-from levelog.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
+from levelog.calls.faults import described, tell_fault
+from levelog.handlers.views import VIEW_TIME
+from levelog.wire.canonical import canonical
+from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
 from levelog_processors.fence.calls import Fence
 from levelog_processors.program import BoundIndex
 from levelog_store.rows import ERRORS, Entry

@@ -5,8 +5,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from levelog.records import SyncFinished, SyncStarted
-from levelog.succession import with_begun
+from levelog.wire.records import SyncFinished, SyncStarted, with_begun
 from levelog_processors.fold.entries import canonical_key
 from levelog_store.changes import Changes
 from levelog_store.rows import Entry, IndexKey, Input, SyncRow

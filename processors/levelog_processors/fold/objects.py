@@ -6,13 +6,7 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
-from levelog.records import (
-    LoggedRecord,
-    ObjectDeleted,
-    ObjectSeen,
-    ObjectUnreadable,
-    Unreadable,
-)
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Unreadable
 from levelog_store.rows import StoredObject
 
 

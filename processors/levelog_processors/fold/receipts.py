@@ -4,11 +4,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from levelog.canonical import canonical
-from levelog.children import Remembered
 from levelog.effects import Call
-from levelog.implicit import MARK, applied_place, call_entry
-from levelog.records import CallNoted, LoggedRecord, ReceiptNoted
+from levelog.handlers.children import Remembered
+from levelog.handlers.indexers import MARK, applied_place, call_entry
+from levelog.wire.canonical import canonical
+from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted
 from levelog_store.changes import FoldedReceipt
 from levelog_store.rows import Entry
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from levelog.canonical import digest
-from levelog.faults import described
-from levelog.records import (
+from levelog.calls.faults import described
+from levelog.wire.canonical import digest
+from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,
@@ -23,8 +23,9 @@ from levelog.records import (
     SyncStarted,
     TargetSighted,
     Unreadable,
+    follows,
+    swept_version,
 )
-from levelog.succession import follows, swept_version
 from levelog_processors.fence.calls import filtered
 from levelog_processors.fold.entries import WHOLE_INDEX, LogTime, index_entries, is_expired, unexpired
 from levelog_processors.fold.lists import begin, finish, note_sync

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import insert, update
 
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_store.database import Database
 from levelog_store.handlers import Handler
 from levelog_store.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from sqlalchemy import text, update
 
 from levelog import Index, Level, Operator, Resource, Struct
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_processors.program import Program, sql_views
 from levelog_store.changes import Changes
 from levelog_store.database import Database

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
 from levelog_actuator.dryrun import DryRun
 from rigs.acting import QUICK, WEBS, Acting
 from rigs.waiting import until

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from levelog.canonical import canonical
+from levelog.wire.canonical import canonical
 from rigs.acting import ACTUATOR, QUICK, WEBS, Acting
 from rigs.apirequests import ApiRequest, asks
 from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Hold, Refuse

@@ -17,8 +17,8 @@ import pytest
 from sqlalchemy import update
 
 from levelog.errors import IdentityMismatch
-from levelog.objects import Cluster, ObjectKey, Uid
-from levelog.records import ReceiptNoted
+from levelog.wire.objects import Cluster, ObjectKey, Uid
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator import Actuator
 from levelog_log.publisher import BatchPublisher
 from levelog_store.tables import intents

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from levelog.intents import Verb
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_actuator.results import Ended
 from levelog_actuator.rights import RIGHTS, Right
 from levelog_actuator.sending import Sender

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from levelog.objects import Application, Cluster, Version
-from levelog.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.wire.objects import Application, Cluster, Version
+from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
 from levelog_history.revisions import Revision, Revisions
 from levelog_processors.fold.batches import Folder

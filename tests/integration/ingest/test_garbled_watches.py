@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from levelog.errors import RecordError
-from levelog.objects import GroupResource, Partition
-from levelog.objects import Sequence as LogSequence
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, SyncFinished
-from levelog.redaction import Redactor
-from levelog.subjects import partition_in
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import GroupResource, Partition
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, SyncFinished
+from levelog.wire.subjects import partition_in
 from levelog_ingest.events import read_bookmark, read_event
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.watched import ResourceStatus, WatchedResource

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from levelog.errors import ConfigurationError, IdentityMismatch
-from levelog.objects import Cluster, GroupResource, Version
-from levelog.records import ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Cluster, GroupResource, Version
+from levelog.wire.records import ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.watched import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube

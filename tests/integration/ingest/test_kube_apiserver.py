@@ -1,8 +1,8 @@
 import secrets
 from typing import Any
 
-from levelog.objects import GroupResource
-from levelog.records import ObjectSeen
+from levelog.wire.objects import GroupResource
+from levelog.wire.records import ObjectSeen
 from levelog_ingest.watched import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_log.access import NatsAccess
 from levelog_log.connection import Connection, connect
 from levelog_log.hints import Hints

@@ -1,7 +1,7 @@
 import asyncio
 from datetime import timedelta
 
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_log.connection import connect
 from levelog_log.hints import Hints
 from rigs.logs import MOMENT, new_log

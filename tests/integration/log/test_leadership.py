@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from levelog.errors import Unavailable
-from levelog.objects import Application
+from levelog.wire.objects import Application
 from levelog_log.connection import connect
 from levelog_log.leadership import Leadership
 from levelog_log.leases import LEASE, Lease, holder_of

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from levelog.errors import IdentityMismatch
-from levelog.objects import Partition, Sequence
-from levelog.records import LoggedRecord, ObjectSeen, Unreadable
+from levelog.wire.objects import Partition, Sequence
+from levelog.wire.records import LoggedRecord, ObjectSeen, Unreadable
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream

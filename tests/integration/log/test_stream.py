@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from levelog.errors import ConfigurationError, IdentityMismatch, Unavailable
-from levelog.objects import Cluster, Sequence
-from levelog.records import ObjectSeen
-from levelog.subjects import partition_subjects, resource_subjects
+from levelog.wire.objects import Cluster, Sequence
+from levelog.wire.records import ObjectSeen
+from levelog.wire.subjects import partition_subjects, resource_subjects
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import clusters, ensure_stream, open_stream
 from rigs.logs import delete_stream, new_log, web_message, writer_for

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
-from levelog.objects import Partition
-from levelog.objects import Sequence as LogSequence
+from levelog.wire.objects import Partition
+from levelog.wire.objects import Sequence as LogSequence
 from levelog_log.appender import Appender
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.stream import ensure_stream

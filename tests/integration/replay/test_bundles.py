@@ -14,7 +14,7 @@ import pytest_asyncio
 import yaml
 
 from levelog.errors import ConfigurationError
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_replay.bundle import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs

@@ -11,9 +11,9 @@ import msgspec
 import pytest_asyncio
 from sqlalchemy import select
 
-from levelog.objects import Application
-from levelog.records import LoggedRecord
-from levelog.redaction import Redactor
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application
+from levelog.wire.records import LoggedRecord
 from levelog_actuator import Actuator
 from levelog_cli.loading import load_operators
 from levelog_history.moments import Moment

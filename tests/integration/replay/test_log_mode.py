@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from levelog.objects import Application, Cluster, ObjectKey, Uid
 from levelog.operator import Operator
-from levelog.records import LoggedRecord, ReceiptNoted
+from levelog.wire.objects import Application, Cluster, ObjectKey, Uid
+from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_cli.loading import load_operators
 from levelog_processors.program import Program
 from levelog_replay.scratch import Origin

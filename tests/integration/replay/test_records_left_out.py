@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from sqlalchemy import select
 
 from levelog import Level, Operator, Resource, Struct
-from levelog.objects import Application, Cluster
-from levelog.records import LoggedRecord, ObjectUnreadable
-from levelog.subjects import partition_of
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.records import LoggedRecord, ObjectUnreadable
+from levelog.wire.subjects import partition_of
 from levelog_processors.program import Program
 from levelog_replay import tape
 from levelog_replay.folding import HistoryFolder

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from levelog.canonical import digest
+from levelog.wire.canonical import digest
 from levelog_processors.decide import cut, intents, settling
 from levelog_processors.decide import rules as deciding
 from levelog_processors.decide.readiness import Lag

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.levels import drift_between
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from rigs.machine.cluster import Happening
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.reference import VIEWS, Look, Outcome, Reference

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_kube.client import Answer
 from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
 

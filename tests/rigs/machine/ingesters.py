@@ -7,8 +7,8 @@ that was paused.
 
 from collections.abc import Generator
 
-from levelog.objects import GroupResource, Uid, Version
-from levelog.records import (
+from levelog.wire.objects import GroupResource, Uid, Version
+from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
     LoggedRecord,
@@ -18,7 +18,7 @@ from levelog.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.subjects import partition_of
+from levelog.wire.subjects import partition_of
 from levelog_ingest.resume import ResumeAt, decide
 from rigs.machine.cluster import GROUP, WEBS, Cluster, Happening, recorded
 from rigs.machine.log import PARTITIONS, Log

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.objects import Cluster as ClusterUid
-from levelog.objects import GroupResource, Partition, Sequence, Uid, Version
-from levelog.records import (
+from levelog.wire.objects import Cluster as ClusterUid
+from levelog.wire.objects import GroupResource, Partition, Sequence, Uid, Version
+from levelog.wire.records import (
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -17,7 +17,7 @@ from levelog.records import (
     SyncFinished,
     SyncStarted,
 )
-from levelog.subjects import partition_of
+from levelog.wire.subjects import partition_of
 from rigs.machine.cluster import GROUP, Cluster, Happening, recorded
 
 PARTITIONS: Final = 2

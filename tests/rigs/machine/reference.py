@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from levelog.levels import Level
-from levelog.objects import ObjectKey
-from levelog.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from rigs.machine import operator as user
 from rigs.machine.cluster import CONFIGS, NAMESPACE, PARTS, WEBS
 from rigs.machine.log import PARTITIONS

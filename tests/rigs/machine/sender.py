@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from levelog.records import ReceiptNoted
+from levelog.wire.records import ReceiptNoted
 from levelog_actuator.results import Ended, Later, Result, stored
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings

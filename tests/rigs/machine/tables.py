@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import Table, select
 
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_store.database import Database
 from levelog_store.tables import checkpoints, decisions, index_entries, intents, leases, levels, objects, wakeups
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
-from levelog.objects import Sequence as LogSequence
-from levelog.records import LoggedRecord
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import Cut, Decider

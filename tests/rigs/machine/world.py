@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import update
 
 from levelog.errors import LeaseLost
-from levelog.objects import Application, ObjectKey
+from levelog.wire.objects import Application, ObjectKey
 from levelog_migrations import upgrade
 from levelog_processors.program import Program
 from levelog_store.database import Database

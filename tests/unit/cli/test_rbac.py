@@ -9,9 +9,9 @@ import yaml
 
 from levelog import Index, Intent, Level, Operator, Resource, apply
 from levelog.errors import ConfigurationError
+from levelog.handlers.views import VERBS
 from levelog.intents import Verb
-from levelog.objects import Application
-from levelog.writes import VERBS
+from levelog.wire.objects import Application
 from levelog_actuator.rights import RIGHTS
 from levelog_cli.compose.application import LoadedApplication, load_application
 from levelog_cli.compose.rbac import roles_of

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from levelog.errors import ConfigurationError
-from levelog.objects import ObjectKey
+from levelog.wire.objects import ObjectKey
 from levelog_history.moments import Moment
 from levelog_history.selection import Selected, label_selector
 from rigs.webs import NOON, logged, web

@@ -1,8 +1,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from levelog.objects import Partition, Sequence, Version
-from levelog.records import (
+from levelog.wire.objects import Partition, Sequence, Version
+from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
     LoggedRecord,

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from levelog.errors import ObjectTooLarge, RecordError
-from levelog.leftout import refuse_left_out
+from levelog.wire.records import refuse_left_out
 from levelog_ingest.trimming import LAST_APPLIED, only_metadata, trim
 
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import LevelogError
-from levelog.objects import Cluster
+from levelog.wire.objects import Cluster
 from levelog_cli.tables import folded, line_width
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from levelog.errors import LevelogError
-from levelog.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_cli.compose.doctor.findings import Finding
 from levelog_cli.compose.ingesting import INGEST
 from levelog_cli.compose.nats import connect_nats

@@ -1,23 +1,21 @@
 """What levelog passes to a user's function besides its object: chosen by each parameter's name and type at load."""
 
-import inspect
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Any, Final, get_origin
 
 import msgspec
 from msgspec import Struct
 
-from levelog import annotations
-from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
-from levelog.indices import Index
+from levelog.handlers import signatures
+from levelog.handlers.signatures import type_hints
+from levelog.indices import Index, LiveIndex, Objects
 from levelog.levels import Level
-from levelog.live import LiveIndex
-from levelog.lookups import Objects
+from levelog.wire.canonical import canonical, digest
 
 
 class Given(StrEnum):
@@ -155,34 +153,9 @@ def injections(
     return Injections(constants, given, indices, fingerprint)
 
 
-def parameters(function: Callable[..., Any], kind: str) -> list[str]:
-    """Names of a function's parameters.
-
-    Raises OperatorError for one that cannot be given by name.
-    """
-    found = inspect.signature(function).parameters.values()
-    for parameter in found:
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise OperatorError(
-                f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type"
-            )
-    return [parameter.name for parameter in found]
-
-
-def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations of a function, resolved.
-
-    Raises OperatorError for a name that is not defined.
-    """
-    try:
-        return get_type_hints(function)
-    except NameError as error:
-        raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
-
-
 def shown(hint: object) -> str:
     """An annotation as a message names it."""
-    return "not annotated" if hint is None else annotations.shown(hint)
+    return "not annotated" if hint is None else signatures.shown(hint)
 
 
 def _given(name: str, hint: Any, lender: Lender) -> Given | None:

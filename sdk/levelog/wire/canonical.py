@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from levelog.recorded import RecordedMapping, RecordedSequence, plain
+from levelog.calls.mappings import RecordedMapping, RecordedSequence, plain
 
 
 def _plain(value: Any) -> Any:

@@ -6,10 +6,9 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias, TypeVar
 
 from levelog.errors import OperatorError
-from levelog.external import External, Gone
-from levelog.handlers import require_time
-from levelog.injection import Given, Injections, Lender, injections, parameters, type_hints
-from levelog.resources import ResourceType
+from levelog.handlers.injection import Given, Injections, Lender, injections
+from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.resources import External, Gone, ResourceType
 
 SOURCE_TIME: Final = timedelta(seconds=30)
 """Default time limit of one poll."""

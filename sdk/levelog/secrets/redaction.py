@@ -1,24 +1,29 @@
 """What must never reach the log: secret values, replaced by keyed hashes that still show when they change."""
 
 import hmac
+import os
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from levelog.canonical import canonical, digest
 from levelog.errors import ConfigurationError
-from levelog.objects import GroupResource, ObjectKey
-from levelog.redactionrules import Named, Path, Rules, places
 from levelog.resources import Manifest
-from levelog.scrubbing import scrub
-from levelog.sealing import seal, unseal
+from levelog.secrets.rules import Named, Path, Rules, places
+from levelog.secrets.scrubbing import scrub
+from levelog.wire.canonical import canonical, digest
+from levelog.wire.objects import GroupResource, ObjectKey
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 
 SECRETS: Final = GroupResource(group="", resource="secrets")
 MIN_KEY_BYTES: Final = 16
@@ -314,3 +319,35 @@ def _around(steps: list[str], value: Any, *, in_lists: bool) -> tuple[Any, Any, 
         holder[key] = inner
         holder, key = inner, 0 if is_index else step
     return root[0], holder, key
+
+
+_NONCE_BYTES: Final = 12  # NIST SP 800-38D, section 8.2.2: random, for at most 2**32 messages under one key
+_PURPOSE: Final = b"levelog intent bodies, AES-256-GCM, 1"
+
+
+def seal(key: bytes, content: bytes, about: str) -> bytes:
+    """Encrypt and sign; `about` has to be given again to open it, so that it is of no use in another place."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return nonce + _cipher(key).encrypt(nonce, content, about.encode())
+
+
+def unseal(key: bytes, sealed: bytes, about: str) -> bytes:
+    """What was sealed. Raises ConfigurationError if that was done with another key, or it was changed."""
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
+    except (InvalidTag, ValueError) as error:
+        raise ConfigurationError(
+            "what was encrypted cannot be opened: it was with another redaction key, or was changed since"
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def _cipher(key: bytes) -> "AESGCM":
+    """AES-256-GCM; its library is loaded by whoever seals or opens something, and by nobody else."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return AESGCM(HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(key))

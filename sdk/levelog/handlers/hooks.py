@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args, overload
 from msgspec import Struct
 
 from levelog.errors import OperatorError
-from levelog.injection import Given, Injections, Lender, injections, parameters
+from levelog.handlers.injection import Given, Injections, Lender, injections
+from levelog.handlers.signatures import parameters
 
 HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
 When: TypeAlias = Literal["startup", "cleanup"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from levelog.canonical import canonical, digest
+from levelog.wire.canonical import canonical, digest
 
 
 def fingerprint(function: Callable[..., Any]) -> str:

@@ -8,30 +8,20 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, field
 
-from levelog.annotations import shown
-from levelog.canonical import canonical, digest
-from levelog.childlevels import (
-    ChildKind,
-    ChildrenLevel,
-    WantedChild,
-    as_stored,
-    level_of,
-    owned_child,
-    sight_of,
-)
 from levelog.errors import ChildRefused, OperatorError
-from levelog.external import refuse_external
-from levelog.fingerprints import fingerprint
-from levelog.handlers import IndexParameter, ReconcileHandler, ViewHandler
-from levelog.implicit import APPLIED, MARK, ImplicitIndex
-from levelog.injection import Lender, parameters, type_hints
+from levelog.handlers.fingerprints import fingerprint
+from levelog.handlers.indexers import APPLIED, MARK, ImplicitIndex
+from levelog.handlers.injection import Lender
+from levelog.handlers.owned import ChildKind, ChildrenLevel, WantedChild, as_stored, level_of, owned_child, sight_of
+from levelog.handlers.signatures import parameters, shown, type_hints
+from levelog.handlers.views import IndexParameter, ReconcileHandler, ViewHandler, Writes
 from levelog.intents import Intent
-from levelog.leftout import refuse_remains
 from levelog.levels import Level
-from levelog.projection import Applied, fields_of
-from levelog.redaction import Redactor, with_encoded_data
-from levelog.resources import Metadata, ResourceBase, ResourceType
-from levelog.writes import Writes
+from levelog.resources import Metadata, ResourceBase, ResourceType, refuse_external
+from levelog.secrets.redaction import Redactor, with_encoded_data
+from levelog.wire.canonical import canonical, digest
+from levelog.wire.projection import Applied, fields_of
+from levelog.wire.records import refuse_remains
 
 REDACTOR: Final = f"{MARK}redactor"
 """Name under which the view is given the redactor, as manifests are compared with what is recorded of objects."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog.canonical import canonical, digest
-from levelog.recorded import Look, Observation, Path
+from levelog.calls.mappings import Look, Observation, Path
+from levelog.wire.canonical import canonical, digest
 
 MOST: Final = 1000
 """Observations that are kept of one evaluation; a function that looks at more depends on the whole object."""

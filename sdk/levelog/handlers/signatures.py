@@ -1,11 +1,17 @@
-"""Comparing the types that two functions are annotated with, where the value of one is handed to the other."""
+"""Signatures of registered functions: parameters and types, checked when the file is loaded."""
 
 import collections.abc
+import inspect
 import re
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NewType, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Final, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from levelog.errors import OperatorError
+from levelog.intents import Intent
+from levelog.levels import Level
+from levelog.resources import Manifest
 
 _MANY: Final = (
     collections.abc.Iterator,
@@ -23,6 +29,60 @@ _MANY: Final = (
 
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
 """Before a name in the text of a generic type."""
+
+
+def parameters(function: Callable[..., Any], kind: str, first: str = "") -> list[str]:
+    """Names of a function's parameters.
+
+    Raises OperatorError for one that cannot be given by name, and for none where `first` says what the first one is.
+    """
+    found = inspect.signature(function).parameters.values()
+    for parameter in found:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise OperatorError(
+                f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type"
+            )
+    if first and not found:
+        raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its {first}")
+    return [parameter.name for parameter in found]
+
+
+def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations of a function, resolved.
+
+    Raises OperatorError for a name that is not defined.
+    """
+    try:
+        return get_type_hints(function)
+    except NameError as error:
+        raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
+
+
+def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:
+    """Refuse a time limit that is no time."""
+    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+        raise OperatorError(
+            f"{kind} {function.__name__}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)"
+        )
+
+
+def refuse_circle(function: Callable[..., Any], kind: str, hints: Mapping[str, Any], later: tuple[type, ...]) -> None:
+    """Refuse to read what is computed later: indices come from objects, levels from both, intents from levels."""
+    for name, hint in hints.items():
+        if name != "return" and (get_origin(hint) or hint) in later:
+            sources = "one object alone" if kind == "index" else "its parent, indices and objects"
+            raise OperatorError(
+                f"{kind} {function.__name__}: parameter {name!r} is {shown(hint)}; {kind} functions compute from "
+                f"{sources}, so that reads never go in a circle"
+            )
+
+
+def refuse_coroutine(function: Callable[..., Any], kind: str) -> None:
+    """Raises OperatorError for an async function, which could wait."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise OperatorError(
+            f"{kind} {function.__name__}: is async; it computes from what it is given and waits for nothing"
+        )
 
 
 def pair_types(function: str, returned: Any) -> tuple[Any, Any]:
@@ -141,3 +201,14 @@ def _bare(hint: Any) -> Any:
 def _members(hint: Any) -> tuple[Any, ...]:
     hint = _bare(hint)
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+Entries: TypeAlias = Iterable[tuple[Any, Any]] | Mapping[Any, Any] | None
+Intents: TypeAlias = Iterable[Intent] | None
+Children: TypeAlias = Manifest | Iterable[Manifest] | None
+
+IndexF = TypeVar("IndexF", bound=Callable[..., Entries])
+ViewF = TypeVar("ViewF", bound=Callable[..., Level[Any]])
+EffectF = TypeVar("EffectF", bound=Callable[..., Any])
+ReconcileF = TypeVar("ReconcileF", bound=Callable[..., Intents | AsyncIterable[Intent] | Awaitable[Intents]])
+ChildrenF = TypeVar("ChildrenF", bound=Callable[..., Children])

@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.canonical import canonical
 from levelog.intents import Intent, apply, delete
 from levelog.levels import Drift, Level
-from levelog.projection import Applied, differing, project
 from levelog.resources import ResourceBase, ResourceType
+from levelog.wire.canonical import canonical
+from levelog.wire.projection import Applied, differing, project
 
 MOST_PATHS: Final = 20
 """Fields of one child that a drift names."""

@@ -8,7 +8,7 @@ Control records stand in the same partition as what they speak of, so that one r
 from enum import StrEnum
 from typing import Final
 
-from levelog.objects import (
+from levelog.wire.objects import (
     CLUSTER_SCOPE,
     Application,
     Cluster,

@@ -1,22 +1,20 @@
-"""Records of the log: an envelope in the headers (CloudEvents, NATS binary mode), the object's JSON as payload.
+"""Records: what one message of the log says, and which records of an object count.
 
-A record is what one message says. Object records are in the past tense of what the API reported; control records
-tell about the reading itself.
+Object records are in the past tense of what the API reported; control records tell about the reading itself. An object
+too large for a message is recorded by its metadata, size and hash, and read by nobody.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from levelog.errors import ConfigurationError, RecordError
-from levelog.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version, parse_version
-from levelog.projection import Applied
-from levelog.upcasting import ENVELOPE_VERSION, upcast
+from levelog.errors import ObjectTooLarge
+from levelog.wire.objects import MAX_VERSION, GroupResource, ObjectKey, Partition, Sequence, Uid, Version
+from levelog.wire.projection import Applied
 
-_ENVELOPE: Final = str(ENVELOPE_VERSION)
 Origin: TypeAlias = Literal["list", "watch"]
 _Version: TypeAlias = Annotated[Version, Meta(ge=0, le=MAX_VERSION)]
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
@@ -215,99 +213,79 @@ class LoggedRecord(Struct, frozen=True, kw_only=True):
     record: Record
 
 
-_CONTROL: Final[dict[str, type[ControlRecord]]] = {
-    "levelog.sync.started": SyncStarted,
-    "levelog.sync.finished": SyncFinished,
-    "levelog.gap.noted": GapNoted,
-    "levelog.bookmark.noted": BookmarkNoted,
-    "levelog.contact.lost": ContactLost,
-    "levelog.receipt.noted": ReceiptNoted,
-    "levelog.target.sighted": TargetSighted,
-    "levelog.object.unreadable": ObjectUnreadable,
-}
-_CONTROL_TYPE: Final = {cls: name for name, cls in _CONTROL.items()}
-_SEEN: Final = "levelog.object.seen"
-_DELETED: Final = "levelog.object.deleted"
-_DECODERS: Final = {name: msgspec.json.Decoder(cls) for name, cls in _CONTROL.items()}
+MEMBER: Final = "levelog/left-out"
+"""First member of such a body; what the API server sends begins with apiVersion or kind."""
+_BEGINNING: Final = msgspec.json.encode({MEMBER: 0})[:-2]
 
 
-def encode(
-    record: ObjectSeen | ObjectDeleted | ControlRecord, *, record_id: str, source: str
-) -> tuple[dict[str, str], bytes]:
-    """Headers and payload of a record.
+class LeftOut(Struct, frozen=True, kw_only=True):
+    """What is known of the rest."""
 
-    `record_id` is unique in the log; `source` names the writer (`ingest`, `actuator`) as a URI reference.
+    reason: str
+    bytes: int
+    """Size of the object as it would be recorded."""
+    sha256: str
+    """Of the object as it would be recorded, so that a change of it can be seen."""
+
+
+def refuse_left_out(body: bytes) -> None:
+    """Raises ObjectTooLarge, naming object and size, if the body is what stands for one that was too large."""
+    if body.startswith(_BEGINNING):
+        refuse_remains(msgspec.json.decode(body))
+
+
+def refuse_remains(found: Mapping[str, Any]) -> None:
+    """Raises ObjectTooLarge as `refuse_left_out` does, of a decoded body."""
+    if MEMBER not in found:
+        return
+    left_out, metadata = msgspec.convert(found[MEMBER], LeftOut), found["metadata"]
+    name = "/".join(part for part in (metadata.get("namespace"), metadata.get("name")) if part)
+    raise ObjectTooLarge(
+        f"{name} has {left_out.bytes} bytes, which is more than the log takes; only its metadata are recorded "
+        f"({left_out.reason})"
+    )
+
+
+MOST_UNFINISHED: Final = 8
+"""Lists of a resource remembered of which no end was seen: most of them broke off."""
+
+
+def with_begun(unfinished: Mapping[str, int], sync_id: str, sequence: int) -> dict[str, int]:
+    """Lists under way, by id the sequence at which each began, after one more began; those of two ingesters overlap."""
+    newest = sorted(unfinished.items(), key=lambda begun: begun[1])[1 - MOST_UNFINISHED :]
+    return {**dict(newest), sync_id: sequence}
+
+
+def follows(record: ObjectSeen | ObjectDeleted, uid: str, version: int, *, is_gone: bool) -> bool:
+    """Tell whether a record comes after the state (uid, version); versions of a resource grow over incarnations too.
+
+    The deletion of what is held may bear the very version that is held. `is_gone`: the state is that of a deleted
+    object, whose records up to that version are late.
     """
-    headers = {
-        "ce-specversion": "1.0",
-        "ce-id": record_id,
-        "ce-source": source,
-        "ce-time": record.time.isoformat(),
-        "levelog-envelope": _ENVELOPE,
-    }
-    match record:
-        case ObjectSeen() | ObjectDeleted():
-            headers["ce-type"] = _SEEN if isinstance(record, ObjectSeen) else _DELETED
-            headers["ce-subject"] = str(record.key)
-            headers["levelog-uid"] = record.uid
-            headers["levelog-version"] = str(record.version)
-            headers["levelog-origin"] = record.origin
-            if record.written.manager:
-                headers["levelog-manager"] = record.written.manager
-                headers["levelog-written-at"] = record.written.at
-            return headers, record.body
-        case _:
-            headers["ce-type"] = _CONTROL_TYPE[type(record)]
-            return headers, msgspec.json.encode(record)
+    if not is_gone and isinstance(record, ObjectDeleted) and record.uid == uid:
+        return record.version >= version
+    return record.version > version
 
 
-def decode(headers: Mapping[str, str], payload: bytes) -> Record:
-    """The record that a message of this or an earlier envelope version holds.
+def is_unlisted(finished: SyncFinished, *, begun: int, sequence: int, version: int, namespace: str) -> bool:
+    """Tell whether a complete list that began at `begun` has left out an object of its resource and partition.
 
-    Raises RecordError, naming the header or field, if the envelope is not one that this version reads, or holds what
-    SQL does not: a number of more than 64 bits, a time without a zone, a NUL.
+    The object's last record is `sequence`, which showed `version`. One that is newer than the list was made after it,
+    unless it is in a namespace that is not watched any more.
+    A list with objects that have no readable name leaves out nobody for certain.
     """
-    try:
-        if headers["levelog-envelope"] != _ENVELOPE:
-            headers, payload = upcast(headers, payload)
-        kind = headers["ce-type"]
-        if kind not in (_SEEN, _DELETED):
-            return _control(kind, payload)
-        origin = headers["levelog-origin"]
-        if "\0" in "".join(headers.values()):
-            raise RecordError("a header holds a NUL")
-        return (ObjectSeen if kind == _SEEN else ObjectDeleted)(
-            key=ObjectKey.parse(headers["ce-subject"]),
-            uid=Uid(headers["levelog-uid"]),
-            version=parse_version(headers["levelog-version"]),
-            origin="list" if origin == "list" else "watch",
-            time=_zoned(datetime.fromisoformat(headers["ce-time"])),
-            written=Written(manager=headers.get("levelog-manager", ""), at=headers.get("levelog-written-at", "")),
-            body=payload,
-        )
-    except KeyError as error:
-        raise RecordError(f"record without header {error}") from error
-    except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, ConfigurationError) as error:
-        raise RecordError(f"record cannot be read: {error}") from error
+    if finished.has_unnamed:
+        return False
+    return sequence < begun and (version <= finished.version or not _is_covered(finished, namespace))
 
 
-def _control(kind: str, payload: bytes) -> ControlRecord:
-    decoder = _DECODERS.get(kind)
-    if decoder is None:
-        raise RecordError(f"record type {kind!r} is not known")
-    record: ControlRecord = decoder.decode(payload)
-    _zoned(record.time)
-    for name in record.__struct_fields__:
-        value = getattr(record, name)
-        if name != "applied" and "\0" in str(value):  # that stays JSON, in which a NUL is escaped
-            raise RecordError(f"{name} holds a NUL")
-        if isinstance(value, ObjectKey) and not value.is_sound:
-            raise RecordError(f"{name} does not name an object")
-    return record
+def swept_version(finished: SyncFinished, *, version: int, namespace: str) -> int:
+    """Up to which version records of an object that a list has left out are late.
+
+    What is not watched any more was not deleted: it comes back as it is when it is watched again.
+    """
+    return finished.version if _is_covered(finished, namespace) else version - 1
 
 
-def _zoned(time: datetime) -> datetime:
-    """The time in UTC, to which it may be too early or too late. Raises ValueError, OverflowError."""
-    if time.tzinfo is None:
-        raise ValueError(f"{time.isoformat()} is a time without a zone")
-    return time.astimezone(UTC)
+def _is_covered(finished: SyncFinished, namespace: str) -> bool:
+    return not finished.namespaces or namespace in finished.namespaces

@@ -1,29 +1,32 @@
-"""Registered functions, inspected when the file is loaded, so that a wrong one is refused before anything runs."""
+"""Views and reconcile functions, inspected when the file is loaded: a wrong one is refused before anything runs."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar, Final, Literal, Self, TypeAlias, get_args, get_origin
+from typing import Any, Final, Self, TypeAlias, get_args, get_origin
 
 from msgspec import Struct
 
-from levelog.annotations import pair_types, require_index, require_level, shown
-from levelog.canonical import canonical, digest
 from levelog.errors import OperatorError
-from levelog.external import refuse_external
-from levelog.fingerprints import fingerprint, type_fingerprint
-from levelog.indices import Index
-from levelog.injection import NOTHING, Given, Injections, Lender, injections, parameters, type_hints
-from levelog.intents import Intent
+from levelog.handlers.fingerprints import fingerprint, type_fingerprint
+from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.injection import Given, Injections, Lender, injections
+from levelog.handlers.readers import ObjectReader, is_mapping, object_reader
+from levelog.handlers.signatures import (
+    parameters,
+    refuse_circle,
+    refuse_coroutine,
+    require_index,
+    require_level,
+    require_time,
+    shown,
+    type_hints,
+)
+from levelog.intents import Intent, Verb
 from levelog.levels import Level
-from levelog.lookups import Objects
-from levelog.objectreaders import ObjectReader, is_mapping, object_reader
-from levelog.resources import ResourceBase, ResourceType
+from levelog.resources import ResourceBase, ResourceType, refuse_external
 from levelog.selectors import Selector
-from levelog.writes import Write, Writes, inspect_writes, refuse_undeclared
-
-OnError: TypeAlias = Literal["block", "ignore"]
-"""What becomes of the views that read an index while it leaves out an object because its function raised."""
+from levelog.wire.canonical import canonical, digest
 
 RECONCILE_TIME: Final = timedelta(seconds=30)
 """Default time limit of a reconcile function."""
@@ -31,96 +34,30 @@ RECONCILE_TIME: Final = timedelta(seconds=30)
 VIEW_TIME: Final = timedelta(seconds=10)
 """Default time limit of a view, and the one of index functions."""
 
-OF_INDICES: Final = (Given.LOGGER, Given.SETTINGS)
-"""What an index function may take besides its object."""
 OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.NOW, Given.LOGGER, Given.SETTINGS)
 OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
 
 
-class IndexHandler:
-    """An index function: which objects it takes and what its entries look like."""
+Writes: TypeAlias = Mapping[type[ResourceBase], Collection[Verb]]
+"""What `@op.reconcile` takes: `{Pod: ["apply", "delete"], Web: ["patch_status"]}`."""
 
-    has_objects: ClassVar[bool] = True
-    """Whether objects fill it; else receipts do, and nothing has to be watched for it."""
+VERBS: Final[tuple[Verb, ...]] = tuple(verb for verb in get_args(Verb) if verb != "call")
+"""A call writes no object. An event is named by the class of the objects that it is about."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        reader: ObjectReader,
-        returns: Any,
-        *,
-        given: Injections = NOTHING,
-        name: str = "",
-        code: str = "",
-        errors: OnError = "block",
-        expires: timedelta | None = None,
-    ) -> None:
-        self.name = name or function.__name__
-        self.function = function
-        self.reader = reader
-        self.resource = reader.resource
-        self.given = given
-        self.returns = returns
-        """The return annotation."""
-        self.errors: OnError = errors
-        self.expires = expires
-        """How long entries stay after the last change of their object; None: as long as that."""
-        self.types: tuple[Any, Any] = pair_types(self.name, returns)
-        """Types of key and value; Any where the annotation leaves them open."""
-        self.fingerprint = digest(
-            code or fingerprint(function), reader.fingerprint, given.fingerprint, f"{errors} {expires}"
-        )
+
+class Write(Struct, frozen=True):
+    """One class and the verbs of the intents for it, sorted."""
+
+    cls: type[ResourceBase]
+    verbs: tuple[Verb, ...]
 
     @property
-    def is_implicit(self) -> bool:
-        """Whether levelog keeps the index by itself: its name begins with `@`, and it has no SQL view."""
-        return self.name.startswith("@")
+    def resource(self) -> ResourceType:
+        """What is written."""
+        return self.cls.resource_type
 
-    @classmethod
-    def inspect(
-        cls,
-        function: Callable[..., Any],
-        selector: Selector,
-        lender: Lender,
-        *,
-        errors: OnError = "block",
-        expires: timedelta | None = None,
-        of: type[ResourceBase] | None = None,
-    ) -> "IndexHandler":
-        """Check the signature and the options of an index function; with `of`, it takes plain objects.
-
-        Raises OperatorError naming the function and the parameter.
-        """
-        if errors not in get_args(OnError):
-            raise OperatorError(f'index {function.__name__}: errors={errors!r} is neither "block" nor "ignore"')
-        if expires is not None and (not isinstance(expires, timedelta) or expires <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"index {function.__name__}: expires={expires!r} is not a timedelta above zero")
-        _refuse_coroutine(function, "index")
-        hints = type_hints(function)
-        first, *rest = _parameters(function, "index", "object")
-        reader = object_reader("index", function, first, hints.get(first), selector, of=of)
-        _refuse_circle(function, "index", hints, (Index, Objects, Level))
-        given = injections(function, "index", rest, OF_INDICES, lender)
-        return cls(function, reader, hints.get("return"), given=given, errors=errors, expires=expires)
-
-    def entries(self, body: bytes) -> list[tuple[Any, Any]]:
-        """Keys and values that the function gives for an object; none if the filters leave it out.
-
-        Raises whatever the function raises, and TypeError for a result that is not pairs.
-        """
-        found = self.reader.take(body)
-        if found is None:
-            return []
-        result = self.function(found, **self.given.arguments({}))
-        if result is None:
-            return []
-        pairs: Iterable[Any] = result.items() if isinstance(result, Mapping) else result
-        entries: list[tuple[Any, Any]] = []
-        for pair in pairs:
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise TypeError(f"index {self.name} gave {pair!r}, which is not a pair of key and value")
-            entries.append(pair)
-        return entries
+    def __str__(self) -> str:
+        return f"{self.cls.__name__}: {_listed(self.verbs)}"
 
 
 class IndexParameter(Struct, frozen=True):
@@ -192,13 +129,13 @@ class ViewHandler:
 
         Raises OperatorError naming the function and the parameter.
         """
-        _refuse_coroutine(function, "view")
+        refuse_coroutine(function, "view")
         require_time(function, "view", timeout)
         hints = type_hints(function)
-        first, *rest = _parameters(function, "view", "parent")
+        first, *rest = parameters(function, "view", "parent")
         reader = object_reader("view", function, first, hints.get(first), selector, of=of)
         refuse_external(f"view {function.__name__}: its parent {first!r}: ", reader.cls)
-        _refuse_circle(function, "view", hints, (Level,))
+        refuse_circle(function, "view", hints, (Level,))
         given = injections(function, "view", rest, OF_VIEWS, lender)
         indices: list[IndexParameter] = []
         for name, hint in given.indices.items():
@@ -269,7 +206,7 @@ class ReconcileHandler:
         """
         require_time(function, "reconcile function", timeout)
         hints = type_hints(function)
-        first, *rest = _parameters(function, "reconcile function", "parent")
+        first, *rest = parameters(function, "reconcile function", "parent")
         reader = _reconciled(function, view, first, hints.get(first))
         given = injections(function, "reconcile function", rest, OF_RECONCILERS, lender)
         for name, kind in given.given.items():
@@ -284,14 +221,6 @@ class ReconcileHandler:
             refuse_undeclared(self.name, self.view.name, self.writes, intent.verb, resource, intent.name)
 
 
-def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:
-    """Refuse a time limit that is no time."""
-    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
-        raise OperatorError(
-            f"{kind} {function.__name__}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)"
-        )
-
-
 def _reconciled(function: Callable[..., Any], view: ViewHandler, parameter: str, hint: Any) -> ObjectReader:
     """Reader for the parent of a reconcile function, which is the view's; a mapping of it is plain."""
     kind = "reconcile function"
@@ -304,13 +233,6 @@ def _reconciled(function: Callable[..., Any], view: ViewHandler, parameter: str,
             f"but the view {view.name!r} is of {view.resource.plural}"
         )
     return reader
-
-
-def _parameters(function: Callable[..., Any], kind: str, first: str) -> list[str]:
-    names = parameters(function, kind)
-    if not names:
-        raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its {first}")
-    return names
 
 
 def _require_both(
@@ -330,19 +252,44 @@ def _require_both(
         )
 
 
-def _refuse_circle(function: Callable[..., Any], kind: str, hints: Mapping[str, Any], later: tuple[type, ...]) -> None:
-    """Refuse to read what is computed later: indices come from objects, levels from both, intents from levels."""
-    for name, hint in hints.items():
-        if name != "return" and (get_origin(hint) or hint) in later:
-            sources = "one object alone" if kind == "index" else "its parent, indices and objects"
-            raise OperatorError(
-                f"{kind} {function.__name__}: parameter {name!r} is {shown(hint)}; {kind} functions compute from "
-                f"{sources}, so that reads never go in a circle"
-            )
+def inspect_writes(function: str, given: Writes) -> tuple[Write, ...]:
+    """Check what was given. Raises OperatorError naming the function and what is wrong."""
+    what = f"reconcile function {function}: writes="
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError(f'{what} is {given!r}; it says of each class which intents are yielded: {{Pod: ["apply"]}}')
+    return tuple(_write(what, cls, verbs) for cls, verbs in given.items())
 
 
-def _refuse_coroutine(function: Callable[..., Any], kind: str) -> None:
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise OperatorError(
-            f"{kind} {function.__name__}: is async; it computes from what it is given and waits for nothing"
-        )
+def refuse_undeclared(
+    function: str, view: str, writes: Sequence[Write], verb: Verb, resource: ResourceType, name: str
+) -> None:
+    """Raises OperatorError, with the declaration that is missing, unless `writes` allow the verb for the resource."""
+    held = [write for write in writes if write.resource.group_resource == resource.group_resource]
+    if any(verb in write.verbs for write in held):
+        return
+    shown = [f"{held[0].cls.__name__ if held else resource.kind}: {_listed([*_verbs(held), verb])}"]
+    shown = [str(write) for write in writes if write not in held] + shown
+    raise OperatorError(
+        f"{verb} of {resource.kind} {name}: writes= of {function} does not name it, so that the actuator may lack the "
+        f"right: declare it, @op.reconcile({view}, writes={{{', '.join(shown)}}}), and grant what `levelog rbac` prints"
+    )
+
+
+def _write(what: str, cls: Any, verbs: Any) -> Write:
+    if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
+        raise OperatorError(f"{what} names {cls!r}, which is not a class derived from Resource with a plural")
+    refuse_external(f"{what}: ", cls)
+    if isinstance(verbs, str) or not isinstance(verbs, Collection) or not verbs:
+        raise OperatorError(f'{what} gives {cls.__name__} {verbs!r}, which is not a list of verbs: ["apply", "delete"]')
+    for verb in verbs:
+        if verb not in VERBS:
+            raise OperatorError(f"{what} gives {cls.__name__} the verb {verb!r}; there are: {', '.join(VERBS)}")
+    return Write(cls, tuple(sorted(set(verbs))))
+
+
+def _verbs(writes: Iterable[Write]) -> list[str]:
+    return [verb for write in writes for verb in write.verbs]
+
+
+def _listed(verbs: Iterable[str]) -> str:
+    return "[" + ", ".join(f'"{verb}"' for verb in sorted(set(verbs))) + "]"

@@ -6,14 +6,14 @@ from typing import Any, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
-from levelog.canonical import canonical, digest
+from levelog.calls.observations import ALWAYS, decode, digest_of
 from levelog.errors import OperatorError
-from levelog.fingerprints import class_fingerprint, value_fingerprint
-from levelog.injection import shown
-from levelog.leftout import refuse_left_out
-from levelog.observations import ALWAYS, decode, digest_of
+from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
+from levelog.handlers.injection import shown
 from levelog.resources import ResourceBase, ResourceType
 from levelog.selectors import Selector
+from levelog.wire.canonical import canonical, digest
+from levelog.wire.records import refuse_left_out
 
 
 class _Peek(Struct):
