@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from bench.servers import Servers
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import levels
 from rigs.levelog import Levelog, Running
 from rigs.nats import NatsServer

@@ -19,10 +19,10 @@ from levelog.wire.objects import ObjectKey
 from levelog.wire.records import CallNoted
 from levelog_actuator.results import Ended, Later, Result, about
 from levelog_actuator.settings import ActuatorSettings
-from levelog_store import outbox
-from levelog_store.database import Database
-from levelog_store.outbox import ClaimedIntent
-from levelog_store.scopes import Scope
+from levelog_store.actuate import claims
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Effects:
                 continue
             try:
                 async with self._database.transaction(durable=False) as connection:
-                    await outbox.keep(
+                    await claims.keep(
                         connection, self._scope.number, self._owner, list(self._begun), lease=self._settings.lease
                     )
             except Unavailable as error:

@@ -13,7 +13,7 @@ from levelog_actuator.answers import Reply
 from levelog_actuator.requests import Order, Request, object_path
 from levelog_actuator.results import Ended, Later, Outcome, Result
 from levelog_actuator.settings import ActuatorSettings
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 
 Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]
 

@@ -10,9 +10,9 @@ from levelog.errors import Unavailable
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.results import Ended, Later, Result, about, stored
 from levelog_actuator.settings import ActuatorSettings
-from levelog_store import outbox
-from levelog_store.database import Database
-from levelog_store.scopes import Scope
+from levelog_store.actuate import claims
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +91,12 @@ class Ledger:
             kept: set[str] = set()
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
-                kept = await outbox.store_receipts(
+                kept = await claims.store_receipts(
                     connection, self._scope.number, self._owner, rows, look_after=self._settings.look_after
                 )
             if later:
                 given_back = [result.postponement for result in later]
-                await outbox.postpone(connection, self._scope.number, self._owner, given_back)
+                await claims.postpone(connection, self._scope.number, self._owner, given_back)
         for receipt in receipts:
             if receipt.key in kept:
                 self.outcomes[receipt.outcome] += 1

@@ -9,7 +9,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from levelog_actuator.settings import ActuatorSettings
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 
 
 class Room(Struct, frozen=True, kw_only=True):

@@ -18,10 +18,10 @@ from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
-from levelog_store import outbox
-from levelog_store.database import Database
-from levelog_store.outbox import UnseenWrite
-from levelog_store.scopes import Scope
+from levelog_store.actuate import claims
+from levelog_store.actuate.claims import UnseenWrite
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Lookout:
     async def look(self) -> int:
         """Read the targets that it is time for, and publish what is new; returns how many it was time for."""
         async with self._database.transaction(durable=False) as connection:
-            writes = await outbox.take_unseen(
+            writes = await claims.take_unseen(
                 connection,
                 self._scope.number,
                 limit=BATCH,

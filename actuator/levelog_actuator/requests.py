@@ -12,7 +12,7 @@ from levelog.intents import IntentOptions, Verb
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog_kube.discovery import root_path
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"

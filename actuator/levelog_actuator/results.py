@@ -10,7 +10,7 @@ from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.projection import Applied
 from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.requests import field_manager
-from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt
+from levelog_store.actuate.claims import ClaimedIntent, Postponement, StoredReceipt
 
 Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed"]
 

@@ -19,7 +19,7 @@ from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
 from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 
 MOST_SENT: Final = 3
 """Requests for one claim: a status that others change all the time is tried again later."""

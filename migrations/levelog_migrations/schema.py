@@ -10,7 +10,7 @@ from typing import Final
 from sqlalchemy import Connection, column, func, inspect, select, table
 
 from levelog.errors import MigrationRequired
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 
 _LOCK: Final = 0x6C65_7665_6C6F_6701  # "levelog" and a one: the key of an advisory lock of PostgreSQL, 64 bits
 _FILE: Final = "revision_"

@@ -14,11 +14,11 @@ from levelog_log.hints import Hints
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
-from levelog_store.contact import read_contact
-from levelog_store.database import Database
-from levelog_store.inputs import read_buckets, read_versions
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_buckets, read_versions
+from levelog_store.look.contact import read_contact
+from levelog_store.owners.scopes import Scope
 from levelog_store.rows import IndexKey
-from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
 from levelog_processors.upkeep import PARTITION, Pruner
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals
-from levelog_store import inputs as stored
-from levelog_store.database import Database
-from levelog_store.held import read_syncs
-from levelog_store.leases import Leases
+from levelog_store.connect.database import Database
+from levelog_store.decide import inputreads as stored
+from levelog_store.fold.heldreads import read_syncs
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import Scope
 from levelog_store.rows import IndexKey
-from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,8 @@ from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
-from levelog_store.handlers import Handler
-from levelog_store.names import RESERVED
-from levelog_store.sqlviews import IndexView, JsonColumn, LevelView, SqlType
+from levelog_store.look.sqlviews import IndexView, JsonColumn, LevelView, SqlType
+from levelog_store.owners.handlers import RESERVED, Handler
 
 
 class BoundIndex(Struct, frozen=True):

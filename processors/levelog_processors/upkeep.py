@@ -9,11 +9,11 @@ from typing import Final
 
 from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
-from levelog_store.database import Database
-from levelog_store.inputs import read_last_record
-from levelog_store.leases import guard
-from levelog_store.pruning import PAGE, prune
-from levelog_store.scopes import Scope, reset_scope
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_last_record
+from levelog_store.owners.leases import guard
+from levelog_store.owners.scopes import Scope, reset_scope
+from levelog_store.owners.upkeep import PAGE, prune
 
 log = logging.getLogger(__name__)
 

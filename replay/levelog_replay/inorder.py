@@ -15,7 +15,7 @@ from levelog_processors.decide.cut import BATCH, Decider
 from levelog_processors.decide.functions import Caller
 from levelog_replay.history import Recording
 from levelog_replay.scratch import Scratch
-from levelog_store.inputs import read_next_due
+from levelog_store.decide.inputreads import read_next_due
 from levelog_store.rows import PendingWake
 
 FIRST_BATCH: Final = 1000

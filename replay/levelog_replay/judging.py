@@ -20,8 +20,8 @@ from levelog_processors.fold.rules import parent_inputs
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
 from levelog_replay.stopping import Scene, Stops
-from levelog_store import inputs as stored
-from levelog_store.recall import PastDecision
+from levelog_store.decide import inputreads as stored
+from levelog_store.look.recall import PastDecision
 from levelog_store.rows import (
     Bucket,
     IndexKey,

@@ -14,10 +14,10 @@ from levelog.wire.records import LoggedRecord
 from levelog_processors.decide.readiness import Readiness, is_watched
 from levelog_processors.fold.batches import Folded, Folder
 from levelog_processors.program import Program
-from levelog_store.database import Database
-from levelog_store.held import read_syncs
-from levelog_store.leases import Leases
-from levelog_store.scopes import Scope, open_scope
+from levelog_store.connect.database import Database
+from levelog_store.fold.heldreads import read_syncs
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import Scope, open_scope
 from levelog_store.tables import metadata
 
 _LEASE: Final = timedelta(days=365)

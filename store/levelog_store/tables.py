@@ -19,7 +19,7 @@ from sqlalchemy import (
     text,
 )
 
-from levelog_store.columns import BYTE_TEXT, Json, Timestamp
+from levelog_store.dialects import BYTE_TEXT, Json, Timestamp
 
 metadata: Final = MetaData(
     naming_convention={

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from levelog.operator import Operator
 from levelog.resources import External, Manifest, ResourceBase
 from levelog.wire.objects import ObjectKey
-from levelog_store.inputs import read_levels
+from levelog_store.decide.inputreads import read_levels
 from levelog_store.tables import intents
 from levelog_testing.loopthread import LoopThread
 from levelog_testing.views import NotSeen, SeenEvent, SeenIntent, SeenLevel, seen_event, seen_level

@@ -41,11 +41,11 @@ from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
-from levelog_store.database import Database
-from levelog_store.leases import Leases
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.connect.database import Database
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import Scope, open_scope
 from levelog_store.rows import PendingWake
-from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
 from levelog_testing.externals import Externals
 from levelog_testing.standins import StandIns

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from levelog.operator import Operator
-from levelog_store.overview import read_level_lines
+from levelog_store.look.overview import read_level_lines
 from levelog_store.tables import backfills, dependencies, handlers, index_entries, intents, key_versions, levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -17,9 +17,9 @@ from levelog_migrations import upgrade
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
-from levelog_store.database import Database
-from levelog_store.leases import Leases
-from levelog_store.scopes import open_scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import index_entries, objects
 from rigs.versions import Versions
 from rigs.webs import deleted, logged, pod

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from levelog_processors.upkeep import Pruner
-from levelog_store.pruning import prune
+from levelog_store.owners.upkeep import prune
 from levelog_store.tables import decisions, intents, key_versions, leases, tombstones
 from rigs.nats import NatsServer
 from rigs.processing import Processing

@@ -17,12 +17,12 @@ from levelog_processors.decide.cut import Decider
 from levelog_processors.fold.batches import Folder
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.database import Database
-from levelog_store.folds import write_changes
-from levelog_store.inputs import count_pending, read_levels
-from levelog_store.leases import Leases
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import count_pending, read_levels
+from levelog_store.fold.changewrites import write_changes
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import Scope, open_scope
 from levelog_store.rows import Held, LevelRow, PendingWake
-from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import dependencies, levels
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing

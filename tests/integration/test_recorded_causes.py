@@ -2,9 +2,9 @@
 
 import msgspec
 
-from levelog_store.changes import Wake
-from levelog_store.folds import write_wakes
-from levelog_store.recall import PastDecision, read_decisions, read_intents, read_intents_on
+from levelog_store.fold.changes import Wake
+from levelog_store.fold.changewrites import write_wakes
+from levelog_store.look.recall import PastDecision, read_decisions, read_intents, read_intents_on
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import deleted, pod, receipt, web

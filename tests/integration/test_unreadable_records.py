@@ -15,8 +15,8 @@ from levelog.wire.subjects import partition_of
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.wire import Message, header_lines
+from levelog_store.look.contact import UnreadableRecord, read_unreadable
 from levelog_store.tables import objects, tombstones
-from levelog_store.unreadable import UnreadableRecord, read_unreadable
 from rigs.garbling import garbled
 from rigs.levelog import Levelog
 from rigs.nats import NatsServer

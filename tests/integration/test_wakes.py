@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from levelog_migrations import upgrade
-from levelog_store.changes import Changes
-from levelog_store.database import Database
-from levelog_store.decisions import write_decisions
-from levelog_store.folds import write_changes
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisionwrites import write_decisions
+from levelog_store.fold.changes import Changes
+from levelog_store.fold.changewrites import write_changes
 from levelog_store.rows import Decided, LevelRow, PendingWake
 from levelog_store.tables import wakeups
 from rigs.nats import NatsServer

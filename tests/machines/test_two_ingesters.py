@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from levelog.wire.objects import Application
 from levelog_processors.fold.batches import Folder
-from levelog_store.leases import Leases
-from levelog_store.scopes import open_scope
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import objects, syncs
 from rigs.machine.cluster import WEBS, Happening, key_of
 from rigs.machine.ingesters import Ingester, Server

@@ -25,8 +25,8 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_migrations import upgrade
-from levelog_store.database import Database
-from levelog_store.scopes import Scope, open_scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import Scope, open_scope
 from rigs.api import Api
 from rigs.apirequests import ApiRequest, asks
 from rigs.faultproxy import FaultProxy

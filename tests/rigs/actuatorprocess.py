@@ -18,7 +18,7 @@ from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from rigs.acting import APPLICATION, QUICK, effects_of, scope_of
 
 

@@ -9,7 +9,7 @@ from levelog_processors.program import Program
 from levelog_replay.history import Recording
 from levelog_replay.inorder import LogReplay
 from levelog_replay.scratch import open_scratch
-from levelog_store.recall import read_called
+from levelog_store.look.recall import read_called
 
 
 async def decided_in_order(program: Program, recording: Recording, url: str = "") -> bytes:

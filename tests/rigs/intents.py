@@ -11,7 +11,7 @@ from sqlalchemy import insert, select
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import ObjectKey
 from levelog.wire.subjects import partition_of
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import intents
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ from datetime import timedelta
 from sqlalchemy import select, update
 
 from levelog.errors import LeaseLost, Unavailable
-from levelog_store.database import Database
-from levelog_store.leases import Leases, guard
-from levelog_store.scopes import Scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.leases import Leases, guard
+from levelog_store.owners.scopes import Scope
 from levelog_store.tables import checkpoints
 from rigs.leasing import scope_of
 

@@ -8,10 +8,10 @@ from sqlalchemy import Table, func, select, update
 
 from levelog.errors import LeaseLost
 from levelog.wire.objects import Application, Cluster
-from levelog_store.database import Database
-from levelog_store.handlers import Handler
-from levelog_store.leases import Leases, guard
-from levelog_store.scopes import Scope, open_scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.handlers import Handler
+from levelog_store.owners.leases import Leases, guard
+from levelog_store.owners.scopes import Scope, open_scope
 from levelog_store.tables import checkpoints, leases, processors
 
 PARTITIONS = 8

@@ -28,8 +28,8 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
-from levelog_store.database import Database
-from levelog_store.scopes import open_scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import intents, levels
 from rigs.api import Api
 from rigs.apirequests import ApiRequest

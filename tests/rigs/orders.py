@@ -7,7 +7,7 @@ import msgspec
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 
 UID, OTHER_UID = "uid-seen", "uid-other"
 VERSION = 7

@@ -24,12 +24,12 @@ from levelog_migrations import upgrade
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_processors.upkeep import verify
-from levelog_store import outbox
-from levelog_store.backfills import read_unfinished
-from levelog_store.database import Database
-from levelog_store.inputs import count_pending, read_checkpoints
+from levelog_store.actuate import claims
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import count_pending, read_checkpoints
+from levelog_store.owners.backfills import read_unfinished
+from levelog_store.owners.scopes import Scope, open_scope
 from levelog_store.rows import IndexKey
-from levelog_store.scopes import Scope, open_scope
 from levelog_store.tables import intents, leases, levels
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
@@ -168,7 +168,7 @@ class Processing:
     async def claim(self) -> None:
         """Claim what is pending, as an actuator does before it writes."""
         async with self.database.transaction() as connection:
-            await outbox.claim(connection, self.scope.number, "actuator", limit=1000, lease=timedelta(minutes=5))
+            await claims.claim(connection, self.scope.number, "actuator", limit=1000, lease=timedelta(minutes=5))
 
     async def first_write(self) -> dict[str, Any]:
         """Start a processor on a Web that wants one pod; the intent to write that pod, claimed."""

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from levelog.errors import ConfigurationError
-from levelog_store.locations import locate
+from levelog_store.connect.locations import locate
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+asyncpg"])

@@ -10,7 +10,7 @@ import pytest
 from levelog import Call, Index, Intent, Level, Operator, OperatorError, Resource, Struct, call, event
 from levelog_processors.decide.targets import addressed
 from levelog_processors.program import Program
-from levelog_store.handlers import differences
+from levelog_store.owners.handlers import differences
 from levelog_store.rows import StoredObject
 
 

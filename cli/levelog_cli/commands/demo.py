@@ -63,7 +63,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     from levelog_cli.demo.watching import Watching
     from levelog_processors.processor import Processor
     from levelog_sandbox import Sandbox
-    from levelog_store.database import Database
+    from levelog_store.connect.database import Database
 
     console = Console()
     started = time.monotonic()

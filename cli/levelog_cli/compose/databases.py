@@ -3,7 +3,7 @@
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import check, upgrade
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 
 
 def database_url(settings: Settings) -> str:

@@ -20,7 +20,7 @@ from levelog_replay.beginning import beginning
 from levelog_replay.exporting import Exported, export
 from levelog_replay.history import open_history
 from levelog_replay.selecting import Selection
-from levelog_store.held import read_syncs
+from levelog_store.fold.heldreads import read_syncs
 
 
 async def export_history(

@@ -15,10 +15,9 @@ from levelog_cli.compose.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.tables import is_narrow, print_table
 from levelog_history.differences import drift_text
-from levelog_store.contact import read_errors
-from levelog_store.overview import LevelLine, find_scopes, read_level_lines, read_levelled
-from levelog_store.scopes import Scope
-from levelog_store.unreadable import UnreadableRecord, read_unreadable
+from levelog_store.look.contact import UnreadableRecord, read_errors, read_unreadable
+from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled
+from levelog_store.owners.scopes import Scope
 
 _NAMED: Final = 5
 _SEARCHED: Final = 1000

@@ -11,8 +11,8 @@ from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import head, upgrade
 from levelog_processors.program import sql_views
-from levelog_store.database import Database
-from levelog_store.sqlviews import replace_views
+from levelog_store.connect.database import Database
+from levelog_store.look.sqlviews import replace_views
 
 
 async def migrate_database(settings: Settings, files: Sequence[Path]) -> None:

@@ -17,10 +17,10 @@ from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment
 from levelog_replay.beginning import beginning
-from levelog_store.held import read_syncs
-from levelog_store.overview import find_scopes
-from levelog_store.recall import PastDecision, read_newest
-from levelog_store.scopes import Scope
+from levelog_store.fold.heldreads import read_syncs
+from levelog_store.look.overview import find_scopes
+from levelog_store.look.recall import PastDecision, read_newest
+from levelog_store.owners.scopes import Scope
 
 
 async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:

@@ -13,10 +13,10 @@ from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_history.decided import Decided
 from levelog_history.selection import Selected
-from levelog_store.database import Database
-from levelog_store.overview import find_scopes
-from levelog_store.recall import Asked, PastDecision, read_about
-from levelog_store.scopes import Scope
+from levelog_store.connect.database import Database
+from levelog_store.look.overview import find_scopes
+from levelog_store.look.recall import Asked, PastDecision, read_about
+from levelog_store.owners.scopes import Scope
 
 _SLACK: Final = timedelta(minutes=5)
 """How far the clocks of processors and NATS may be apart."""

@@ -51,9 +51,9 @@ from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.selecting import Selection
 from levelog_replay.stopping import Breaks, Stops
-from levelog_store.database import Database
-from levelog_store.overview import find_scopes
-from levelog_store.scopes import Scope
+from levelog_store.connect.database import Database
+from levelog_store.look.overview import find_scopes
+from levelog_store.owners.scopes import Scope
 
 
 class Report(Struct, frozen=True, kw_only=True):

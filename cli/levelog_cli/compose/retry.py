@@ -10,9 +10,9 @@ from levelog_cli.compose.nats import connect_nats
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_log.hints import Hints
-from levelog_store.overview import LevelLine, find_scopes, read_level_lines
-from levelog_store.retrying import RETRIABLE, retry_levels
-from levelog_store.scopes import Scope
+from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
+from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines
+from levelog_store.owners.scopes import Scope
 
 
 async def retry_selected(settings: Settings, names: list[str], *, view: str, all_failed: bool) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 from levelog.wire.objects import Application
 from levelog_log.hints import Hints
 from levelog_log.stream import LogStream
-from levelog_store.database import Database
-from levelog_store.overview import find_scopes
-from levelog_store.scopes import Scope
+from levelog_store.connect.database import Database
+from levelog_store.look.overview import find_scopes
+from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import logging
 
 from levelog_cli.compose.application import LoadedApplication
 from levelog_processors.program import sql_views
-from levelog_store.database import Database
-from levelog_store.sqlviews import replace_views
+from levelog_store.connect.database import Database
+from levelog_store.look.sqlviews import replace_views
 
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from levelog_log.stream import LogStream, ensure_stream
 if TYPE_CHECKING:
     from levelog_kube.client import KubeClient
     from levelog_processors.processor import Processor
-    from levelog_store.database import Database
-    from levelog_store.scopes import Scope
+    from levelog_store.connect.database import Database
+    from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +229,7 @@ class _Process(Struct, kw_only=True):
         from levelog_cli.compose.scoping import INTENT_HINT
         from levelog_cli.compose.sqlviews import make_views
         from levelog_processors.upkeep import verify
-        from levelog_store.scopes import open_scope
+        from levelog_store.owners.scopes import open_scope
 
         scope = await open_scope(
             database,

@@ -23,10 +23,10 @@ from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.moments import Moment
 from levelog_history.selection import Selected
 from levelog_log.stream import LogStream
-from levelog_store.database import Database
-from levelog_store.inputs import read_checkpoints
-from levelog_store.overview import find_scopes
-from levelog_store.recall import (
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.look.overview import find_scopes
+from levelog_store.look.recall import (
     PastDecision,
     PastIntent,
     read_decisions,
@@ -35,7 +35,7 @@ from levelog_store.recall import (
     read_objects_read,
     read_unconsumed,
 )
-from levelog_store.scopes import Scope
+from levelog_store.owners.scopes import Scope
 
 _MOST_READ = 200
 """Objects that a level reads whose changes are looked at; of more, some."""

@@ -11,8 +11,8 @@ from sqlalchemy import func, select
 from levelog.errors import LevelogError
 from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import Request
-from levelog_store.database import Database
-from levelog_store.overview import find_scopes, listed_resources
+from levelog_store.connect.database import Database
+from levelog_store.look.overview import find_scopes, listed_resources
 from levelog_store.tables import checkpoints, decisions, intents, levels, objects, wakeups
 
 PATIENCE: Final = timedelta(seconds=30)

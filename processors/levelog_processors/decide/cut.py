@@ -21,10 +21,11 @@ from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import WHOLE_INDEX
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
-from levelog_store import decisions
-from levelog_store import inputs as stored
-from levelog_store.database import Database
-from levelog_store.leases import guard
+from levelog_store.connect.database import Database
+from levelog_store.decide import decisionwrites
+from levelog_store.decide import inputreads as stored
+from levelog_store.owners.leases import guard
+from levelog_store.owners.scopes import Scope
 from levelog_store.rows import (
     Bucket,
     Decided,
@@ -35,7 +36,6 @@ from levelog_store.rows import (
     ViewParent,
     WholeIndex,
 )
-from levelog_store.scopes import Scope
 
 log = logging.getLogger(__name__)
 
@@ -168,8 +168,10 @@ class Decider:
                 | {case.wake.partition: epochs[case.wake.partition] for case in back},
             )
             if stray:
-                await decisions.drop_wakes(connection, self._scope.number, stray)
-            held = await decisions.write_decisions(connection, self._scope.number, batch, self._program.fingerprint)
+                await decisionwrites.drop_wakes(connection, self._scope.number, stray)
+            held = await decisionwrites.write_decisions(
+                connection, self._scope.number, batch, self._program.fingerprint
+            )
         for decided in held:
             _tell(decided)
         is_pending = any(row.state == "pending" for decided in held for row in decided.intents)

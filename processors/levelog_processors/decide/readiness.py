@@ -8,10 +8,10 @@ from levelog.wire.objects import ObjectKey, Partition, Sequence
 from levelog.wire.subjects import partition_subjects
 from levelog_log.stream import LogStream
 from levelog_processors.program import BoundView, Program
-from levelog_store import inputs as stored
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
+from levelog_store.decide import inputreads as stored
+from levelog_store.owners.scopes import Scope
 from levelog_store.rows import PendingWake, SyncRow
-from levelog_store.scopes import Scope
 
 
 class Readiness:

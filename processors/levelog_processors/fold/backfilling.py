@@ -14,7 +14,11 @@ from msgspec import Struct
 
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.backfills import (
+from levelog_store.connect.database import Database
+from levelog_store.fold.changes import Changes
+from levelog_store.fold.changewrites import write_changes
+from levelog_store.fold.heldreads import read_held, read_times
+from levelog_store.owners.backfills import (
     Backfill,
     Page,
     count_objects,
@@ -23,14 +27,10 @@ from levelog_store.backfills import (
     read_unfinished,
     write_progress,
 )
-from levelog_store.changes import Changes
-from levelog_store.database import Database
-from levelog_store.folds import write_changes
-from levelog_store.handlers import blocking, by_name
-from levelog_store.held import read_held, read_times
-from levelog_store.leases import guard
+from levelog_store.owners.handlers import blocking, by_name
+from levelog_store.owners.leases import guard
+from levelog_store.owners.scopes import Scope
 from levelog_store.rows import IndexKey
-from levelog_store.scopes import Scope
 
 PAGE: Final = 100
 """Most that is done at once: small enough that a live change waits a few hundredths of a second for it at most."""

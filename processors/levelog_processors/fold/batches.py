@@ -13,14 +13,14 @@ from levelog_processors.fold.entries import LogTime
 from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.changes import Changes, Wake
-from levelog_store.database import Database
-from levelog_store.folds import advance_checkpoints, write_changes
-from levelog_store.held import read_expired, read_held, read_syncs, read_times, read_unlisted
-from levelog_store.leases import guard
+from levelog_store.connect.database import Database
+from levelog_store.fold.changes import Changes, Wake
+from levelog_store.fold.changewrites import advance_checkpoints, write_changes
+from levelog_store.fold.heldreads import read_expired, read_held, read_syncs, read_times, read_unlisted
+from levelog_store.owners.leases import guard
+from levelog_store.owners.scopes import Scope
+from levelog_store.owners.upkeep import analyze_new
 from levelog_store.rows import Held, IndexKey, StoredObject, ViewParent
-from levelog_store.scopes import Scope
-from levelog_store.statistics import analyze_new
 
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""

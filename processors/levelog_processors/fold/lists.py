@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from levelog.wire.records import SyncFinished, SyncStarted, with_begun
 from levelog_processors.fold.entries import canonical_key
-from levelog_store.changes import Changes
+from levelog_store.fold.changes import Changes
 from levelog_store.rows import Entry, IndexKey, Input, SyncRow
 
 

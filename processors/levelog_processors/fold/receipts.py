@@ -9,7 +9,7 @@ from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
 from levelog.wire.canonical import canonical
 from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted
-from levelog_store.changes import FoldedReceipt
+from levelog_store.fold.changes import FoldedReceipt
 from levelog_store.rows import Entry
 
 _OUTCOME_STATE = {

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from levelog_migrations import upgrade
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 
 
 @pytest_asyncio.fixture

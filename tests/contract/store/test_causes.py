@@ -3,10 +3,9 @@
 import pytest
 from sqlalchemy import select
 
-from levelog_store.causes import MOST, Causes, added, noted, read_causes
-from levelog_store.changes import Wake
-from levelog_store.database import Database
-from levelog_store.folds import write_wakes
+from levelog_store.connect.database import Database
+from levelog_store.fold.changes import MOST, Causes, Wake, added, noted, read_causes
+from levelog_store.fold.changewrites import write_wakes
 from levelog_store.tables import wakeups
 
 LEVEL = "webs/pods", "webs.example.com/default/shop"

@@ -1,8 +1,8 @@
 from datetime import timedelta
 
-from levelog_store import outbox
-from levelog_store.database import Database
-from levelog_store.decisions import write_decisions
+from levelog_store.actuate import claims
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisionwrites import write_decisions
 from levelog_store.rows import Decided, LevelRow, PendingWake
 from rigs.intents import decide, intent, intents_by_key
 
@@ -21,7 +21,7 @@ async def test_invariant_8_a_decision_is_given_up_if_an_intent_that_it_withdraws
     first, second = intent("pods/default/a"), intent("pods/default/b")
     keys = await decide(database, first)
     async with database.transaction() as connection:
-        claimed = await outbox.claim(connection, 1, "actuator", limit=10, lease=timedelta(minutes=1))
+        claimed = await claims.claim(connection, 1, "actuator", limit=10, lease=timedelta(minutes=1))
     assert [one.key for one in claimed] == keys
     keys += await decide(database, second)
     async with database.transaction() as connection:

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import select
 
 from levelog.errors import IdentityMismatch, LeaseLost
-from levelog_store.database import Database
-from levelog_store.leases import HURRY, Leases, guard
-from levelog_store.scopes import reset_scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.leases import HURRY, Leases, guard
+from levelog_store.owners.scopes import reset_scope
 from levelog_store.tables import processors
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
 

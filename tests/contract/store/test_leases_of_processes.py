@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import select, text, update
 
 from levelog.errors import LeaseLost
-from levelog_store.database import Database
-from levelog_store.engines import IDLE_SECONDS
-from levelog_store.leases import guard
+from levelog_store.connect.database import Database
+from levelog_store.connect.engines import IDLE_SECONDS
+from levelog_store.owners.leases import guard
 from levelog_store.tables import checkpoints, leases
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
 from rigs.processes import Process

@@ -14,7 +14,7 @@ import levelog_migrations
 from levelog.errors import ConfigurationError, MigrationRequired
 from levelog_migrations import check, current, downgrade, head, upgrade
 from levelog_migrations.schema import known
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import metadata
 
 DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql+asyncpg": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg"}

@@ -16,10 +16,10 @@ from msgspec.structs import asdict
 from sqlalchemy import ClauseElement, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store import outbox, outboxsql
-from levelog_store.clauses import many
-from levelog_store.database import Database, upsert
-from levelog_store.outbox import ClaimedIntent, Postponement, StoredReceipt, UnseenWrite
+from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate.claims import ClaimedIntent, Postponement, StoredReceipt, UnseenWrite
+from levelog_store.connect.database import Database, upsert
+from levelog_store.dialects import many
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
@@ -34,7 +34,7 @@ async def claim(
     database: Database, owner: str = "one", *, limit: int = 100, lease: timedelta = LEASE
 ) -> list[ClaimedIntent]:
     async with database.transaction() as connection:
-        return await outbox.claim(connection, 1, owner, limit=limit, lease=lease)
+        return await claims.claim(connection, 1, owner, limit=limit, lease=lease)
 
 
 def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
@@ -54,7 +54,7 @@ def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
 
 async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
     async with database.transaction(durable=False) as connection:
-        return await outbox.store_receipts(connection, 1, owner, receipts)
+        return await claims.store_receipts(connection, 1, owner, receipts)
 
 
 async def postpone(
@@ -62,7 +62,7 @@ async def postpone(
 ) -> None:
     later = Postponement(key=key, delay=delay, error="503", attempts=1, is_doubtful=is_doubtful)
     async with database.transaction() as connection:
-        await outbox.postpone(connection, 1, owner, [later])
+        await claims.postpone(connection, 1, owner, [later])
 
 
 async def test_a_new_intent_is_claimed_once_with_all_that_a_request_needs(database: Database) -> None:
@@ -132,7 +132,7 @@ async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(data
 async def test_a_claim_holds_until_it_ends_is_taken_or_has_its_receipt(database: Database) -> None:
     async def held(owner: str) -> set[str]:
         async with database.reading() as connection:
-            return await outbox.still_claimed(connection, 1, owner, [lasting, ended, done, "unknown"])
+            return await claims.still_claimed(connection, 1, owner, [lasting, ended, done, "unknown"])
 
     lasting, ended, done = await decide(database, intent(A), intent(B), intent("pods/default/c"))
     await claim(database)
@@ -158,7 +158,7 @@ async def test_receipts_are_stored_word_for_word(database: Database) -> None:
     assert held[failed]["error"] == "no 'way'"
     assert held[failed]["receipt"] == json.loads(words)
     async with database.reading() as connection:
-        found = await outbox.unrelayed(connection, 1, 10)
+        found = await claims.unrelayed(connection, 1, 10)
     assert {row.key: row.receipt for row in found} == {written: b'{"a": 1.0}', failed: words.encode()}
 
 
@@ -167,16 +167,16 @@ async def test_receipts_wait_to_be_relayed_until_they_are_noted(database: Databa
     await claim(database)
     await store(database, *(receipt(key) for key in keys))
     async with database.transaction() as connection:
-        await outbox.mark_relayed(connection, 1, keys[:1])
+        await claims.mark_relayed(connection, 1, keys[:1])
     async with database.reading() as connection:
-        assert [row.key for row in await outbox.unrelayed(connection, 1, 10)] == keys[1:]
-        assert await outbox.unrelayed(connection, 2, 10) == []
+        assert [row.key for row in await claims.unrelayed(connection, 1, 10)] == keys[1:]
+        assert await claims.unrelayed(connection, 2, 10) == []
 
 
 async def test_the_time_of_the_next_intent_that_waits_is_known(database: Database) -> None:
     async def wait() -> timedelta | None:
         async with database.reading() as connection:
-            return await outbox.next_due(connection, 1)
+            return await claims.next_due(connection, 1)
 
     assert await wait() is None
     (key,) = await decide(database, intent(A))
@@ -193,7 +193,7 @@ async def test_all_claims_end_at_once_when_their_process_is_known_to_be_gone(dat
     await claim(database)
     await postpone(database, waiting, timedelta(hours=1), is_doubtful=True)
     async with database.transaction() as connection:
-        assert await outbox.end_claims(connection, 1) == 1
+        assert await claims.end_claims(connection, 1) == 1
     assert [(each.key, each.is_doubtful) for each in await claim(database, "two")] == [(claimed, True)]
 
 
@@ -245,21 +245,21 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
     while len(finished) < len(rows):
         async with database.transaction() as connection:
             lease = chance.choice((LEASE, PAST))
-            for each in await outbox.claim(connection, scope, "one", limit=chance.randint(1, 4), lease=lease):
+            for each in await claims.claim(connection, scope, "one", limit=chance.randint(1, 4), lease=lease):
                 assert open_claims.get(each.target, each.key) == each.key
                 open_claims[each.target] = each.key
             for key in [key for key in open_claims.values() if chance.random() < 0.6]:
                 match chance.randrange(3):
                     case 0:
-                        if await outbox.store_receipts(connection, scope, "one", [receipt(key)]):
+                        if await claims.store_receipts(connection, scope, "one", [receipt(key)]):
                             finished.append(key)
                             del open_claims[target[key]]
                     case 1:
                         later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=True)
-                        await outbox.postpone(connection, scope, "one", [later])
+                        await claims.postpone(connection, scope, "one", [later])
                     case _:
                         later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=False)
-                        await outbox.postpone(connection, scope, "one", [later])
+                        await claims.postpone(connection, scope, "one", [later])
                         if key in await _pending(connection, scope):
                             del open_claims[target[key]]
             ends = update(intents).where(intents.c.scope == scope, intents.c.state == "claimed")
@@ -306,7 +306,7 @@ async def test_claimants_at_once_never_get_the_same_intent_nor_one_target_twice(
 async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Database) -> None:
     first, second = await decide(shared, intent(A), intent(B))
     async with shared.transaction() as connection:
-        (mine,) = await outbox.claim(connection, 1, "one", limit=1, lease=LEASE)
+        (mine,) = await claims.claim(connection, 1, "one", limit=1, lease=LEASE)
         async with asyncio.timeout(5):
             theirs = await claim(shared, "two")
     assert {mine.key, *keys_of(theirs)} == {first, second}
@@ -316,7 +316,7 @@ async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Data
 async def test_a_claim_reads_only_open_intents_by_their_index(database: Database, is_analyzed: bool) -> None:
     """However many intents were carried out before, and whatever the statistics say."""
     async with filled(database, is_analyzed=is_analyzed) as connection:
-        plan = await plan_of(connection, outboxsql.claimable(connection.dialect), scope=1, limit=100)
+        plan = await plan_of(connection, outcomes.claimable(connection.dialect), scope=1, limit=100)
     assert "Seq Scan" not in plan
     assert "SCAN mine" not in plan
     assert "intents_open" in plan
@@ -331,12 +331,12 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
     async with filled(database, is_analyzed=database.is_shared) as connection:
         keys = many(connection.dialect, ["a", "b"])
         for statement in (
-            outboxsql.take(connection.dialect, LEASE),
-            outboxsql.held(connection.dialect),
-            outboxsql.lock_held(connection.dialect),
-            outboxsql.end(connection.dialect, timedelta(seconds=30)),
-            outboxsql.give_back(),
-            outboxsql.mark_relayed(connection.dialect),
+            outcomes.take(connection.dialect, LEASE),
+            outcomes.held(connection.dialect),
+            outcomes.lock_held(connection.dialect),
+            outcomes.end(connection.dialect, timedelta(seconds=30)),
+            outcomes.give_back(),
+            outcomes.mark_relayed(connection.dialect),
         ):
             plan = await plan_of(connection, statement, of_scope=1, of_keys=keys, of_key="a")
             assert re.search(r"Index Cond: .*key = |\(scope=\? AND key=\?\)", plan), plan
@@ -371,7 +371,7 @@ async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_
     await store(database, receipt(row["key"]))
     async with database.transaction() as connection:
         await add_level(connection, row)
-        assert timedelta(seconds=20) < await due_in(connection) <= outbox.LOOK_AFTER
+        assert timedelta(seconds=20) < await due_in(connection) <= claims.LOOK_AFTER
         await connection.execute(update(intents).values(is_folded=True, due_at=NOON))
         (write,) = await take_unseen(connection)
         assert write.age > timedelta(days=1)
@@ -379,11 +379,11 @@ async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_
 
 
 async def take_unseen(connection: AsyncConnection) -> list[UnseenWrite]:
-    return await outbox.take_unseen(connection, 1, limit=10, after=LEASE, most=timedelta(minutes=5))
+    return await claims.take_unseen(connection, 1, limit=10, after=LEASE, most=timedelta(minutes=5))
 
 
 async def due_in(connection: AsyncConnection) -> timedelta:
-    now = (await connection.execute(outboxsql.moment(connection.dialect))).scalar_one()
+    now = (await connection.execute(outcomes.moment(connection.dialect))).scalar_one()
     due_at: datetime = (await connection.execute(select(intents.c.due_at))).scalar_one()
     return due_at - now
 
@@ -448,4 +448,4 @@ async def test_a_claim_passes_by_the_api_versions_that_it_is_told_to_leave(datab
 
 async def taken(database: Database, *, without: tuple[str, ...]) -> list[ClaimedIntent]:
     async with database.transaction() as connection:
-        return await outbox.claim(connection, 1, "a", limit=10, lease=timedelta(seconds=30), without=without)
+        return await claims.claim(connection, 1, "a", limit=10, lease=timedelta(seconds=30), without=without)

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from sqlalchemy import insert, update
 
 from levelog.wire.objects import Application, Cluster
-from levelog_store.database import Database
-from levelog_store.handlers import Handler
-from levelog_store.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
-from levelog_store.scopes import Scope, open_scope
+from levelog_store.connect.database import Database
+from levelog_store.look.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
+from levelog_store.owners.handlers import Handler
+from levelog_store.owners.scopes import Scope, open_scope
 from levelog_store.tables import backfills, levels, objects, syncs, wakeups
 from rigs.intents import decide, intent
 

@@ -10,12 +10,12 @@ import pytest_asyncio
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.database import Database
-from levelog_store.decisions import lock_keys
-from levelog_store.folds import read_dependants
-from levelog_store.held import read_expired, read_held
-from levelog_store.inputs import read_buckets, read_dependencies, read_open_intents, read_versions
-from levelog_store.statistics import HOT, analyze_new
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisionwrites import lock_keys
+from levelog_store.decide.inputreads import read_buckets, read_dependencies, read_open_intents, read_versions
+from levelog_store.fold.changewrites import read_dependants
+from levelog_store.fold.heldreads import read_expired, read_held
+from levelog_store.owners.upkeep import HOT, analyze_new
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ROWS = 20_000

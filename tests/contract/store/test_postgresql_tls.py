@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from rigs.certificates import Authority
 from rigs.tlsfront import TlsFront
 

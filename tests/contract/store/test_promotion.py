@@ -2,10 +2,10 @@
 
 from sqlalchemy import delete, select
 
-from levelog_store.backfills import read_unfinished
-from levelog_store.database import Database
-from levelog_store.handlers import Differences, Handler, differences
-from levelog_store.promotion import read_handlers
+from levelog_store.connect.database import Database
+from levelog_store.owners.backfills import read_unfinished
+from levelog_store.owners.handlers import Differences, Handler, differences
+from levelog_store.owners.promotion import read_handlers
 from levelog_store.tables import backfills, handlers, leases
 from rigs.leasing import can_commit, processor, scope_of
 

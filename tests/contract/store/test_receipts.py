@@ -1,8 +1,8 @@
 """Receipts that come back through the log, folded with the batch that they are in."""
 
-from levelog_store.changes import Changes, FoldedReceipt
-from levelog_store.database import Database
-from levelog_store.folds import write_changes
+from levelog_store.connect.database import Database
+from levelog_store.fold.changes import Changes, FoldedReceipt
+from levelog_store.fold.changewrites import write_changes
 from rigs.intents import decide, intent, intents_by_key
 
 

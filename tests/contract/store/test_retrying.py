@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import insert, select
 
-from levelog_store.database import Database
-from levelog_store.inputs import read_wakes
-from levelog_store.outbox import claim
-from levelog_store.retrying import retry_levels
+from levelog_store.actuate.claims import claim
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_wakes
+from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.tables import levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 

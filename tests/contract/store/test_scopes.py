@@ -6,9 +6,9 @@ from sqlalchemy import Boolean, Integer, Table, insert, select
 from sqlalchemy.types import TypeEngine
 
 from levelog.errors import ConfigurationError
-from levelog_store.columns import Json, Timestamp
-from levelog_store.database import Database, upsert
-from levelog_store.scopes import Scope, reset_scope
+from levelog_store.connect.database import Database, upsert
+from levelog_store.dialects import Json, Timestamp
+from levelog_store.owners.scopes import Scope, reset_scope
 from levelog_store.tables import (
     dependencies,
     index_entries,

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, text
 
 from levelog.errors import ConfigurationError
 from levelog_migrations import upgrade
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import key_versions
 from rigs.processes import Process
 from rigs.waiting import until

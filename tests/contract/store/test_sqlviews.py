@@ -8,16 +8,16 @@ from sqlalchemy import text, update
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.wire.objects import Application, Cluster
 from levelog_processors.program import Program, sql_views
-from levelog_store.changes import Changes
-from levelog_store.database import Database
-from levelog_store.folds import write_changes
-from levelog_store.names import INPUTS, RESERVED
-from levelog_store.overview import find_scopes
+from levelog_store.connect.database import Database
+from levelog_store.dialects import upsert
+from levelog_store.fold.changes import Changes
+from levelog_store.fold.changewrites import write_changes
+from levelog_store.look.overview import find_scopes
+from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
+from levelog_store.owners.handlers import INPUTS, RESERVED
+from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
-from levelog_store.scopes import open_scope
-from levelog_store.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.tables import levels, metadata
-from levelog_store.upserts import upsert
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

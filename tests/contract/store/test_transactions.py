@@ -7,8 +7,8 @@ from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_store.clock import now
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
+from levelog_store.dialects import now
 from levelog_store.tables import index_entries, key_versions, tombstones
 
 

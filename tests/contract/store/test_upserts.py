@@ -2,7 +2,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from levelog_store.database import Database, upsert
+from levelog_store.connect.database import Database, upsert
 from levelog_store.tables import objects, syncs
 
 

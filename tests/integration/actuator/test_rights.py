@@ -14,7 +14,7 @@ from levelog_actuator.rights import RIGHTS, Right
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import connect
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 from rigs.controlplane import ControlPlane
 
 WEBS = "/apis/example.com/v1/namespaces/default/webs"

@@ -16,9 +16,9 @@ from levelog_cli.loading import load_operators
 from levelog_history.revisions import Revision, Revisions
 from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
-from levelog_store.database import Database
-from levelog_store.leases import Leases
-from levelog_store.scopes import open_scope
+from levelog_store.connect.database import Database
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import metadata, objects
 from rigs.levelog import WEBS_FILE
 from rigs.webs import NOON, WEBS, deleted, logged, web

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from levelog_sandbox import Sandbox
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import decisions, leases, levels, metadata
 from rigs.levelog import WEBS_FILE, Levelog, Running, define_webs
 from rigs.nats import NatsServer

@@ -17,7 +17,8 @@ from levelog_processors.fold import rules as folding
 from levelog_processors.fold.rules import Fold
 from levelog_processors.processor import Processor
 from levelog_processors.program import BoundView
-from levelog_store import decisions, folds
+from levelog_store.decide import decisionwrites
+from levelog_store.fold import changewrites
 from levelog_store.rows import Decided, Entry, IndexKey, OpenIntent, PendingWake, ViewParent
 from rigs.machine.world import Laboratory
 
@@ -41,7 +42,7 @@ def _replaced(*places: tuple[object, str], by: Any) -> Generator[None]:
 
 def dropped_absent_key(_: Laboratory) -> Generator[None]:
     """A key that nothing was ever under is not remembered as read."""
-    real = getattr(decisions, "_add_dependencies")  # noqa: B009 - private to its module
+    real = getattr(decisionwrites, "_add_dependencies")  # noqa: B009 - private to its module
 
     async def without_absent(connection: Any, scope: int, batch: Sequence[Decided]) -> None:
         kept = [
@@ -53,7 +54,7 @@ def dropped_absent_key(_: Laboratory) -> Generator[None]:
         ]
         await real(connection, scope, kept)
 
-    with _replaced((decisions, "_add_dependencies"), by=without_absent):
+    with _replaced((decisionwrites, "_add_dependencies"), by=without_absent):
         yield
 
 
@@ -128,8 +129,8 @@ def never_superseded(_: Laboratory) -> Generator[None]:
         return set(keys)
 
     with (
-        _replaced((folds, "supersede"), (decisions, "supersede"), by=nothing),
-        _replaced((decisions, "_withdraw"), by=pretended),
+        _replaced((changewrites, "supersede"), (decisionwrites, "supersede"), by=nothing),
+        _replaced((decisionwrites, "_withdraw"), by=pretended),
     ):
         yield
 
@@ -149,7 +150,7 @@ def reads_not_checked_again(_: Laboratory) -> Generator[None]:
     async def as_read(connection: Any, scope: int, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
         return {place: max(version, 0) for each in batch for place, version in each.versions.items()}
 
-    with _replaced((decisions, "_current_versions"), by=as_read):
+    with _replaced((decisionwrites, "_current_versions"), by=as_read):
         yield
 
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 
 
 class SeamedDatabase(Database):

@@ -9,7 +9,7 @@ from msgspec import Struct
 from sqlalchemy import Table, select
 
 from levelog.wire.objects import ObjectKey
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import checkpoints, decisions, index_entries, intents, leases, levels, objects, wakeups
 
 Row = Mapping[str, Any]

@@ -18,9 +18,9 @@ from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_processors.waiting import Agenda
-from levelog_store import inputs as stored
+from levelog_store.decide import inputreads as stored
+from levelog_store.owners.scopes import Scope
 from levelog_store.rows import PendingWake
-from levelog_store.scopes import Scope
 from rigs.machine.log import Log
 from rigs.machine.seam import SeamedDatabase
 

@@ -13,9 +13,9 @@ from levelog.errors import LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog_migrations import upgrade
 from levelog_processors.program import Program
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Decided
-from levelog_store.scopes import open_scope
 from levelog_store.tables import leases, processors
 from rigs.machine.checks import Broken, Call, check_call, check_tables
 from rigs.machine.cluster import KINDS, Cluster, key_of

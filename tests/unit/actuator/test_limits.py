@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from levelog_actuator.limits import Limits, Room
 from levelog_actuator.settings import ActuatorSettings
-from levelog_store.outbox import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
 
 SETTINGS = ActuatorSettings(requests=4, group_requests=3, claimed=20)

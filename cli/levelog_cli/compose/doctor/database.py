@@ -8,9 +8,9 @@ from levelog_cli.compose.doctor.findings import Finding
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import check, head
-from levelog_store.database import Database
-from levelog_store.overview import find_scopes, read_server_facts
-from levelog_store.unreadable import read_unreadable
+from levelog_store.connect.database import Database
+from levelog_store.look.contact import read_unreadable
+from levelog_store.look.overview import find_scopes, read_server_facts
 
 _DATABASE = "database"
 

@@ -1,0 +1,180 @@
+"""A database as the rest of levelog sees it: transactions that write, snapshots that read."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Dialect
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from levelog.errors import ConfigurationError
+from levelog_store.connect.engines import (
+    postgresql_readers,
+    postgresql_writers,
+    scratch_readers,
+    scratch_writer,
+    sqlite_readers,
+    sqlite_writer,
+)
+from levelog_store.connect.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
+from levelog_store.connect.locations import FileLock, Location, locate
+from levelog_store.dialects import now, upsert
+
+__all__ = ["Database", "now", "upsert"]
+
+STATEMENT_TIME = timedelta(seconds=60)
+"""Far longer than any statement of ours; a server that does not answer for so long is gone."""
+
+
+class Database:
+    """An open database; one for each process, used by one event loop.
+
+    PostgreSQL: transactions are READ COMMITTED and run side by side; snapshots are REPEATABLE READ, READ ONLY.
+    SQLite: WAL, synchronous=FULL; one transaction writes at a time, snapshots are read beside it; another process that
+    wants to write is refused.
+
+    Errors of statements and commits: Unavailable where the same work may succeed later (connection lost, deadlock,
+    time-out, disk full), ConfigurationError where something has to be changed. The transaction was rolled back; only
+    when the connection broke during the commit nobody knows, so callers read the checkpoint again. What remains is
+    raised as SQLAlchemy's error, and is a defect.
+    """
+
+    def __init__(
+        self, location: Location, engine: AsyncEngine, readers: AsyncEngine, lock: FileLock | None, *, read_only: bool
+    ) -> None:
+        self._location = location
+        self._engine = engine
+        self._readers = readers
+        for each in {engine.sync_engine, readers.sync_engine}:
+            translate_errors(each, location)
+        self._lock = lock
+        self._read_only = read_only
+        # SQLite has one writer: whoever waits does so here, in order, and not in its busy loop.
+        self._writing = asyncio.Lock() if location.path is not None else None
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        read_only: bool = False,
+        beside: bool = False,
+        is_scratch: bool = False,
+        statement_time: timedelta | None = STATEMENT_TIME,
+    ) -> Self:
+        """Open the database and connect once, so that what is wrong is said now.
+
+        `url` is a PostgreSQL URL, `sqlite:///` and a path, or a path. A SQLite file is created, unless `read_only`, and
+        locked until `close`; `read_only` works beside the process that holds the lock, and so does `beside`, which may
+        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, and the loop
+        serves nobody else meanwhile, so that SQLite waits for no disk and runs on the loop's own thread.
+        `statement_time` ends statements in PostgreSQL, None never.
+        """
+        location = locate(url)
+        lock: FileLock | None = None
+        if location.path is None:
+            readers = postgresql_readers(location.url, statement_time=statement_time)
+            engine = readers if read_only else postgresql_writers(location.url, statement_time=statement_time)
+        elif read_only or beside:
+            if not location.path.exists():
+                raise ConfigurationError(f"there is no database file {location.path}")
+            readers = sqlite_readers(location.path)
+            engine = readers if read_only else sqlite_writer(location.path)
+        else:
+            lock = FileLock.take(location.path)
+            if is_scratch:
+                engine, readers = scratch_writer(location.path), scratch_readers(location.path)
+            else:
+                engine, readers = sqlite_writer(location.path), sqlite_readers(location.path)
+        database = cls(location, engine, readers, lock, read_only=read_only)
+        try:
+            async with database._begun(engine):
+                pass
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def close(self) -> None:
+        """Close all connections, then let go of the file; to the end, also where the task is cancelled meanwhile."""
+        await _to_the_end(self._close())
+
+    async def _close(self) -> None:
+        try:
+            await self._readers.dispose()
+            await self._engine.dispose()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def name(self) -> str:
+        """Host and database, or the file; without a password."""
+        return self._location.name
+
+    @property
+    def dialect(self) -> Dialect:
+        """SQLAlchemy's dialect, which the clauses that differ are chosen by."""
+        return self._engine.dialect
+
+    @property
+    def is_shared(self) -> bool:
+        """Several processes may work on it."""
+        return self._location.path is None
+
+    @asynccontextmanager
+    async def transaction(self, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:
+        """A transaction that writes: committed at the end of the block, rolled back when that raises.
+
+        Without `durable`, PostgreSQL does not wait for its disk: after a crash of the server the newest such commits,
+        in order and whole, may be gone (never some without those before them). SQLite always waits.
+        """
+        if self._read_only:
+            raise ConfigurationError(f"the database {self.name} was opened to read only")
+        async with AsyncExitStack() as stack:
+            if self._writing is not None:
+                await stack.enter_async_context(self._writing)
+            connection = await stack.enter_async_context(self._begun(self._engine))
+            if durable and self.is_shared:
+                await connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+            yield connection
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[AsyncConnection]:
+        """One snapshot of the database: every statement in the block sees the same commits."""
+        async with self._begun(self._readers) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _begun(self, engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
+        connection = engine.connect()
+        try:
+            await connection.start()
+        except CONNECTION_ERRORS as error:
+            raise translate_refusal(self._location, error) from error
+        try:
+            async with connection.begin():
+                yield connection
+        finally:
+            await _to_the_end(connection.close())
+
+
+async def _to_the_end(closing: Coroutine[Any, Any, None]) -> None:
+    """Close something, and only then be cancelled: what is half closed, SQLAlchemy complains of and drops."""
+    task = asyncio.ensure_future(closing)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        raise

@@ -1,0 +1,193 @@
+"""Engines for the two dialects, with the settings that the guarantees rest on.
+
+A scratch database runs SQLite on the thread of the event loop. aiosqlite hands each statement to a thread and waits
+for its answer, so that a loop which serves others is not held up; where nobody else waits, as in a replay, the two hops
+cost more than the statement.
+"""
+
+import sqlite3
+from collections import deque
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from sqlalchemy import event
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.base import SQLiteExecutionContext
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine import URL, Connection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.util.concurrency import await_
+
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 15
+"""A writing transaction left idle for so long is ended by the server: a process that was stopped there holds locks.
+
+User code never runs inside one, so that nothing but a stopped process or a broken network takes so long.
+"""
+
+POOL_SIZE = 5
+POOL_OVERFLOW = 5
+STATEMENTS = 500
+"""Prepared statements kept by a connection; all of levelog's are fewer."""
+
+READERS = 8
+BUSY_SECONDS = 10.0
+"""How long SQLite waits for a reader that recovers or checkpoints the file; writers never meet, see `database`."""
+
+
+def postgresql_writers(url: URL, *, statement_time: timedelta | None) -> AsyncEngine:
+    """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out."""
+    settings = {
+        "idle_in_transaction_session_timeout": str(IDLE_SECONDS * 1000),
+        # most commits may be lost in a crash; those that may not say so, one statement more in the rarer case
+        "synchronous_commit": "off",
+    }
+    return _postgresql_engine(url, statement_time, settings)
+
+
+def postgresql_readers(url: URL, *, statement_time: timedelta | None) -> AsyncEngine:
+    """Connections that only read, each transaction in a snapshot of its own, however long user code looks at it."""
+    settings = {"default_transaction_read_only": "on", "default_transaction_isolation": "repeatable read"}
+    return _postgresql_engine(url, statement_time, settings)
+
+
+def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dict[str, str]) -> AsyncEngine:
+    # What follows the ? is read as libpq does it: sslmode and so on, and settings of the session such as search_path;
+    # SQLAlchemy's documentation has `ssl` for sslmode.
+    query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
+    options = {"dsn": f"postgresql://?{urlencode(query, doseq=True)}"} if query else {}
+    return create_async_engine(
+        url.set(query={}),
+        hide_parameters=True,  # else errors quote them
+        json_deserializer=str,  # the tables' own type keeps JSON as the text that it is
+        pool_size=POOL_SIZE,
+        max_overflow=POOL_OVERFLOW,
+        connect_args={
+            **options,
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": statement_time.total_seconds() if statement_time else None,
+            "prepared_statement_cache_size": STATEMENTS,
+            "server_settings": {
+                "application_name": "levelog",
+                "jit": "off",  # compiling a plan costs more than any of our statements gains by it
+                **settings,
+            },
+        },
+    )
+
+
+def sqlite_writer(path: Path) -> AsyncEngine:
+    """The one connection that writes; each of its transactions takes the file's write lock as it begins."""
+    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY")
+    return _sqlite_engine("sqlite+aiosqlite", path, "rwc", 1, "BEGIN IMMEDIATE", pragmas)
+
+
+def sqlite_readers(path: Path) -> AsyncEngine:
+    """Connections that only read, each transaction in a snapshot of its own, beside the writer."""
+    return _sqlite_engine("sqlite+aiosqlite", path, "ro", READERS, "BEGIN", ("query_only=ON",))
+
+
+def scratch_writer(path: Path) -> AsyncEngine:
+    """As `sqlite_writer`, on the loop's own thread, and without waiting for the disk."""
+    pragmas = ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON", "temp_store=MEMORY")
+    return _sqlite_engine(INLINE, path, "rwc", 1, "BEGIN IMMEDIATE", pragmas)
+
+
+def scratch_readers(path: Path) -> AsyncEngine:
+    """As `sqlite_readers`, on the loop's own thread."""
+    return _sqlite_engine(INLINE, path, "ro", READERS, "BEGIN", ("query_only=ON",))
+
+
+def _sqlite_engine(driver: str, path: Path, mode: str, size: int, begin: str, pragmas: tuple[str, ...]) -> AsyncEngine:
+    # as a URI for `mode`; as_uri() quotes what has a meaning there
+    url = URL.create(driver, database=path.as_uri(), query={"mode": mode, "uri": "true"})
+    engine = create_async_engine(
+        url,
+        hide_parameters=True,
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=size,
+        max_overflow=0,
+        connect_args={"timeout": BUSY_SECONDS, "cached_statements": STATEMENTS},
+    )
+
+    def connected(connection: Any, record: object) -> None:  # noqa: ARG001
+        connection.isolation_level = None  # transactions begin where `began` says, not where the driver guesses
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    def began(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    event.listen(engine.sync_engine, "connect", connected)
+    event.listen(engine.sync_engine, "begin", began)
+    return engine
+
+
+INLINE: Final = "sqlite+inline"
+
+
+class _Cursor(sqlite3.Cursor):
+    """Has all rows once a statement was executed, so that it holds no snapshot open."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._rows: deque[Any] = deque()
+
+    def execute(self, *arguments: Any) -> Any:
+        super().execute(*arguments)
+        self._rows = deque(super().fetchall())
+        return self
+
+    def fetchone(self) -> Any:
+        return self._rows.popleft() if self._rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        return [self._rows.popleft() for _ in range(min(size or self.arraysize, len(self._rows)))]
+
+    def fetchall(self) -> list[Any]:
+        rows, self._rows = list(self._rows), deque()
+        return rows
+
+    async def _async_soft_close(self) -> None:
+        """Do nothing: an async engine calls it where a result is read after its statement."""
+
+
+class _Context(SQLiteExecutionContext):
+    def create_default_cursor(self) -> Any:
+        return self._dbapi_connection.cursor(_Cursor)
+
+    def create_server_side_cursor(self) -> Any:
+        """One that reads row by row, for streams."""
+        return self._dbapi_connection.cursor()
+
+
+class InlineSqlite(SQLiteDialect_pysqlite):
+    """The dialect of Python's sqlite3 module, as SQLAlchemy's async engines take it."""
+
+    driver = "inline"
+    is_async = True
+    supports_statement_cache = True
+    supports_server_side_cursors = True
+    execution_ctx_cls = _Context
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
+        """Execute, and await nothing: an async engine refuses a driver that never awaits."""
+        cursor.execute(statement, parameters)
+        await_(_nothing())
+
+    def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
+        """Execute for each row."""
+        cursor.executemany(statement, parameters)
+        await_(_nothing())
+
+
+async def _nothing() -> None:
+    pass
+
+
+registry.register(INLINE.replace("+", "."), __name__, InlineSqlite.__name__)

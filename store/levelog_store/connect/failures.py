@@ -1,0 +1,136 @@
+"""What drivers raise, in levelog's words."""
+
+import os
+from ssl import SSLCertVerificationError, SSLError
+from typing import Final
+
+from sqlalchemy import event
+from sqlalchemy.engine import Engine, ExceptionContext
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_store.connect.locations import Location
+
+CONNECTION_ERRORS = (DBAPIError, OSError, PoolTimeoutError)
+"""What opening a connection raises, time-outs included."""
+
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+_TRANSIENT = (
+    "08",  # connection exception
+    "25006",  # read-only transaction: a standby, until the failover is complete
+    "25P03",  # idle in transaction for too long
+    "40",  # transaction rollback: serialization failure, deadlock
+    "53",  # insufficient resources: too many connections, disk full
+    "55P03",  # lock not available
+    "57",  # operator intervention: shutdown, starting up, statement canceled
+    "58",  # system error
+)
+_CONFIGURATION = {
+    "28": "the user or the password is refused",
+    "3D000": "the server has no such database",
+    "3F": "the schema is not there",
+    "42501": "the user may not do this",
+    "42P01": "a table is missing: run `levelog migrate`",
+    "42703": "a column is missing: run `levelog migrate`",
+}
+_OF_ANOTHER_NAME: Final = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
+_TLS_FILES: Final = ("sslrootcert", "sslcrl", "sslcert", "sslkey")
+_SQLITE_CONFIGURATION = (
+    "unable to open database file",
+    "file is not a database",
+    "database disk image is malformed",
+    "no such table",
+    "no such column",
+    "attempt to write a readonly database",
+)
+_SQLITE_TRANSIENT = (
+    "database is locked",
+    "disk is full",
+    "disk i/o error",
+    "connection closed",
+    "no active connection",
+)
+
+
+def translate_errors(engine: Engine, location: Location) -> None:
+    """Let the engine's statements and commits raise levelog's errors; defects stay SQLAlchemy's."""
+
+    def failed(context: ExceptionContext) -> LevelogError | None:
+        error = context.original_exception
+        if isinstance(error, LevelogError) or not isinstance(error, Exception):
+            return None  # said already, or a task that is cancelled
+        if isinstance(error, TimeoutError):
+            # The statement may still run, and its answer come when the next one is awaited: not to be used again.
+            context.is_disconnect = True
+            return Unavailable(f"database {location.name} did not answer in time")
+        if context.connection is None:
+            return translate_refusal(location, error)
+        return translate(location, error, "did not do as told", is_disconnect=context.is_disconnect)
+
+    event.listen(engine, "handle_error", failed, retval=True)
+
+
+def translate_refusal(location: Location, error: Exception) -> LevelogError:
+    """The error that callers know for a connection that could not be made."""
+    step = "cannot be reached"
+    if meaning := _refused_by_tls(location, _inner(error)):
+        return ConfigurationError(f"database {location.name} {step}: {meaning}")
+    return translate(location, error, step) or ConfigurationError(f"database {location.name} {step}: {_words(error)}")
+
+
+def _refused_by_tls(location: Location, error: BaseException) -> str:
+    """What to change, where a certificate or one of its files is why; else empty."""
+    if isinstance(error, SSLCertVerificationError):
+        if error.verify_code in _OF_ANOTHER_NAME:
+            return (
+                f"its certificate is not for this host ({error.verify_message}): use the name that it has, or "
+                "sslmode=verify-ca in the URL, if the authority signs nothing else"
+            )
+        return (
+            f"its certificate is not trusted ({error.verify_message}): "
+            "name the file of its authority by ?sslrootcert=FILE in the URL"
+        )
+    if not isinstance(error, SSLError | FileNotFoundError | PermissionError):
+        return ""
+    files = {name: str(location.url.query[name]) for name in _TLS_FILES if name in location.url.query}
+    for name, file in files.items():
+        if not os.access(file, os.R_OK):
+            return f"{name}={file}, as the URL has it, cannot be read"
+    if isinstance(error, SSLError) and files:
+        return (
+            f"TLS fails ({_words(error)}): look at {', '.join(f'{n}={file}' for n, file in files.items())} in the URL"
+        )
+    return ""
+
+
+def translate(
+    location: Location, error: BaseException, step: str, *, is_disconnect: bool = False
+) -> LevelogError | None:
+    """The error that callers know; None for a defect. `step` completes "database NAME …"."""
+    words = _words(error)
+    inner = _inner(error)
+    state = str(getattr(inner, "sqlstate", None) or "")
+    for start, meaning in _CONFIGURATION.items():
+        if state.startswith(start):
+            return ConfigurationError(f"database {location.name} {step}: {meaning} ({words})")
+    lowered = words.lower()
+    if location.path is not None and any(part in lowered for part in _SQLITE_CONFIGURATION):
+        return ConfigurationError(f"database {location.name} {step}: {words}")
+    is_transient = is_disconnect or isinstance(inner, OSError | PoolTimeoutError) or state.startswith(_TRANSIENT)
+    if is_transient or (location.path is not None and any(part in lowered for part in _SQLITE_TRANSIENT)):
+        return Unavailable(f"database {location.name} {step}: {words}")
+    return None
+
+
+def _inner(error: BaseException) -> BaseException:
+    """The driver's error; SQLAlchemy's own message repeats the statement with its parameters."""
+    while isinstance(error, DBAPIError) and error.orig is not None:
+        error = error.orig
+    return error.__cause__ or error
+
+
+def _words(error: BaseException) -> str:
+    inner = _inner(error)
+    return " ".join(str(inner).split()) or ("it takes too long" if isinstance(inner, TimeoutError) else repr(inner))

@@ -1,0 +1,281 @@
+"""Reading what decisions need and writing them, in one transaction with the wakeups that they consume."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Raw
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Dialect,
+    Select,
+    Update,
+    bindparam,
+    case,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
+
+from levelog.wire.canonical import canonical
+from levelog_store.connect.database import upsert
+from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of
+from levelog_store.fold.changewrites import supersede
+from levelog_store.rows import (
+    Decided,
+    IndexKey,
+    IntentRow,
+    LevelRow,
+    PendingWake,
+)
+from levelog_store.tables import (
+    decisions,
+    dependencies,
+    intents,
+    key_versions,
+    levels,
+    wakeups,
+)
+
+
+async def write_decisions(
+    connection: AsyncConnection, scope: int, batch: Sequence[Decided], fingerprint: str
+) -> list[Decided]:
+    """Write the decisions whose reads still hold, and return them; the wakeups of the others stay.
+
+    Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile.
+
+    The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
+    """
+    await _add_dependencies(connection, scope, batch)
+    current = await _current_versions(connection, scope, batch)
+    # a key that was read and has no row any more was pruned: it is read again, as one that never changed
+    held = [d for d in batch if all(current.get(place) == max(version, 0) for place, version in d.versions.items())]
+    withdrawn = await _withdraw(connection, scope, [key for d in held for key in d.withdrawn])
+    held = [d for d in held if withdrawn.issuperset(d.withdrawn)]
+    await _remove_dependencies(connection, scope, held)
+    await _write_levels(connection, scope, held)
+    await _write_intents(connection, scope, held)
+    await _write_history(connection, scope, held, fingerprint)
+    await _consume_wakes(connection, scope, held)
+    return held
+
+
+async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    rows = [
+        {
+            "scope": scope,
+            "view": d.wake.view,
+            "parent": d.wake.parent,
+            "index": index,
+            "key": key,
+            "partition": d.wake.partition,
+        }
+        for d in batch
+        for index, key in sorted(d.dependencies_added)
+    ]
+    await upsert(connection, dependencies, rows, update=())
+
+
+async def _current_versions(
+    connection: AsyncConnection, scope: int, batch: Sequence[Decided]
+) -> Mapping[IndexKey, int]:
+    """Versions of all keys read, locked; those that had none get one."""
+    keys = sorted({place for d in batch for place in d.versions})
+    if not keys:
+        return {}
+    absent = sorted({place for d in batch for place, version in d.versions.items() if version < 0})
+    rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
+    await upsert(connection, key_versions, rows, update=())
+    return await lock_keys(connection, scope, keys)
+
+
+async def lock_keys(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> Mapping[IndexKey, int]:
+    """Versions of the keys, locked in key order so that no fold can change one before this commits."""
+    dialect = connection.dialect
+    rows = await connection.execute(_lock_keys(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    return {(index, key): version for index, key, version in rows}
+
+
+@built_once
+def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
+    table = key_versions.c
+    source, is_there = among(dialect, (table.index, table.key))
+    statement = (
+        select(table.index, table.key, table.version)
+        .select_from(source)
+        .where(is_there)
+        .order_by(table.index, table.key)
+    )
+    return statement.with_for_update(read=True, of=key_versions) if dialect.name == "postgresql" else statement
+
+
+async def _withdraw(connection: AsyncConnection, scope: int, keys: Collection[str]) -> set[str]:
+    """Supersede intents that nobody has claimed; returns the keys of those."""
+    if not keys:
+        return set()
+    dialect = connection.dialect
+    found = await connection.execute(_withdraw_pending(dialect), {"of_scope": scope, "keys": many(dialect, keys)})
+    return set(found.scalars())
+
+
+@built_once
+def _withdraw_pending(dialect: Dialect) -> ReturningUpdate[Any]:
+    table = intents.c
+    return (
+        update(intents)
+        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"), table.state == "pending")
+        .values(state="superseded")
+        .returning(table.key)
+    )
+
+
+async def _remove_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    rows = [
+        {"of_scope": scope, "of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
+        for d in batch
+        for index, key in sorted(d.dependencies_removed)
+    ]
+    if rows:
+        await connection.execute(_delete_dependencies(), rows)
+
+
+@lru_cache(maxsize=1)
+def _delete_dependencies() -> Delete:
+    return delete(dependencies).where(row_of(dependencies, "view", "parent", "index", "key"))
+
+
+async def _write_levels(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    if batch:
+        fields = LevelRow.__struct_fields__
+        await upsert(
+            connection,
+            levels,
+            [{"scope": scope, **{name: getattr(d.level, name) for name in fields}} for d in batch],
+        )
+
+
+async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    if withdrawn := {(d.wake.view, d.wake.parent) for d in batch if d.withdraws}:
+        await supersede(connection, scope, withdrawn)
+    if settled := sorted(key for d in batch for key in d.settled):
+        dialect = connection.dialect
+        await connection.execute(_settle(dialect), {"of_scope": scope, "keys": many(dialect, settled)})
+    rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
+    await upsert(connection, intents, rows, update=())
+
+
+@built_once
+def _settle(dialect: Dialect) -> Update:
+    table = intents.c
+    return (
+        update(intents)
+        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"))
+        .values(state=case((table.error != "", "failed"), else_="settled"))  # a conflict has an error
+    )
+
+
+def _intent_values(scope: int, decided: Decided, intent: IntentRow) -> dict[str, Any]:
+    return {
+        "scope": scope,
+        **{name: getattr(intent, name) for name in IntentRow.__struct_fields__},
+        "view": decided.wake.view,
+        "parent": decided.wake.parent,
+        "parent_uid": decided.level.parent_uid,
+        "partition": decided.wake.partition,
+        "attempts": 0,
+        "due_at": None,
+        "owner": "",
+        "expires_at": None,
+        "error": "",
+        "cause": decided.wake.cause,
+        "decided_at": decided.level.evaluated_at,
+        "receipt": None,
+        "is_relayed": False,
+        "is_folded": False,
+        "result_uid": "",
+        "result_version": 0,
+        "sighted_version": None,
+        "sighted_at": None,
+    }
+
+
+async def _write_history(connection: AsyncConnection, scope: int, batch: Sequence[Decided], fingerprint: str) -> None:
+    rows = [
+        {
+            "scope": scope,
+            "view": d.level.view,
+            "parent": d.level.parent,
+            "parent_uid": d.level.parent_uid,
+            "parent_sequence": d.parent_sequence,
+            "cause": d.level.cause,
+            "causes": d.wake.causes,
+            "suppressed": d.suppressed,
+            "is_called": d.is_evaluated,
+            "reads": canonical(_reads(d)),
+            "outcome": d.level.status,
+            "reason": d.level.reason,
+            "round": d.level.round,
+            "desired": d.level.desired,
+            "actual": d.level.actual,
+            "drift": d.level.drift,
+            "intents": canonical([intent.key for intent in d.intents]),
+            "fingerprint": fingerprint,
+            "decided_at": d.decided_at or d.level.evaluated_at,
+            "snapshot": sum(d.basis.folded),
+            "basis": canonical(d.basis),
+        }
+        for d in batch
+        if d.is_kept
+    ]
+    if rows:
+        await connection.execute(insert(decisions), rows)
+
+
+def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:
+    contents = decided.contents
+    return [
+        (*place, version, Raw(contents[place]) if place in contents else None)
+        for place, version in sorted(decided.versions.items())
+    ]
+
+
+async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+    """Delete the wakeups, or put them off until their time; one that was asked for again meanwhile stays due.
+
+    That one keeps its causes, so that the next decision names those of this one again.
+    """
+    ordered = sorted(batch, key=lambda d: (d.wake.view, d.wake.parent))
+    done = [_seen(scope, d.wake) for d in ordered if d.due_at is None]
+    later = [_seen(scope, d.wake) | {"at": d.due_at} for d in ordered if d.due_at is not None]
+    if done:
+        await connection.execute(_delete_wakes(), done)
+    if later:
+        await connection.execute(_put_off_wakes(), later)
+
+
+def _seen(scope: int, wake: PendingWake) -> dict[str, Any]:
+    return {"of_scope": scope, "of_view": wake.view, "of_parent": wake.parent, "of_generation": wake.generation}
+
+
+@lru_cache(maxsize=1)
+def _delete_wakes() -> Delete:
+    return delete(wakeups).where(_is_as_seen())
+
+
+@lru_cache(maxsize=1)
+def _put_off_wakes() -> Update:
+    return update(wakeups).where(_is_as_seen()).values(due_at=bindparam("at", type_=wakeups.c.due_at.type), causes="")
+
+
+def _is_as_seen() -> ColumnElement[bool]:
+    return row_of(wakeups, "view", "parent", "generation")
+
+
+async def drop_wakes(connection: AsyncConnection, scope: int, wakes: Sequence[PendingWake]) -> None:
+    """Forget wakeups of parents that do not exist."""
+    await connection.execute(_delete_wakes(), [_seen(scope, wake) for wake in wakes])

@@ -1,0 +1,350 @@
+"""What decisions read: wakeups, parents, levels, buckets of indices, intents and their targets."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.connect.database import now
+from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, pairs
+from levelog_store.rows import (
+    ERRORS,
+    Bucket,
+    IndexKey,
+    LevelRow,
+    OpenIntent,
+    PendingWake,
+    StoredObject,
+    Target,
+    ViewParent,
+    WholeIndex,
+)
+from levelog_store.tables import (
+    checkpoints,
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    levels,
+    objects,
+    tombstones,
+    wakeups,
+)
+
+
+async def read_wakes(
+    connection: AsyncConnection,
+    scope: int,
+    partitions: Collection[int],
+    views: Collection[str],
+    limit: int,
+    *,
+    at: datetime | None = None,
+) -> list[PendingWake]:
+    """Wakeups that are due at a time, by default now by the database's clock; oldest cause first."""
+    dialect = connection.dialect
+    values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
+    statement, moment = (_wakes(dialect, is_now=True), {}) if at is None else (_wakes(dialect), {"at": at})
+    rows = await connection.execute(statement, {"of_scope": scope, **values, **moment})
+    return [PendingWake(**row) for row in rows.mappings()]
+
+
+@lru_cache(maxsize=8)
+def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
+    table = wakeups.c
+    moment = now(dialect) if is_now else bindparam("at", type_=table.due_at.type)
+    return (
+        select(*(table[name] for name in PendingWake.__struct_fields__))
+        .where(
+            table.scope == OF_SCOPE,
+            one_of_named(dialect, table.partition, "partitions"),
+            one_of_named(dialect, table.view, "views"),
+            or_(table.due_at.is_(None), table.due_at <= moment),
+        )
+        .order_by(table.cause, table.view, table.parent)
+        .limit(bindparam("limit", type_=Integer))
+    )
+
+
+async def read_generations(connection: AsyncConnection, scope: int, of: Sequence[ViewParent]) -> dict[ViewParent, int]:
+    """How often each level was asked for by now; levels without a wakeup are left out."""
+    dialect = connection.dialect
+    rows = await connection.execute(_generations(dialect), {"of_scope": scope, **many_pairs(dialect, of)})
+    return {(view, parent): generation for view, parent, generation in rows}
+
+
+@built_once
+def _generations(dialect: Dialect) -> Select[str, str, int]:
+    wanted, table = pairs(dialect), wakeups.c
+    return (
+        select(table.view, table.parent, table.generation)
+        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
+        .where(table.scope == OF_SCOPE)
+    )
+
+
+async def read_next_due(
+    connection: AsyncConnection, scope: int, partitions: Collection[int]
+) -> tuple[datetime, datetime] | None:
+    """Time of the first wakeup that waits for it, and the database's time now; None if none waits."""
+    dialect = connection.dialect
+    values = {"of_scope": scope, "partitions": many(dialect, partitions)}
+    row = (await connection.execute(_next_due(dialect), values)).first()
+    return None if row is None else (row.due_at, row.now)
+
+
+@built_once
+def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
+    table = wakeups.c
+    return (
+        select(table.due_at, now(dialect).label("now"))
+        .where(
+            table.scope == OF_SCOPE,
+            one_of_named(dialect, table.partition, "partitions"),
+            table.due_at.is_not(None),
+        )
+        .order_by(table.due_at)
+        .limit(1)
+    )
+
+
+async def read_parents(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, StoredObject]:
+    """Objects by name."""
+    dialect = connection.dialect
+    rows = await connection.execute(_parents(dialect), {"of_scope": scope, "names": many(dialect, names)})
+    return {row["object"]: StoredObject(**row) for row in rows.mappings()}
+
+
+@built_once
+def _parents(dialect: Dialect) -> Select[Any]:
+    table = objects.c
+    columns = (table[name] for name in StoredObject.__struct_fields__)
+    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
+
+
+async def read_levels(connection: AsyncConnection, scope: int, parents: Collection[str]) -> dict[ViewParent, LevelRow]:
+    """Levels of the parents, of all views."""
+    dialect = connection.dialect
+    rows = await connection.execute(_levels(dialect), {"of_scope": scope, "parents": many(dialect, parents)})
+    return {(row["view"], row["parent"]): LevelRow(**row) for row in rows.mappings()}
+
+
+@built_once
+def _levels(dialect: Dialect) -> Select[Any]:
+    table = levels.c
+    columns = (table[name] for name in LevelRow.__struct_fields__)
+    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "parents"))
+
+
+async def read_dependencies(
+    connection: AsyncConnection, scope: int, of: Sequence[ViewParent]
+) -> dict[ViewParent, set[IndexKey]]:
+    """Keys that each level read when it was evaluated last."""
+    dialect = connection.dialect
+    rows = await connection.execute(_dependencies(dialect), {"of_scope": scope, **many_pairs(dialect, of)})
+    found: dict[ViewParent, set[IndexKey]] = {}
+    for view, parent, index, key in rows:
+        found.setdefault((view, parent), set()).add((index, key))
+    return found
+
+
+@built_once
+def _dependencies(dialect: Dialect) -> Select[str, str, str, str]:
+    table = dependencies.c
+    source, is_there = among(dialect, (table.view, table.parent))
+    return select(table.view, table.parent, table.index, table.key).select_from(source).where(is_there)
+
+
+async def read_buckets(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:
+    """Values and version of each key, as of one moment; keys that nothing is under are there too."""
+    if not keys:
+        return {}
+    dialect = connection.dialect
+    rows = await connection.execute(_buckets(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    versions: dict[IndexKey, int] = {}
+    values: dict[IndexKey, list[bytes]] = {}
+    for index, key, changed, name, value in rows:
+        versions[index, key] = -1 if changed is None else changed
+        held = values.setdefault((index, key), [])
+        if name is not None:
+            held.append(value)
+    return {place: Bucket(versions[place], tuple(held)) for place, held in values.items()}
+
+
+@built_once
+def _buckets(dialect: Dialect) -> Select[str, str, int | None, str | None, bytes]:
+    wanted, entry, version = pairs(dialect), index_entries.c, key_versions.c
+    same_entry = and_(entry.scope == OF_SCOPE, entry.index == wanted.c.first, entry.key == wanted.c.second)
+    same_version = and_(version.scope == OF_SCOPE, version.index == wanted.c.first, version.key == wanted.c.second)
+    return (
+        select(wanted.c.first, wanted.c.second, version.version, entry.object, entry.value)
+        .select_from(wanted.outerjoin(key_versions, same_version).outerjoin(index_entries, same_entry))
+        .order_by(wanted.c.first, wanted.c.second, entry.object, entry.ordinal)
+    )
+
+
+async def read_versions(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
+    """Version of each key that has one."""
+    dialect = connection.dialect
+    rows = await connection.execute(_versions(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    return {(index, key): version for index, key, version in rows}
+
+
+@built_once
+def _versions(dialect: Dialect) -> Select[str, str, int]:
+    table = key_versions.c
+    source, is_there = among(dialect, (table.index, table.key))
+    return select(table.index, table.key, table.version).select_from(source).where(is_there)
+
+
+async def read_whole_index(connection: AsyncConnection, scope: int, index: str, whole: Sequence[str]) -> WholeIndex:
+    """Every bucket of an index; the versions are read first, so that a change in between is seen as one."""
+    parts = await read_buckets(connection, scope, [(index, key) for key in whole])
+    table = index_entries.c
+    rows = await connection.execute(
+        select(table.key, table.value)
+        .where(table.scope == scope, table.index == index, table.key != ERRORS)
+        .order_by(table.key, table.object, table.ordinal)
+    )
+    buckets: dict[str, list[bytes]] = {}
+    for key, value in rows:
+        buckets.setdefault(key, []).append(value)
+    return WholeIndex(
+        versions={key: bucket.version for (_, key), bucket in parts.items()},
+        buckets={key: tuple(values) for key, values in buckets.items()},
+    )
+
+
+async def read_open_intents(
+    connection: AsyncConnection, scope: int, of: Sequence[ViewParent]
+) -> dict[ViewParent, list[OpenIntent]]:
+    """Intents of each level's last round, and older ones that are not settled; no level waits for Events."""
+    dialect = connection.dialect
+    rows = await connection.execute(_open_intents(dialect), {"of_scope": scope, **many_pairs(dialect, of)})
+    found: dict[ViewParent, list[OpenIntent]] = {}
+    for row in rows.mappings():
+        values = dict(row)
+        receipt = values.pop("receipt")
+        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(outcome=_outcome(receipt), **values))
+    return found
+
+
+@built_once
+def _open_intents(dialect: Dialect) -> Select[Any]:
+    wanted, table, held = pairs(dialect), intents.c, objects.c
+    computed = ("outcome", "held_uid", "held_version", "held_is_deleting", "held_manager", "buried_version")
+    fields = [name for name in OpenIntent.__struct_fields__ if name not in computed]
+    return (
+        select(
+            *(table[name] for name in fields),
+            table.receipt,
+            held.uid.label("held_uid"),
+            held.version.label("held_version"),
+            held.is_deleting.label("held_is_deleting"),
+            func.coalesce(held.manager, "").label("held_manager"),
+            tombstones.c.version.label("buried_version"),
+        )
+        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
+        .join(levels, and_(levels.c.scope == OF_SCOPE, levels.c.view == table.view, levels.c.parent == table.parent))
+        .outerjoin(objects, and_(held.scope == OF_SCOPE, held.object == table.target))
+        .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))
+        .where(
+            table.scope == OF_SCOPE,
+            table.parent_uid == levels.c.parent_uid,
+            table.state != "superseded",
+            table.verb != "event",
+            or_(table.round == levels.c.round, table.state.in_(("pending", "claimed", "written"))),
+        )
+        .order_by(table.round, table.ordinal)
+    )
+
+
+def _outcome(receipt: bytes | None) -> str:
+    if receipt is None:
+        return ""
+    for outcome in ("written", "unchanged", "gone", "conflict", "failed"):
+        if f'"outcome":"{outcome}"'.encode() in receipt:
+            return outcome
+    return ""
+
+
+async def read_targets(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, Target]:
+    """What is held of the targets of intents."""
+    dialect = connection.dialect
+    rows = await connection.execute(_targets(dialect), {"of_scope": scope, "names": many(dialect, names)})
+    return {
+        row.object: Target(uid=row.uid, version=row.version, is_deleting=row.is_deleting, body=row.body) for row in rows
+    }
+
+
+@built_once
+def _targets(dialect: Dialect) -> Select[Any]:
+    table = objects.c
+    columns = (table[name] for name in ("object", *Target.__struct_fields__))
+    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
+
+
+async def read_last_applied(connection: AsyncConnection, scope: int, targets: Collection[str]) -> dict[str, bytes]:
+    """Body of the newest apply to each target that was not superseded."""
+    dialect = connection.dialect
+    rows = await connection.execute(_last_applied(dialect), {"of_scope": scope, "targets": many(dialect, targets)})
+    return {row.target: row.body for row in rows}
+
+
+@built_once
+def _last_applied(dialect: Dialect) -> Select[str, bytes]:
+    table = intents.c
+    newest_first = (table.decided_at.desc(), table.round.desc(), table.ordinal.desc())
+    applied = (
+        select(
+            table.target,
+            table.body,
+            func.row_number().over(partition_by=table.target, order_by=newest_first).label("place"),
+        )
+        .where(
+            table.scope == OF_SCOPE,
+            one_of_named(dialect, table.target, "targets"),
+            table.verb == "apply",
+            table.state.in_(("claimed", "written", "settled", "satisfied")),
+        )
+        .subquery()
+    )
+    return select(applied.c.target, applied.c.body).where(applied.c.place == 1)
+
+
+async def read_checkpoints(connection: AsyncConnection, scope: int) -> dict[int, int]:
+    """Sequence up to which each partition is folded."""
+    return dict((await connection.execute(_checkpoints(), {"of_scope": scope})).all())
+
+
+@lru_cache(maxsize=1)
+def _checkpoints() -> Select[int, int]:
+    table = checkpoints.c
+    return select(table.partition, table.sequence).where(table.scope == OF_SCOPE)
+
+
+async def read_last_record(connection: AsyncConnection, scope: int) -> tuple[int, str]:
+    """Sequence and id of the last record that was folded, of any partition; (0, "") if there was none."""
+    table = checkpoints.c
+    row = (
+        await connection.execute(
+            select(table.record_sequence, table.record_id)
+            .where(table.scope == scope)
+            .order_by(table.record_sequence.desc())
+            .limit(1)
+        )
+    ).first()
+    return (0, "") if row is None else (row.record_sequence, row.record_id)
+
+
+async def count_pending(connection: AsyncConnection, scope: int) -> int:
+    """Wakeups that are due now."""
+    table = wakeups.c
+    dialect = connection.dialect
+    statement = select(func.count()).where(
+        table.scope == scope, or_(table.due_at.is_(None), table.due_at <= now(dialect))
+    )
+    return (await connection.execute(statement)).scalar_one()

@@ -1,0 +1,150 @@
+"""What folding a batch changes, before it is written, and which records asked for a level."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct, field
+from sqlalchemy import ColumnElement, case, func
+
+from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
+
+
+class Checkpoint(Struct, frozen=True):
+    """How far a partition is folded: the last sequence, the last record of its own with its id, and the newest time."""
+
+    sequence: int
+    record_sequence: int
+    record_id: str
+    time: datetime | None = None
+
+
+class Wake(Struct, frozen=True):
+    """A reason to look at a level again: its parent's partition, and the records that ask for it, at least one."""
+
+    partition: int
+    causes: tuple[int, ...]
+
+    @property
+    def cause(self) -> int:
+        """The newest of them."""
+        return max(self.causes)
+
+
+class FoldedReceipt(Struct, frozen=True, kw_only=True):
+    """A receipt that came back through the log."""
+
+    key: str
+    view: str
+    parent: str
+    parent_uid: str
+    partition: int
+    round: int
+    state: str
+    receipt: bytes
+    result_uid: str
+    result_version: int
+    sequence: int
+    has_view: bool = True
+    """The code still has the view whose level decided it."""
+
+
+class FoldedSighting(Struct, frozen=True, kw_only=True):
+    """What the API had of an intent's target, as the log tells it."""
+
+    key: str
+    version: int
+    """0: it was gone."""
+    at: datetime
+
+
+class Changes(Struct):
+    """Everything that folding one batch changes."""
+
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
+    objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
+    tombstones: dict[str, Tombstone] = field(default_factory=dict[str, Tombstone])
+    seen_again: dict[str, int] = field(default_factory=dict[str, int])
+    """Objects that a record showed unchanged, and its sequence: a list that holds them does not sweep them."""
+    tombstones_lifted: set[str] = field(default_factory=set[str])
+    """Objects that exist again."""
+    entries_removed: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
+    """index, key, object, ordinal"""
+    entries_written: list[tuple[str, Entry]] = field(default_factory=list[tuple[str, Entry]])
+    """object and entry"""
+    keys: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
+    """Sequence of the record that changed the key last."""
+    told: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Sequences of the records that changed an object, where they are more than one."""
+    changed_by: dict[IndexKey, set[int]] = field(default_factory=dict[IndexKey, set[int]])
+    """Sequences of all records that changed a key."""
+    wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
+    gone: set[ViewParent] = field(default_factory=set[ViewParent])
+    """Levels whose parent is gone, or is another incarnation now."""
+    calls_forgotten: list[str] = field(default_factory=list[str])
+    """Parents of which all that effects did is forgotten."""
+    receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
+    sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
+    syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
+    unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
+    """By partition and place."""
+    lacking: set[str] = field(default_factory=set[str])
+    """Objects whose older records have to be folded with these; nothing may be written without them."""
+    listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
+    """Partitions whose parents were listed completely, and the views of those parents."""
+
+    def touched(self) -> dict[str, tuple[int, ...]]:
+        """Sequences of the changes of each object that changed."""
+        changed = {name: (row.sequence,) for name, row in self.objects.items()}
+        return changed | {name: (row.sequence,) for name, row in self.tombstones.items()} | self.told
+
+    def change_key(self, place: IndexKey, version: int, causes: Sequence[int]) -> None:
+        """Note that records changed what is under a key, the last of them at `version`."""
+        self.keys[place] = version
+        self.changed_by.setdefault(place, set()).update(causes)
+
+    def wake(self, level: ViewParent, wake: Wake) -> None:
+        """Note that records ask for a level, besides those that do already."""
+        merge_wake(self.wakes, level, wake)
+
+
+def merge_wake(wakes: dict[ViewParent, Wake], level: ViewParent, wake: Wake) -> None:
+    """Add a reason to those that there are."""
+    known = wakes.get(level)
+    causes = wake.causes if known is None else (*known.causes, *wake.causes)
+    wakes[level] = Wake(wake.partition, tuple(sorted(set(causes))))
+
+
+MOST: Final = 1000
+"""Characters. What a text of so many leaves out is nowhere else; the newest record has a column of its own."""
+
+
+class Causes(Struct, frozen=True):
+    """Records that asked, oldest first."""
+
+    sequences: tuple[int, ...]
+    has_more: bool
+    """There were others, between these and the newest."""
+
+
+def noted(sequences: Collection[int]) -> str:
+    """The text for some records."""
+    return ",".join(map(str, sequences))[:MOST]
+
+
+def added(text: str, more: str) -> str:
+    """The text for the records of two texts."""
+    return f"{text},{more}"[:MOST] if text and more else text or more
+
+
+def appended(column: ColumnElement[str], fresh: ColumnElement[str]) -> ColumnElement[Any]:
+    """As `added`, in SQL, where `fresh` is not empty."""
+    return case((column == "", fresh), else_=func.substr(column.concat(",").concat(fresh), 1, MOST))
+
+
+def read_causes(text: str, newest: int = 0) -> Causes:
+    """What a text says; `newest` belongs to it even where the text has no room for it."""
+    has_more = len(text) >= MOST
+    parts = (text.rpartition(",")[0] if has_more else text).split(",")  # the last number may be cut
+    found = {int(part) for part in parts if part}
+    return Causes(tuple(sorted(found | {newest} if has_more and newest else found)), has_more)

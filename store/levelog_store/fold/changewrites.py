@@ -1,0 +1,341 @@
+"""Writing what a fold changes, in one transaction with the checkpoint."""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, delete, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.handlers.indexers import applied_place, calls_of
+from levelog_store.connect.database import upsert
+from levelog_store.dialects import (
+    OF_SCOPE,
+    among,
+    built_once,
+    insert_for,
+    many,
+    many_pairs,
+    one_of,
+    one_of_named,
+    row_of,
+)
+from levelog_store.fold.changes import Changes, Wake, appended, merge_wake, noted
+from levelog_store.fold.levelwrites import write_receipts, write_sightings
+from levelog_store.rows import IndexKey, StoredObject, SyncRow, UnreadableRow, ViewParent
+from levelog_store.tables import (
+    checkpoints,
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    levels,
+    objects,
+    syncs,
+    tombstones,
+    unreadable,
+    wakeups,
+)
+
+UNSETTLED = ("pending", "claimed", "written")
+
+
+async def write_changes(
+    connection: AsyncConnection, scope: int, changes: Changes, *, is_waking: bool = True
+) -> dict[ViewParent, Wake]:
+    """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
+
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    """
+    await _write_checkpoints(connection, scope, changes)
+    await _write_objects(connection, scope, changes)
+    await _write_entries(connection, scope, changes)
+    if changes.calls_forgotten:
+        await _forget_calls(connection, scope, changes.calls_forgotten)
+    await _write_syncs(connection, scope, changes)
+    await _write_unreadable(connection, scope, changes)
+    await write_key_versions(connection, scope, changes.keys)
+    if changes.gone:
+        await forget_levels(connection, scope, changes.gone)
+    for partition, views in changes.listed:
+        await _forget_orphans(connection, scope, partition, views)
+    wakes = await _find_wakes(connection, scope, changes) if is_waking else {}
+    if changes.receipts:
+        await write_receipts(connection, scope, changes.receipts)
+    if changes.sightings:
+        await write_sightings(connection, scope, changes.sightings)
+    await write_wakes(connection, scope, wakes)
+    return wakes
+
+
+async def _find_wakes(connection: AsyncConnection, scope: int, changes: Changes) -> dict[ViewParent, Wake]:
+    wakes = dict(changes.wakes)
+    if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
+        await _wake_dependants(connection, scope, changes, wakes)
+    if touched := changes.touched():
+        await _wake_unsettled(connection, scope, touched, wakes)
+    return wakes
+
+
+async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if not changes.checkpoints:
+        return
+    rows = [
+        {
+            "of_scope": scope,
+            "of": partition,
+            "to": point.sequence,
+            "at": point.record_sequence,
+            "id": point.record_id,
+            "newest": point.time,
+        }
+        for partition, point in sorted(changes.checkpoints.items())
+    ]
+    await connection.execute(_move_checkpoints(), rows)
+
+
+@lru_cache(maxsize=1)
+def _move_checkpoints() -> Update:
+    table = checkpoints.c
+    newest = bindparam("newest", type_=table.time.type)
+    return (
+        update(checkpoints)
+        .where(table.scope == OF_SCOPE, table.partition == bindparam("of"))
+        .values(
+            sequence=bindparam("to"),
+            record_sequence=bindparam("at"),
+            record_id=bindparam("id"),
+            time=case((table.time > newest, table.time), else_=func.coalesce(newest, table.time)),
+        )
+    )
+
+
+async def advance_checkpoints(
+    connection: AsyncConnection, scope: int, partitions: Collection[int], sequence: int
+) -> None:
+    """Note that the partitions hold no record up to `sequence` that is not folded."""
+    table = checkpoints.c
+    await connection.execute(
+        update(checkpoints)
+        .where(
+            table.scope == scope,
+            one_of(connection.dialect, table.partition, partitions),
+            table.sequence < sequence,
+        )
+        .values(sequence=sequence)
+    )
+
+
+async def _write_objects(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if changes.objects:
+        fields = StoredObject.__struct_fields__
+        rows = [{"scope": scope, **{name: getattr(row, name) for name in fields}} for row in changes.objects.values()]
+        await upsert(connection, objects, rows)
+    if changes.seen_again:
+        table = objects.c
+        seen_again = (
+            update(objects)
+            .where(table.scope == scope, table.object == bindparam("named"))
+            .values(sequence=bindparam("at"))
+        )
+        await connection.execute(seen_again, [{"named": n, "at": at} for n, at in sorted(changes.seen_again.items())])
+    if changes.tombstones_lifted:
+        statement = delete(tombstones).where(tombstones.c.scope == scope, tombstones.c.object == bindparam("named"))
+        await connection.execute(statement, [{"named": name} for name in sorted(changes.tombstones_lifted)])
+    if changes.tombstones:
+        statement = delete(objects).where(objects.c.scope == scope, objects.c.object == bindparam("named"))
+        await connection.execute(statement, [{"named": name} for name in changes.tombstones])
+        await upsert(
+            connection,
+            tombstones,
+            [
+                {
+                    "scope": scope,
+                    "object": row.object,
+                    "partition": row.partition,
+                    "uid": row.uid,
+                    "version": row.version,
+                    "sequence": row.sequence,
+                    "deleted_at": row.deleted_at,
+                }
+                for row in changes.tombstones.values()
+            ],
+        )
+
+
+async def _write_entries(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    if changes.entries_removed:
+        rows = [
+            {"of_scope": scope, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
+            for index, key, name, ordinal in changes.entries_removed
+        ]
+        await connection.execute(_remove_entries(), rows)
+    if changes.entries_written:
+        rows = [
+            {
+                "scope": scope,
+                "index": entry.index,
+                "key": entry.key,
+                "object": name,
+                "ordinal": entry.ordinal,
+                "value": entry.value,
+                "error": entry.error,
+                "expires_at": entry.expires_at,
+            }
+            for name, entry in changes.entries_written
+        ]
+        await upsert(connection, index_entries, rows)
+
+
+@lru_cache(maxsize=1)
+def _remove_entries() -> Delete:
+    return delete(index_entries).where(row_of(index_entries, "index", "key", "object", "ordinal"))
+
+
+async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    rows = [{"scope": scope, **_as_row(row)} for _, row in sorted(changes.syncs.items())]
+    await upsert(connection, syncs, rows)
+
+
+async def _write_unreadable(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+    rows = [{"scope": scope, **_as_row(row)} for _, row in sorted(changes.unreadable.items())]
+    await upsert(connection, unreadable, rows)
+
+
+def _as_row(row: SyncRow | UnreadableRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__struct_fields__}
+
+
+async def write_key_versions(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> None:
+    """Raise versions of keys, in key order, so that two transactions cannot wait for each other in a circle."""
+    if keys:
+        rows = [{"scope": scope, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
+        await upsert(connection, key_versions, rows)
+
+
+async def _wake_dependants(
+    connection: AsyncConnection, scope: int, changes: Changes, wakes: dict[ViewParent, Wake]
+) -> None:
+    causes = {place: tuple(changes.changed_by.get(place, (version,))) for place, version in changes.keys.items()}
+    for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(changes.keys)):
+        merge_wake(wakes, (view, parent), Wake(partition, causes[index, key]))
+
+
+async def read_dependants(
+    connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]
+) -> Sequence[Row[str, str, int, str, str]]:
+    """View, parent and its partition, for each level that read one of the keys, with index and key."""
+    dialect = connection.dialect
+    return (await connection.execute(_dependants(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})).all()
+
+
+@built_once
+def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
+    table = dependencies.c
+    source, is_there = among(dialect, (table.index, table.key))
+    columns = (table.view, table.parent, table.partition, table.index, table.key)
+    return select(*columns).select_from(source).where(is_there)
+
+
+async def _wake_unsettled(
+    connection: AsyncConnection, scope: int, touched: Mapping[str, tuple[int, ...]], wakes: dict[ViewParent, Wake]
+) -> None:
+    dialect = connection.dialect
+    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope, "targets": many(dialect, touched)})
+    for view, parent, partition, target in rows:
+        merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
+
+
+@built_once
+def _unsettled(dialect: Dialect) -> Select[str, str, int, str]:
+    table = intents.c
+    return select(table.view, table.parent, table.partition, table.target).where(
+        table.scope == OF_SCOPE, table.state.in_(UNSETTLED), one_of_named(dialect, table.target, "targets")
+    )
+
+
+async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collection[str]) -> None:
+    """Delete what indices of effects hold of parents; these entries have names that begin with their parent's."""
+    entry = index_entries.c
+    await connection.execute(
+        delete(index_entries).where(
+            entry.scope == scope, entry.object > bindparam("begins"), entry.object < bindparam("ends")
+        ),
+        [dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)],
+    )
+
+
+async def forget_levels(connection: AsyncConnection, scope: int, gone: Collection[ViewParent]) -> None:
+    """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
+    named = [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
+    for table in (levels, dependencies, wakeups):
+        await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
+    places = [applied_place(view, parent) for view, parent in sorted(gone)]
+    await connection.execute(
+        delete(index_entries).where(row_of(index_entries, "index", "key")),
+        [{"of_scope": scope, "of_index": index, "of_key": key} for index, key in places],
+    )
+    await supersede(connection, scope, gone)
+
+
+async def _forget_orphans(connection: AsyncConnection, scope: int, partition: int, views: Collection[str]) -> None:
+    """Delete levels that outlived a reset of the tables while their parents did not."""
+    table = levels.c
+    held = select(objects.c.object).where(objects.c.scope == scope, objects.c.object == table.parent)
+    orphans = await connection.execute(
+        select(table.view, table.parent).where(
+            table.scope == scope,
+            table.partition == partition,
+            one_of(connection.dialect, table.view, views),
+            ~held.exists(),
+        )
+    )
+    if gone := [(view, parent) for view, parent in orphans]:
+        await forget_levels(connection, scope, gone)
+
+
+async def supersede(connection: AsyncConnection, scope: int, of: Collection[ViewParent]) -> None:
+    """Withdraw the unclaimed intents of levels."""
+    await connection.execute(
+        update(intents)
+        .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
+        .values(state="superseded"),
+        [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
+    )
+
+
+async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[ViewParent, Wake]) -> None:
+    """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
+    if not wakes:
+        return
+    rows = [
+        {
+            "scope": scope,
+            "view": view,
+            "parent": parent,
+            "partition": wake.partition,
+            "cause": wake.cause,
+            "causes": noted(wake.causes),
+            "generation": 1,
+            "due_at": None,
+        }
+        for (view, parent), wake in sorted(wakes.items())
+    ]
+    await connection.execute(_wake_levels(connection.dialect), rows)
+
+
+@built_once
+def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
+    statement = insert_for(dialect, wakeups)
+    fresh = statement.excluded
+    later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
+    return statement.on_conflict_do_update(
+        index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
+        set_={
+            "cause": later,
+            "causes": appended(wakeups.c.causes, fresh.causes),
+            "generation": wakeups.c.generation + 1,
+            "due_at": None,
+        },
+    )

@@ -1,0 +1,167 @@
+"""What folds read: what the tables hold of the objects of a batch."""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select, true
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.dialects import OF_SCOPE, built_once, many, one_of, one_of_named
+from levelog_store.rows import (
+    Entry,
+    ExpiredEntry,
+    Held,
+    HeldLevel,
+    HeldObject,
+    HeldTombstone,
+    Input,
+    StoredObject,
+    SyncRow,
+)
+from levelog_store.tables import (
+    checkpoints,
+    index_entries,
+    levels,
+    objects,
+    syncs,
+    tombstones,
+)
+
+_ENTRY = tuple(index_entries.c[name] for name in Entry.__struct_fields__)
+
+
+async def read_held(
+    connection: AsyncConnection,
+    scope: int,
+    names: Collection[str],
+    *,
+    indexed: Collection[str],
+    parents: Collection[str],
+) -> Held:
+    """What the tables hold of the named objects; entries and levels only of those that can have any."""
+    held = Held()
+    if not names:
+        return held
+    dialect = connection.dialect
+    rows = await connection.execute(_objects(dialect), _of(dialect, scope, names))
+    held.objects = {name: HeldObject(uid, version) for name, uid, version in rows}
+    absent = [name for name in names if name not in held.objects]
+    if absent:
+        rows = await connection.execute(_tombstones(dialect), _of(dialect, scope, absent))
+        held.tombstones = {name: HeldTombstone(uid, version) for name, uid, version in rows}
+    known = held.objects.keys()
+    if with_entries := [name for name in indexed if name in known]:
+        held.entries = await read_entries(connection, scope, with_entries)
+    if with_levels := [name for name in parents if name in known]:
+        of_levels = await connection.execute(_levels(dialect), _of(dialect, scope, with_levels))
+        held.levels = {(view, parent): HeldLevel(*values) for view, parent, *values in of_levels}
+    return held
+
+
+async def read_entries(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, list[Entry]]:
+    """Index entries of the named objects."""
+    dialect = connection.dialect
+    rows = await connection.execute(_entries(dialect), _of(dialect, scope, names))
+    entries: dict[str, list[Entry]] = {}
+    for name, *values in rows:
+        entries.setdefault(name, []).append(Entry(*values))
+    return entries
+
+
+@built_once
+def _objects(dialect: Dialect) -> Select[str, str, int]:
+    table = objects.c
+    return select(table.object, table.uid, table.version).where(_named(dialect, objects))
+
+
+@built_once
+def _tombstones(dialect: Dialect) -> Select[str, str, int]:
+    table = tombstones.c
+    return select(table.object, table.uid, table.version).where(_named(dialect, tombstones))
+
+
+@built_once
+def _levels(dialect: Dialect) -> Select[Any, Any, Any, Any, Any]:
+    table = levels.c
+    columns = (table.view, table.parent, table.parent_uid, table.inputs, table.looked_at)
+    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "names"))
+
+
+@built_once
+def _entries(dialect: Dialect) -> Select[Any]:
+    return select(index_entries.c.object, *_ENTRY).where(_named(dialect, index_entries))
+
+
+def _named(dialect: Dialect, table: Table) -> ColumnElement[bool]:
+    return and_(table.c.scope == OF_SCOPE, one_of_named(dialect, table.c.object, "names"))
+
+
+def _of(dialect: Dialect, scope: int, names: Collection[str]) -> dict[str, Any]:
+    return {"of_scope": scope, "names": many(dialect, names)}
+
+
+async def read_times(connection: AsyncConnection, scope: int) -> dict[int, datetime]:
+    """Time of each partition, by its own records."""
+    table = checkpoints.c
+    rows = await connection.execute(
+        select(table.partition, table.time).where(table.scope == scope, table.time.is_not(None))
+    )
+    return dict(rows.all())
+
+
+async def read_expired(
+    connection: AsyncConnection, scope: int, partitions: Collection[int], until: datetime
+) -> list[ExpiredEntry]:
+    """Entries of objects in the partitions that expire up to a time."""
+    rows = await connection.execute(
+        select(objects.c.object, objects.c.partition, *_ENTRY)
+        .join(objects, and_(objects.c.scope == index_entries.c.scope, objects.c.object == index_entries.c.object))
+        .where(
+            index_entries.c.scope == scope,
+            index_entries.c.expires_at.is_not(None),
+            index_entries.c.expires_at <= until,
+            one_of(connection.dialect, objects.c.partition, partitions),
+        )
+        .order_by(index_entries.c.object, index_entries.c.index, index_entries.c.key, index_entries.c.ordinal)
+    )
+    found: list[ExpiredEntry] = []
+    for row in rows.mappings():
+        entry = Entry(**{field: row[field] for field in Entry.__struct_fields__})
+        found.append(ExpiredEntry(row["object"], row["partition"], entry))
+    return found
+
+
+async def read_syncs(connection: AsyncConnection, scope: int) -> dict[Input, SyncRow]:
+    """Lists begun and completed, for each partition and resource."""
+    columns = [syncs.c[name] for name in SyncRow.__struct_fields__]
+    rows = await connection.execute(select(*columns).where(syncs.c.scope == scope))
+    return {(row["partition"], row["resource"]): SyncRow(**row) for row in rows.mappings()}
+
+
+async def read_unlisted(
+    connection: AsyncConnection,
+    scope: int,
+    partition: int,
+    resource: str,
+    *,
+    namespaces: Collection[str],
+    before: int,
+    version: int,
+) -> list[StoredObject]:
+    """Objects of a partition that a complete list left out: no record since `before`, not newer than `version`.
+
+    The list covered these namespaces, or all if there are none. What is held of others is watched no more.
+    """
+    is_covered = one_of(connection.dialect, objects.c.namespace, list(namespaces)) if namespaces else true()
+    columns = [objects.c[name] for name in StoredObject.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns).where(
+            objects.c.scope == scope,
+            objects.c.resource == resource,
+            objects.c.partition == partition,
+            objects.c.sequence < before,
+            or_(objects.c.version <= version, ~is_covered),
+        )
+    )
+    return [StoredObject(**row) for row in rows.mappings()]

@@ -1,0 +1,179 @@
+"""What the fold and people write to levels: receipts, sightings, wakeups that try a level again."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Integer,
+    Text,
+    Update,
+    bindparam,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, row_of
+from levelog_store.fold.changes import FoldedReceipt, FoldedSighting
+from levelog_store.rows import ViewParent
+from levelog_store.tables import intents, levels, objects, wakeups
+
+
+async def write_receipts(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
+    """Note what became of intents, and raise the rounds of their levels to at least the receipts'."""
+    await connection.execute(
+        _note_receipts(),
+        [
+            {
+                "of_scope": scope,
+                "of": r.key,
+                "to_state": r.state,
+                "noted": r.receipt,
+                "uid": r.result_uid,
+                "version": r.result_version,
+            }
+            for r in sorted(receipts, key=lambda r: r.key)
+        ],
+    )
+    if of_views := [receipt for receipt in receipts if receipt.has_view]:
+        await _raise_rounds(connection, scope, of_views)
+
+
+@lru_cache(maxsize=1)
+def _note_receipts() -> Update:
+    table = intents.c
+    final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
+    return (
+        update(intents)
+        .where(table.scope == OF_SCOPE, table.key == bindparam("of"))
+        .values(
+            state=case((final, table.state), else_=bindparam("to_state")),
+            receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
+            is_relayed=True,
+            is_folded=True,
+            result_uid=bindparam("uid"),
+            result_version=bindparam("version"),
+        )
+    )
+
+
+async def write_sightings(connection: AsyncConnection, scope: int, sightings: Sequence[FoldedSighting]) -> None:
+    """Note what the API had of the targets of intents, the last of each."""
+    table = intents.c
+    statement = (
+        update(intents)
+        .where(table.scope == scope, table.key == bindparam("of"))
+        .values(sighted_version=bindparam("had"), sighted_at=bindparam("at", type_=table.sighted_at.type))
+    )
+    newest = {each.key: each for each in sightings}  # in the order of the log
+    await connection.execute(
+        statement, [{"of": key, "had": each.version, "at": each.at} for key, each in sorted(newest.items())]
+    )
+
+
+async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
+    """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
+    newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
+    await connection.execute(
+        _raise_levels(connection.dialect),
+        [
+            {
+                "of_scope": scope,
+                "of_view": view,
+                "of_parent": parent,
+                "of_uid": r.parent_uid,
+                "to": r.round,
+                "at": r.sequence,
+            }
+            for (view, parent), r in sorted(newest.items())
+        ],
+    )
+
+
+@built_once
+def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
+    source = select(
+        objects.c.scope,
+        bindparam("of_view", type_=Text),
+        objects.c.object,
+        objects.c.partition,
+        objects.c.uid,
+        literal("blocked"),
+        literal("not evaluated since its history was folded again"),
+        bindparam("to", type_=Integer),
+        *(literal(0) for _ in ("attempts", "evaluations")),
+        *(literal("") for _ in ("inputs", "reads", "decided_inputs")),
+        bindparam("at", type_=BigInteger),
+    ).where(
+        objects.c.scope == OF_SCOPE, objects.c.object == bindparam("of_parent"), objects.c.uid == bindparam("of_uid")
+    )
+    columns = (
+        "scope",
+        "view",
+        "parent",
+        "partition",
+        "parent_uid",
+        "status",
+        "reason",
+        "round",
+        "attempts",
+        "evaluations",
+        "inputs",
+        "reads",
+        "decided_inputs",
+        "cause",
+    )
+    statement = insert_for(dialect, levels).from_select(columns, source)
+    return statement.on_conflict_do_update(
+        index_elements=[levels.c.scope, levels.c.view, levels.c.parent],
+        set_={"round": statement.excluded.round},
+        where=(levels.c.round < statement.excluded.round) & (levels.c.parent_uid == statement.excluded.parent_uid),
+    )
+
+
+RETRIABLE: Final = ("failed", "blocked", "drifting")
+"""Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""
+
+
+async def retry_levels(connection: AsyncConnection, scope: int, of: Sequence[ViewParent]) -> None:
+    """Let the levels be evaluated and reconciled once more, and their writes that wait for an attempt be sent, at once.
+
+    To be committed by anybody, beside the processes of the application: a wakeup is all that it asks of them.
+    """
+    if not of:
+        return
+    dialect = connection.dialect
+    named = [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
+    level, wake = levels.c, wakeups.c
+    source = select(
+        level.scope, level.view, level.parent, level.partition, level.cause, literal(1), now(dialect)
+    ).where(row_of(levels, "view", "parent"))
+    columns = ("scope", "view", "parent", "partition", "cause", "generation", "due_at")
+    statement = insert_for(dialect, wakeups).from_select(columns, source)
+    # With a time that has come: so a reconcile function is called although nothing has changed.
+    statement = statement.on_conflict_do_update(
+        index_elements=[wake.scope, wake.view, wake.parent],
+        set_={"generation": wake.generation + 1, "due_at": statement.excluded.due_at},
+    )
+    await connection.execute(statement, named)
+    table = intents.c
+    waiting: dict[str, Any] = {"due_at": now(dialect)}
+    await connection.execute(
+        update(intents)
+        .where(
+            row_of(intents, "view", "parent"),
+            or_(table.state == "pending", table.state == "claimed"),  # no IN for many rows at once
+            table.owner == "",
+            table.due_at > now(dialect),
+        )
+        .values(**waiting),
+        named,
+    )

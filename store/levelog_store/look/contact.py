@@ -1,0 +1,105 @@
+"""What is known of the watches behind an application, and the records that could not be read. Reads only."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import Select, and_, case, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.tables import objects, scopes, syncs, tombstones, unreadable
+
+
+class ContactRow(Struct, frozen=True):
+    """What the partitions have seen of the watch of one resource."""
+
+    listed: int
+    """Partitions that saw a complete list."""
+    stale: int
+    """Those of them in which it is listed again, history is missing since, or nothing is heard of it now."""
+    heard_at: datetime | None
+
+
+_IS_LISTED = syncs.c.finished_sequence > 0
+_IS_STALE = and_(
+    _IS_LISTED,
+    or_(
+        syncs.c.started_sequence > syncs.c.finished_sequence,
+        syncs.c.gap_sequence > syncs.c.finished_sequence,
+        syncs.c.error != "",
+    ),
+)
+_LISTED = func.coalesce(func.sum(case((_IS_LISTED, 1), else_=0)), 0)
+_STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
+
+
+async def read_contact(connection: AsyncConnection, scope: int, resource: str) -> ContactRow:
+    """What is known of one resource; nothing where it was never heard of."""
+    row = (
+        await connection.execute(
+            select(_LISTED, _STALE, func.max(syncs.c.heard_at)).where(
+                syncs.c.scope == scope, syncs.c.resource == resource
+            )
+        )
+    ).one()
+    return ContactRow(*row)
+
+
+async def read_errors(connection: AsyncConnection, scope: int) -> list[tuple[str, str]]:
+    """Resources that nothing is heard of now, each with the reason, by name."""
+    rows = await connection.execute(
+        select(syncs.c.resource, func.max(syncs.c.error))
+        .where(syncs.c.scope == scope, syncs.c.error != "")
+        .group_by(syncs.c.resource)
+        .order_by(syncs.c.resource)
+    )
+    return [(resource, error) for resource, error in rows]
+
+
+def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
+    """Every resource that an application reads, on each cluster: what the SQL view `inputs` shows."""
+    return (
+        select(
+            syncs.c.resource,
+            func.max(syncs.c.namespaces).label("namespaces"),
+            (scopes.c.partitions == _LISTED).label("is_listed"),
+            (_STALE > 0).label("is_stale"),
+            func.max(syncs.c.heard_at).label("last_contact"),
+            func.max(syncs.c.error).label("error"),
+            scopes.c.cluster,
+        )
+        .join(scopes, scopes.c.scope == syncs.c.scope)
+        .group_by(scopes.c.cluster, scopes.c.partitions, syncs.c.resource)
+    )
+
+
+class UnreadableRecord(Struct, frozen=True, kw_only=True):
+    """A record that was skipped."""
+
+    place: str
+    """The object; the resource, if not even the object's name can be read; the subject of a control record."""
+    sequence: int
+    error: str
+    recorded_at: datetime
+
+
+async def read_unreadable(connection: AsyncConnection, scope: int) -> list[UnreadableRecord]:
+    """What could not be read and was not told since, by a later record of the object or a later list; by place."""
+    table = unreadable.c
+    told = func.coalesce(objects.c.sequence, tombstones.c.sequence, syncs.c.started_sequence, 0)
+    rows = await connection.execute(
+        select(table.place, table.sequence, table.error, table.recorded_at)
+        .outerjoin(objects, and_(objects.c.scope == table.scope, objects.c.object == table.place))
+        .outerjoin(tombstones, and_(tombstones.c.scope == table.scope, tombstones.c.object == table.place))
+        .outerjoin(
+            syncs,
+            and_(
+                syncs.c.scope == table.scope,
+                syncs.c.partition == table.partition,
+                syncs.c.resource == table.place,
+            ),
+        )
+        .where(table.scope == scope, table.sequence >= told)
+        .order_by(table.place)
+    )
+    return [UnreadableRecord(**row) for row in rows.mappings()]

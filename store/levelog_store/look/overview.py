@@ -1,0 +1,253 @@
+"""What people ask of a running application: its levels, and the parents that have none yet. Reads only."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.connect.database import Database
+from levelog_store.owners.backfills import Progress, count_objects, read_progress
+from levelog_store.owners.handlers import Handler, by_name
+from levelog_store.owners.promotion import read_handlers
+from levelog_store.owners.scopes import Scope
+from levelog_store.rows import ViewParent
+from levelog_store.tables import intents, levels, scopes, syncs, wakeups
+
+
+class WriteLine(Struct, frozen=True, kw_only=True):
+    """A write of a level that is under way, or has failed."""
+
+    verb: str
+    target: str
+    state: str
+    attempts: int
+    next_at: datetime | None
+    """When it is tried again; None: it is not waiting for that."""
+    error: str
+    """Of the last attempt."""
+
+
+class LevelLine(Struct, frozen=True, kw_only=True):
+    """One level, as it is shown; a parent that was never evaluated is `blocked`."""
+
+    view: str
+    """Operator and view, `webs/pods`."""
+    parent: str
+    status: str
+    reason: str
+    drift: bytes | None
+    """JSON: keys that are missing, extra and changed."""
+    round: int
+    evaluated_at: datetime | None
+    writes: list[WriteLine] = []
+    """Those that the level waits for, and those of its last round that failed."""
+
+    @property
+    def put_off(self) -> list[WriteLine]:
+        """Writes that wait for their next attempt."""
+        return [write for write in self.writes if write.next_at is not None]
+
+
+class ServerFacts(Struct, frozen=True, kw_only=True):
+    """What matters of a database server."""
+
+    version: str
+    is_durable: bool
+    """A commit that waits for the disk does reach it."""
+
+
+async def read_server_facts(database: Database) -> ServerFacts:
+    """Ask the server about itself."""
+    async with database.reading() as connection:
+        if database.is_shared:
+            version = (await connection.execute(text("SHOW server_version"))).scalar_one()
+            fsync = (await connection.execute(text("SHOW fsync"))).scalar_one()
+            return ServerFacts(version=f"PostgreSQL {version}", is_durable=fsync == "on")
+        version = (await connection.execute(select(func.sqlite_version()))).scalar_one()
+        return ServerFacts(version=f"SQLite {version}", is_durable=True)
+
+
+async def find_scopes(connection: AsyncConnection) -> list[Scope]:
+    """Every application on every cluster that the database holds, sorted by name and cluster."""
+    table = scopes.c
+    rows = await connection.execute(select(scopes).order_by(table.application, table.cluster))
+    return [
+        Scope(
+            number=row.scope,
+            cluster=row.cluster,
+            application=row.application,
+            partitions=row.partitions,
+            fingerprint=row.fingerprint,
+            stream_created=row.stream_created,
+            resets=row.resets,
+        )
+        for row in rows
+    ]
+
+
+async def read_level_lines(
+    connection: AsyncConnection, scope: Scope, *, view: str = "", status: str = "", name: str = ""
+) -> list[LevelLine]:
+    """Levels and parents without one, sorted by view and parent.
+
+    `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
+    """
+    level, wake = levels.c, wakeups.c
+    evaluated = select(
+        level.view, level.parent, level.status, level.reason, level.drift, level.round, level.evaluated_at
+    ).where(level.scope == scope.number)
+    waiting = (
+        select(
+            wake.view,
+            wake.parent,
+            literal("blocked").label("status"),
+            literal("").label("reason"),
+            null().label("drift"),
+            literal(0).label("round"),
+            null().label("evaluated_at"),
+        )
+        .outerjoin(levels, and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent))
+        .where(wake.scope == scope.number, level.scope.is_(None))
+    )
+    lines: list[LevelLine] = []
+    for statement, columns in ((evaluated, level), (waiting, wake)):
+        selected = statement
+        if view:
+            selected = selected.where(or_(columns.view == view, columns.view.endswith(f"/{view}", autoescape=True)))
+        if name:
+            selected = selected.where(or_(columns.parent == name, columns.parent.endswith(f"/{name}", autoescape=True)))
+        if status:
+            if columns is wake and status != "blocked":
+                continue
+            selected = selected if columns is wake else selected.where(level.status == status)
+        rows = await connection.execute(selected)
+        lines += [LevelLine(**row) for row in rows.mappings()]
+    if any(_waits(line) for line in lines):
+        reasons = await read_waits(connection, scope)
+        lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
+    writes = await _read_writes(connection, scope)
+    lines = [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
+    return sorted(lines, key=lambda line: (line.view, line.parent))
+
+
+async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
+    table, level = intents.c, levels.c
+    rows = await connection.execute(
+        select(
+            *(table[name] for name in ("view", "parent", "verb", "target", "state", "attempts", "owner", "due_at")),
+            table.error,
+        )
+        .join(levels, and_(level.scope == table.scope, level.view == table.view, level.parent == table.parent))
+        .where(
+            table.scope == scope.number,
+            or_(
+                and_(level.status == "settling", table.state.in_(("pending", "claimed", "written"))),
+                and_(level.status == "failed", table.state == "failed", table.round == level.round),
+            ),
+        )
+        .order_by(table.round, table.ordinal)
+    )
+    found: dict[ViewParent, list[WriteLine]] = {}
+    for row in rows:
+        is_waiting = row.state in ("pending", "claimed") and not row.owner
+        line = WriteLine(
+            verb=row.verb,
+            target=row.target,
+            state=row.state,
+            attempts=row.attempts,
+            next_at=row.due_at if is_waiting else None,
+            error=row.error,
+        )
+        found.setdefault((row.view, row.parent), []).append(line)
+    return found
+
+
+def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
+    """The level with its writes; what one waits for is its reason."""
+    if not writes:
+        return line
+    line = replace(line, writes=writes)
+    if line.status == "settling" and line.put_off:
+        write = line.put_off[0]
+        time = f"{write.next_at:%H:%M:%S} UTC"
+        reason = f"{write.verb} {write.target}: {write.attempts} attempts, the next one at {time}"
+        return replace(line, reason=f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}")
+    return line
+
+
+async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int) -> tuple[list[str], list[str]]:
+    """Views and parents that have a level or wait for their first one; of parents the first so many by name."""
+    places = union(
+        select(levels.c.view, levels.c.parent).where(levels.c.scope == scope.number),
+        select(wakeups.c.view, wakeups.c.parent).where(wakeups.c.scope == scope.number),
+    ).subquery()
+    views = (await connection.execute(select(places.c.view).distinct().order_by(places.c.view))).scalars().all()
+    parents = select(places.c.parent).distinct().order_by(places.c.parent).limit(most)
+    return list(views), list((await connection.execute(parents)).scalars())
+
+
+async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
+    """Resources of which a list was begun, and whether one was folded to its end in every partition."""
+    table = syncs.c
+    finished = func.sum(case((table.finished_sequence > 0, 1), else_=0))
+    rows = await connection.execute(
+        select(table.resource, finished)
+        .where(table.scope == scope.number)
+        .group_by(table.resource)
+        .order_by(table.resource)
+    )
+    return {resource: count >= scope.partitions for resource, count in rows}
+
+
+def _waits(line: LevelLine) -> bool:
+    """Tell whether a parent was not evaluated yet, by the code as it is."""
+    return line.status == "blocked" and line.evaluated_at is None
+
+
+class Waits(Struct, frozen=True, kw_only=True):
+    """Why levels are not evaluated yet."""
+
+    reads: dict[str, list[Handler]]
+    """Of each view itself and the indices that it reads."""
+    listed: dict[str, bool]
+    progress: dict[str, Progress]
+    objects: dict[str, int]
+
+    def of(self, line: LevelLine) -> str:
+        """One sentence: what is missing, or how far it is computed; else the reason that is stored."""
+        handlers = self.reads.get(line.view, [])
+        resources = sorted({handler.resource for handler in handlers})
+        if unlisted := [name for name in resources if name not in self.listed]:
+            return f"{' and '.join(unlisted)} {_were(unlisted)} not listed yet"
+        if unfinished := [name for name in resources if not self.listed[name]]:
+            return f"{' and '.join(unfinished)} {_were(unfinished)} not listed to the end yet"
+        for handler in sorted(handlers, key=lambda each: each.kind):
+            if progress := self.progress.get(handler.name):
+                what = "is computed" if handler.kind == "index" else "is evaluated"
+                done = f"{progress.objects} of {self.objects[progress.resource]} objects"
+                return f"{handler.kind} {handler.name} {what} anew since its code changed: {done}"
+        return line.reason or "not evaluated yet; if that lasts, no processor runs"
+
+
+def _were(names: Sequence[str]) -> str:
+    return "was" if len(names) == 1 else "were"
+
+
+async def read_waits(connection: AsyncConnection, scope: Scope) -> Waits:
+    """What keeps levels from being evaluated."""
+    handlers = by_name(await read_handlers(connection, scope.number))
+    progress = await read_progress(connection, scope.number)
+    resources = {each.resource for each in progress.values()}
+    return Waits(
+        reads={
+            view.name: [view, *(handlers["index", name] for name in view.reads if ("index", name) in handlers)]
+            for view in handlers.values()
+            if view.kind == "view"
+        },
+        listed=await listed_resources(connection, scope),
+        progress=progress,
+        objects=await count_objects(connection, scope.number, resources),
+    )

@@ -1,0 +1,308 @@
+"""What was decided, read back: decisions with the intents that they led to. Reads only."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.connect.database import Database
+from levelog_store.dialects import one_of
+from levelog_store.fold.changes import Causes, read_causes
+from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Basis, IndexKey
+from levelog_store.tables import decisions, dependencies, index_entries, intents, levels, wakeups
+
+WHOLE: Final = "*"
+"""How the keys begin that stand for a whole index."""
+
+_PAGE: Final = 500
+_READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
+_DRIFT = msgspec.json.Decoder(dict[str, list[str]])
+_BASIS = msgspec.json.Decoder(Basis)
+_KEYS = msgspec.json.Decoder(list[str])
+
+
+class PastRead(Struct, frozen=True):
+    """A key that a view read."""
+
+    index: str
+    key: str
+    version: int
+    """Sequence of the record that had changed it last; 0 or less: none had."""
+    content: bytes | None
+    """JSON array of what it held; None where that is what it was at the decision before, or too long to be kept."""
+
+
+class PastDecision(Struct, frozen=True, kw_only=True):
+    """One evaluation of a view for a parent, or another status without one."""
+
+    ordinal: int
+    """Orders the decisions on a level, and roughly all of them."""
+    view: str
+    """Operator and view, `webs/pods`."""
+    parent: str
+    parent_uid: str
+    parent_sequence: int
+    """Record that showed the parent as it was evaluated."""
+    cause: int
+    """Newest record that asked for it."""
+    causes: Causes
+    """All records that asked for it; none: its time had come, or somebody asked who is no record."""
+    suppressed: Causes
+    """Records that asked since the decision before, and changed nothing that the view reads."""
+    is_called: bool
+    """The view was called; else there are no reads, and desired and actual are as before."""
+    reads: list[PastRead]
+    outcome: str
+    """Status of the level after it."""
+    reason: str
+    round: int
+    """Reconcile calls so far."""
+    desired: bytes | None
+    actual: bytes | None
+    drift: dict[str, list[str]]
+    """Keys that are missing, extra, changed."""
+    intents: list[str]
+    """Idempotency keys."""
+    fingerprint: str
+    decided_at: datetime
+    basis: Basis
+    """What it rests on besides parent and reads."""
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """View, parent and ordinal."""
+        return self.view, self.parent, self.ordinal
+
+    @property
+    def sequence(self) -> int:
+        """The last record that it can have seen."""
+        return max(self.cause, self.parent_sequence, *(read.version for read in self.reads))
+
+    @property
+    def seen_to(self) -> int:
+        """The last record that was folded anywhere when it was made."""
+        return max(self.basis.folded, default=0)
+
+    @property
+    def versions(self) -> dict[IndexKey, int]:
+        """Version of each key that was read."""
+        return {(read.index, read.key): read.version for read in self.reads}
+
+
+class PastIntent(Struct, frozen=True, kw_only=True):
+    """A write that was decided, and what became of it."""
+
+    key: str
+    view: str
+    parent: str
+    round: int
+    ordinal: int
+    """Order within the round."""
+    verb: str
+    target: str
+    target_uid: str
+    """Incarnation that the decision saw; empty: none."""
+    is_watched: bool
+    state: str
+    attempts: int
+    error: str
+    decided_at: datetime
+    receipt: bytes | None
+    """ReceiptNoted as JSON, once there is one."""
+    result_uid: str
+    result_version: int
+    """Of the target, as the API answered."""
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A write as a decision asked for it."""
+
+    key: str
+    verb: str
+    target: str
+    body: bytes
+
+
+IntentT = TypeVar("IntentT", PastIntent, Asked)
+
+
+async def read_decisions(
+    connection: AsyncConnection, scope: Scope, parents: Sequence[str], *, view: str = ""
+) -> list[PastDecision]:
+    """Decisions on the levels of parents, by parent, view and order.
+
+    `parents` are names, or how names begin if they end with a slash; `view` is `operator/view` or the view alone. A
+    record that asked again while a decision was written belongs to that one alone.
+    """
+    table = decisions.c
+    query = select(decisions).where(
+        table.scope == scope.number, or_(*(_named(table.parent, parent) for parent in parents))
+    )
+    if view:
+        query = query.where(or_(table.view == view, table.view.endswith(f"/{view}", autoescape=True)))
+    rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
+    found: list[PastDecision] = []
+    for row in rows.mappings():
+        before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
+        found.append(_decision(row, before))
+    return found
+
+
+async def read_about(
+    database: Database, scope: Scope, names: Sequence[str]
+) -> AsyncIterator[list[tuple[PastDecision, list[Asked]]]]:
+    """Decisions on parents of some names, and on those that something of these names was written for.
+
+    Each with its writes, as far as these are kept; in the order of the snapshots that they saw, a page at a time. Names
+    are as for `read_decisions`.
+    """
+    table, written = decisions.c, intents.c
+    writers = select(written.parent).where(
+        written.scope == scope.number, or_(*(_named(written.target, name) for name in names))
+    )
+    query = (
+        select(decisions)
+        .where(
+            table.scope == scope.number,
+            or_(table.parent.in_(writers), *(_named(table.parent, name) for name in names)),
+        )
+        .order_by(table.snapshot, table.ordinal)
+        .execution_options(yield_per=_PAGE)
+    )
+    newest: dict[tuple[str, str], PastDecision] = {}
+    async with database.reading() as connection, connection.stream(query) as rows:
+        async for page in rows.mappings().partitions():
+            found: list[PastDecision] = []
+            for row in page:
+                level = row["view"], row["parent"]
+                newest[level] = _decision(row, newest.get(level))
+                found.append(newest[level])
+            keys = [key for each in found for key in each.intents]
+            async with database.reading() as another:
+                asked = await read_asked(another, scope, keys) if keys else {}
+            yield [(each, [asked[key] for key in each.intents if key in asked]) for each in found]
+
+
+async def read_newest(
+    connection: AsyncConnection, scope: Scope, *, is_by: Callable[[PastDecision], bool], until: datetime | None = None
+) -> list[PastDecision]:
+    """The newest decision on each level among those that `is_by` takes, by view and parent.
+
+    `until`: none that was made later is looked at.
+    """
+    query = select(decisions).where(decisions.c.scope == scope.number)
+    if until is not None:
+        query = query.where(decisions.c.decided_at <= until)
+    newest: dict[tuple[str, str], PastDecision] = {}
+    rows = await connection.stream(query.order_by(decisions.c.ordinal).execution_options(yield_per=_PAGE))
+    async for row in rows.mappings():
+        decision = _decision(row, None)
+        if is_by(decision):
+            newest[decision.view, decision.parent] = decision
+    return [newest[place] for place in sorted(newest)]
+
+
+async def read_called(database: Database, scope: Scope) -> AsyncGenerator[PastDecision]:
+    """Every decision for which a view was called, in the order of the snapshots that they saw; a page is in memory."""
+    table = decisions.c
+    query = (
+        select(decisions)
+        .where(table.scope == scope.number, table.is_called)
+        .order_by(table.snapshot, table.ordinal)
+        .execution_options(yield_per=_PAGE)
+    )
+    async with database.reading() as connection, connection.stream(query) as rows:
+        async for row in rows.mappings():
+            yield _decision(row, None)
+
+
+async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, PastIntent]:
+    """Intents by their idempotency keys, in the order of the keys; what was deleted since is not there."""
+    return await _read_by_key(connection, scope, keys, PastIntent)
+
+
+async def read_asked(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, Asked]:
+    """The same, as decisions asked for them."""
+    return await _read_by_key(connection, scope, keys, Asked)
+
+
+async def _read_by_key(
+    connection: AsyncConnection, scope: Scope, keys: Sequence[str], kind: type[IntentT]
+) -> dict[str, IntentT]:
+    columns = [intents.c[name] for name in kind.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns).where(intents.c.scope == scope.number, one_of(connection.dialect, intents.c.key, keys))
+    )
+    found = {row["key"]: kind(**row) for row in rows.mappings()}
+    return {key: found[key] for key in keys if key in found}
+
+
+async def read_unconsumed(connection: AsyncConnection, scope: Scope, view: str, parent: str) -> tuple[Causes, Causes]:
+    """Records that asked for a level since its last decision: in vain, and those that wait to be looked at."""
+    level, wake = levels.c, wakeups.c
+    looked = await connection.scalar(
+        select(level.suppressed).where(level.scope == scope.number, level.view == view, level.parent == parent)
+    )
+    waiting = await connection.scalar(
+        select(wake.causes).where(wake.scope == scope.number, wake.view == view, wake.parent == parent)
+    )
+    return read_causes(looked or ""), read_causes(waiting or "")
+
+
+async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str, parent: str, most: int) -> list[str]:
+    """Objects that are under the keys which a level reads, by name."""
+    key, entry = dependencies.c, index_entries.c
+    rows = await connection.execute(
+        select(entry.object)
+        .join(dependencies, (key.scope == entry.scope) & (key.index == entry.index))
+        .where(
+            key.scope == scope.number,
+            key.view == view,
+            key.parent == parent,
+            (key.key == entry.key) | key.key.startswith(WHOLE),
+        )
+        .distinct()
+        .limit(most)
+    )
+    return sorted(rows.scalars())
+
+
+async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:
+    """Intents that wrote to an object, or were to, oldest first."""
+    table = intents.c
+    columns = [table[name] for name in PastIntent.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns)
+        .where(table.scope == scope.number, table.target == target)
+        .order_by(table.decided_at, table.round, table.ordinal)
+    )
+    return [PastIntent(**row) for row in rows.mappings()]
+
+
+def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    return column.startswith(name, autoescape=True) if name.endswith("/") else column == name
+
+
+def _decision(row: Any, before: PastDecision | None) -> PastDecision:
+    values: dict[str, Any] = {name: row[name] for name in PastDecision.__struct_fields__}
+    causes, suppressed = read_causes(row["causes"], newest=row["cause"]), read_causes(row["suppressed"])
+    known = {*suppressed.sequences, *(before.causes.sequences if before else ())}
+    values["causes"] = Causes(tuple(each for each in causes.sequences if each not in known), causes.has_more)
+    values["suppressed"] = suppressed
+    values["reads"] = [_read(*each) for each in _READS.decode(row["reads"])]
+    values["drift"] = _DRIFT.decode(row["drift"]) if row["drift"] else {}
+    values["basis"] = _BASIS.decode(row["basis"])
+    values["intents"] = _KEYS.decode(row["intents"])
+    return PastDecision(**values)
+
+
+def _read(index: str, key: str, version: int, kept: Raw) -> PastRead:
+    content = bytes(kept)
+    if content == b"null":
+        return PastRead(index, key, version, b"[]" if version <= 0 else None)
+    return PastRead(index, key, version, content)

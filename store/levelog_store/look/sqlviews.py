@@ -1,0 +1,230 @@
+"""A SQL view for each index and each view of the operators, with typed columns, and one of what they read.
+
+In PostgreSQL they are in a schema named as the application, in SQLite beside the tables.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+from sqlalchemy import (
+    DDL,
+    JSON,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Dialect,
+    Double,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.schema import CreateSchema, CreateView, DropView
+
+from levelog_store.connect.database import Database
+from levelog_store.look.contact import inputs_of_applications
+from levelog_store.owners.handlers import INPUTS
+from levelog_store.rows import ERRORS
+from levelog_store.tables import index_entries, levels, objects, scopes
+
+SqlType: TypeAlias = Literal["text", "integer", "float", "boolean", "json"]
+
+
+class JsonColumn(Struct, frozen=True):
+    """A column taken out of a JSON value: the way to it, names and positions, empty for the whole value."""
+
+    name: str
+    type: SqlType
+    path: tuple[str | int, ...] = ()
+
+
+class LevelView(Struct, frozen=True):
+    """SQL view of a view's levels; the columns are taken out of desired and of actual alike."""
+
+    name: str
+    source: str
+    """Operator and view, as in the tables."""
+    columns: tuple[JsonColumn, ...]
+
+
+class IndexView(Struct, frozen=True):
+    """SQL view of an index's entries; `error` says why an entry is stale, or why an object has none."""
+
+    name: str
+    source: str
+    """Operator and index, as in the tables."""
+    key: tuple[JsonColumn, ...]
+    value: tuple[JsonColumn, ...]
+
+
+_NUL: Final = r"(?<!\\)((?:\\\\)*)\\u0000"
+"""A NUL in JSON: its backslash is not itself escaped."""
+_SHOWN_FOR_NUL: Final = "\N{REPLACEMENT CHARACTER}"
+# What PostgreSQL's casts take without an error; its regular expressions count to 255.
+_CASTS: Final[dict[SqlType, tuple[str, Any]]] = {
+    "integer": ("^-?([0-9]{1,18}|[1-8][0-9]{18})$", BigInteger),
+    "float": (r"^-?([0-9]{1,255}(\.[0-9]+)?|[0-9](\.[0-9]+)?[eE][-+]?([0-9]{1,2}|[12][0-9]{2}))$", Double),
+    "boolean": ("^(true|false)$", Boolean),
+}
+_MARKED: Final = text("SELECT obj_description(to_regnamespace(quote_ident(:schema)), 'pg_namespace')")
+_MAY_MAKE: Final = text(
+    "SELECT coalesce((SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = :schema), "
+    "has_database_privilege(current_database(), 'CREATE'))"
+)
+
+
+async def replace_views(database: Database, application: str, views: Sequence[LevelView | IndexView]) -> bool:
+    """Make the SQL views of an application, if they are not as wanted; those of handlers that are gone go too.
+
+    Tells whether they are as wanted now: in PostgreSQL, a user who may not make them leaves them as they are.
+    """
+    async with database.transaction() as connection:
+        made = _made(connection.dialect, application, views, schema=application if database.is_shared else None)
+        if not database.is_shared:
+            await _replace(connection, made, None)
+            return True
+        # Two processes that start together would meet in the catalogue.
+        await connection.execute(select(func.pg_advisory_xact_lock(func.hashtext(f"levelog views {application}"))))
+        mark = _mark(connection.dialect, made)
+        names = sorted(view.table.name for view in made)
+        found = (await connection.execute(_MARKED, {"schema": application})).scalar_one()
+        if found == mark and sorted(await _existing(connection, application)) == names:
+            return True
+        if not (await connection.execute(_MAY_MAKE, {"schema": application})).scalar_one():
+            return False
+        await connection.execute(CreateSchema(application, if_not_exists=True))
+        await _replace(connection, made, application)
+        schema = connection.dialect.identifier_preparer.quote_schema(application)
+        names_and_mark = {"schema": schema, "mark": mark}
+        comment = DDL("COMMENT ON SCHEMA %(schema)s IS '%(mark)s'", context=names_and_mark)  # type: ignore[no-untyped-call]
+        await connection.execute(comment)
+        return True
+
+
+def _made(
+    dialect: Dialect, application: str, views: Sequence[LevelView | IndexView], *, schema: str | None
+) -> list[CreateView]:
+    selects = [
+        (view.name, _levels(dialect, view) if isinstance(view, LevelView) else _entries(dialect, view))
+        for view in views
+    ]
+    is_ours = scopes.c.application == literal(application)
+    return [
+        CreateView(selected.where(is_ours), name, schema=schema)
+        for name, selected in (*selects, (INPUTS, inputs_of_applications()))
+    ]
+
+
+def _mark(dialect: Dialect, made: Sequence[CreateView]) -> str:
+    """Comment of the schema, by which the views that it holds are known again."""
+    statements = "\n".join(str(view.compile(dialect=dialect)) for view in made)
+    return f"levelog {hashlib.sha256(statements.encode()).hexdigest()}"
+
+
+async def _replace(connection: AsyncConnection, made: Sequence[CreateView], schema: str | None) -> None:
+    for name in await _existing(connection, schema):
+        await connection.execute(_dropped(name, schema))
+    for view in made:
+        await connection.execute(view)
+
+
+async def _existing(connection: AsyncConnection, schema: str | None) -> list[str]:
+    if schema is None:
+        # Beside the tables there may be views of the user's own: ours are told by what they select from.
+        rows = await connection.execute(
+            text(
+                "SELECT name FROM sqlite_master WHERE type = 'view' AND ("
+                "sql LIKE '%FROM levels JOIN objects%' OR sql LIKE '%FROM index_entries JOIN objects%' "
+                "OR sql LIKE '%FROM syncs JOIN scopes%')"
+            )
+        )
+    else:
+        rows = await connection.execute(
+            text("SELECT viewname FROM pg_views WHERE schemaname = :schema"), {"schema": schema}
+        )
+    return [name for (name,) in rows]
+
+
+def _dropped(name: str, schema: str | None) -> DropView:
+    return DropView(CreateView(select(literal(1).label("one")), name, schema=schema).table)
+
+
+def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
+    compared = [
+        _extracted(dialect, side, column, prefix)
+        for column in view.columns
+        for side, prefix in ((levels.c.desired, "desired"), (levels.c.actual, "actual"))
+    ]
+    return (
+        select(
+            objects.c.namespace,
+            objects.c.name,
+            levels.c.status,
+            levels.c.reason,
+            *compared,
+            _without_nul(levels.c.drift).label("drift") if dialect.name == "postgresql" else levels.c.drift,
+            levels.c.round,
+            levels.c.evaluated_at,
+            levels.c.parent_uid.label("uid"),
+            scopes.c.cluster,
+        )
+        .join(objects, and_(objects.c.scope == levels.c.scope, objects.c.object == levels.c.parent))
+        .join(scopes, scopes.c.scope == levels.c.scope)
+        .where(levels.c.view == literal(view.source))
+    )
+
+
+def _entries(dialect: Dialect, view: IndexView) -> Select[Any]:
+    entry = index_entries.c
+    # An object that the index leaves out by error has a row with the error alone. Its key is no JSON.
+    key = case((entry.key != ERRORS, entry.key))
+    value = case((entry.key != ERRORS, entry.value))
+    return (
+        select(
+            *(_extracted(dialect, key, column, "key") for column in view.key),
+            *(_extracted(dialect, value, column, "value") for column in view.value),
+            objects.c.namespace,
+            objects.c.name,
+            entry.error,
+            scopes.c.cluster,
+        )
+        .join(objects, and_(objects.c.scope == entry.scope, objects.c.object == entry.object))
+        .join(scopes, scopes.c.scope == entry.scope)
+        .where(entry.index == literal(view.source))
+    )
+
+
+def _extracted(dialect: Dialect, source: ColumnElement[Any], column: JsonColumn, prefix: str) -> ColumnElement[Any]:
+    label = f"{prefix}_{column.name}" if column.name else prefix
+    if dialect.name == "postgresql":
+        path = cast(literal("{" + ",".join(f'"{step}"' for step in column.path) + "}"), ARRAY(Text))
+        document = _without_nul(source)
+        if column.type == "json":
+            return document.op("#>", return_type=JSON())(path).label(label)
+        return _cast(document.op("#>>", return_type=Text())(path), column.type).label(label)
+    steps = "".join(f"[{step}]" if isinstance(step, int) else f'."{step}"' for step in column.path)
+    return func.json_extract(source, literal(f"${steps}")).label(label)
+
+
+def _without_nul(document: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A document that `#>>` takes: one that holds a NUL, anywhere, would end the statement for all rows."""
+    written = cast(document, Text)
+    shown = func.regexp_replace(written, _NUL, r"\1" + _SHOWN_FOR_NUL, "g")
+    return cast(case((func.strpos(written, r"\u0000") > 0, shown), else_=written), JSON)
+
+
+def _cast(value: ColumnElement[Any], kind: SqlType) -> ColumnElement[Any]:
+    """The value as its annotation has it, else null: a handler may give what it does not name."""
+    if kind not in _CASTS:
+        return value
+    pattern, sql_type = _CASTS[kind]
+    return case((value.regexp_match(pattern), cast(value, sql_type)))

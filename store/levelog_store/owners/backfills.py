@@ -1,0 +1,158 @@
+"""What changed code has to compute anew from `objects`, and how far that is; by partition, so that owners share it.
+
+Objects are gone through in the order of their names. The position commits with what was computed up to it.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy import bindparam, case, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.dialects import one_of
+from levelog_store.owners.handlers import Kind
+from levelog_store.rows import StoredObject
+from levelog_store.tables import backfills, checkpoints, objects
+
+_AFTER_SLASH: Final = "0"
+"""The character after `/`: names of a resource's objects are those between `pods/` and `pods0`."""
+
+
+class Backfill(Struct, frozen=True, kw_only=True):
+    """A row of `backfills`."""
+
+    name: str
+    partition: int
+    kind: Kind
+    resource: str
+    position: str
+    objects: int
+    is_done: bool
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How much of a backfill is done, over all partitions."""
+
+    kind: Kind
+    resource: str
+    objects: int
+    done: int
+    """Partitions that are done."""
+    partitions: int
+    """Those with objects of the resource, when the code was promoted."""
+
+
+async def read_unfinished(connection: AsyncConnection, scope: int) -> list[Backfill]:
+    """What is still to be done, by name and partition."""
+    columns = [backfills.c[name] for name in Backfill.__struct_fields__]
+    rows = await connection.execute(
+        select(*columns)
+        .where(backfills.c.scope == scope, backfills.c.is_done.is_(False))
+        .order_by(backfills.c.name, backfills.c.partition)
+    )
+    return [Backfill(**row) for row in rows.mappings()]
+
+
+async def read_progress(connection: AsyncConnection, scope: int) -> dict[str, Progress]:
+    """How far each index and view is that is not done in all partitions."""
+    table = backfills.c
+    done = func.sum(case((table.is_done, 1), else_=0))
+    rows = await connection.execute(
+        select(
+            table.name,
+            func.max(table.kind).label("kind"),
+            func.max(table.resource).label("resource"),
+            func.sum(table.objects).label("objects"),
+            done.label("done"),
+            func.count().label("partitions"),
+        )
+        .where(table.scope == scope)
+        .group_by(table.name)
+        .having(done < func.count())
+    )
+    return {
+        row.name: Progress(
+            kind=row.kind,
+            resource=row.resource,
+            objects=int(row.objects),
+            done=int(row.done),
+            partitions=row.partitions,
+        )
+        for row in rows
+    }
+
+
+class Page(Struct, frozen=True):
+    """Some objects in the order of their names, and how far they reach."""
+
+    objects: list[StoredObject]
+    position: str
+    """Name up to which the partitions asked for have no other objects."""
+    is_last: bool
+
+
+async def read_page(
+    connection: AsyncConnection, scope: int, resource: str, positions: Mapping[int, str], limit: int
+) -> Page:
+    """The next objects of a resource in some partitions, by name, each partition beginning after its own position."""
+    table = objects.c
+    columns = [table[name] for name in StoredObject.__struct_fields__]
+    after = min(positions.values()) or f"{resource}/"
+    rows = await connection.execute(
+        select(*columns)
+        .where(
+            table.scope == scope,
+            table.object > after,
+            table.object < f"{resource}{_AFTER_SLASH}",
+            one_of(connection.dialect, table.partition, list(positions)),
+        )
+        .order_by(table.object)
+        .limit(limit)
+    )
+    found = [StoredObject(**row) for row in rows.mappings()]
+    fresh = [row for row in found if row.object > positions[row.partition]]
+    return Page(fresh, position=found[-1].object if found else after, is_last=len(found) < limit)
+
+
+async def read_folded_to(connection: AsyncConnection, scope: int, partitions: Collection[int]) -> int:
+    """Sequence up to which one of the partitions is folded, the highest of them."""
+    table = checkpoints.c
+    found = await connection.scalar(
+        select(func.max(table.sequence)).where(
+            table.scope == scope, one_of(connection.dialect, table.partition, partitions)
+        )
+    )
+    return int(found or 0)
+
+
+async def write_progress(
+    connection: AsyncConnection, scope: int, name: str, positions: Mapping[int, str], page: Page
+) -> None:
+    """Note that the objects of a page are done, in the partitions that it was asked for.
+
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    """
+    table = backfills.c
+    statement = (
+        update(backfills)
+        .where(table.scope == scope, table.name == name, table.partition == bindparam("of"))
+        .values(position=bindparam("to"), objects=table.objects + bindparam("more"), is_done=page.is_last)
+    )
+    done = Counter(row.partition for row in page.objects)
+    rows = [
+        {"of": partition, "to": max(position, page.position), "more": done[partition]}
+        for partition, position in sorted(positions.items())
+    ]
+    await connection.execute(statement, rows)
+
+
+async def count_objects(connection: AsyncConnection, scope: int, resources: Collection[str]) -> dict[str, int]:
+    """How many objects there are of each resource."""
+    table = objects.c
+    found = dict.fromkeys(resources, 0)
+    for resource in found:
+        counted = await connection.scalar(select(func.count()).where(table.scope == scope, table.resource == resource))
+        found[resource] = int(counted or 0)
+    return found

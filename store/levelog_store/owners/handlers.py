@@ -1,0 +1,127 @@
+"""The handlers that the promoted code consists of, and what one code has that another one has not; loads no SQL."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+Kind: TypeAlias = Literal["index", "effect", "view", "reconcile"]
+
+HandlerName: TypeAlias = tuple[Kind, str]
+"""Kind and `operator/function`; a reconcile function is named as its view, the index of an effect as the effect."""
+
+
+class Handler(Struct, frozen=True, kw_only=True, order=True):
+    """A row of `handlers`: a registered function with everything that makes it what it is."""
+
+    kind: Kind
+    name: str
+    fingerprint: str
+    resource: str
+    """Of the objects that it is given."""
+    reads: tuple[str, ...] = ()
+    """Names of the indices that a view may read, sorted."""
+
+
+class Differences(Struct, frozen=True, kw_only=True):
+    """What has to be done with the tables so that they are those of other code."""
+
+    emptied: frozenset[str]
+    """Indices whose entries go: they are removed, or are of another resource now."""
+    indexed: tuple[Handler, ...]
+    """Indices to compute anew."""
+    forgotten: frozenset[str]
+    """Views whose levels go: they are removed, or have other parents now."""
+    evaluated: tuple[Handler, ...]
+    """Views to evaluate anew."""
+    decided: frozenset[str]
+    """Views, not among these, of whose levels those that are not in sync are decided on anew.
+
+    Their reconcile function changed, or an effect of their operator.
+    """
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differences:
+    """Compare two codes, handler by handler."""
+    old, new = by_name(before), by_name(after)
+    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    indexed = [handler for name, handler in new.items() if handler.kind == "index" and name in changed]
+    sources = {index.name for index in indexed}
+    evaluated = [
+        handler
+        for name, handler in new.items()
+        if handler.kind == "view" and (name in changed or not sources.isdisjoint(handler.reads))
+    ]
+    decided = {name for kind, name in changed if kind == "reconcile" and ("view", name) in new}
+    operators = {_operator(name) for kind, name in changed if kind == "effect"}
+    decided |= {name for kind, name in new if kind == "reconcile" and _operator(name) in operators}
+    return Differences(
+        emptied=_moved("index", old, new),
+        indexed=tuple(indexed),
+        forgotten=_moved("view", old, new),
+        evaluated=tuple(evaluated),
+        decided=frozenset(decided - {view.name for view in evaluated}),
+    )
+
+
+def by_name(handlers: Iterable[Handler]) -> dict[HandlerName, Handler]:
+    """Handlers by kind and name."""
+    return {_name(handler): handler for handler in handlers}
+
+
+def _operator(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _name(handler: Handler) -> HandlerName:
+    return handler.kind, handler.name
+
+
+def _moved(kind: Kind, old: Mapping[HandlerName, Handler], new: Mapping[HandlerName, Handler]) -> frozenset[str]:
+    """Handlers of a kind that are not there any more, or are given objects of another resource."""
+    return frozenset(
+        handler.name
+        for name, handler in old.items()
+        if handler.kind == kind and (name not in new or new[name].resource != handler.resource)
+    )
+
+
+def blocking(handlers: Mapping[HandlerName, Handler], unfinished: Collection[str]) -> dict[str, list[str]]:
+    """Views that may not decide yet, each with those of its indices that are `unfinished`."""
+    found = {
+        handler.name: [index for index in handler.reads if index in unfinished]
+        for handler in handlers.values()
+        if handler.kind == "view"
+    }
+    return {name: indices for name, indices in found.items() if indices}
+
+
+INPUTS: Final = "inputs"
+"""SQL view of the resources that an application reads."""
+
+RESERVED: Final = frozenset(
+    {
+        "alembic_version",
+        "backfills",
+        "checkpoints",
+        "decisions",
+        "dependencies",
+        "handlers",
+        "index_entries",
+        INPUTS,
+        "intents",
+        "key_versions",
+        "leases",
+        "levels",
+        "objects",
+        "processors",
+        "scopes",
+        "syncs",
+        "tombstones",
+        "unreadable",
+        "wakeups",
+    }
+)

@@ -1,0 +1,252 @@
+"""Leases of partitions: who may fold and decide, shared fairly between the processors that live.
+
+A lease has an owner, an end by the database's clock, and an epoch, which each change of owner raises. A transaction
+that works for a partition begins with `guard`; it cannot commit under an epoch that has passed:
+
+- `guard` locks the lease's row FOR KEY SHARE until the transaction ends. Any number of guarded transactions, and
+  renewals, hold that side by side, so they never wait for each other.
+- Whoever takes a lease away locks the row FOR UPDATE first, the one lock that waits for FOR KEY SHARE: what was guarded
+  has committed by then, and what comes later sees the new epoch.
+
+In SQLite one transaction writes at a time, and needs no locks.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final
+
+from sqlalchemy import Dialect, Select, delete, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.errors import IdentityMismatch, LeaseLost
+from levelog_store.connect.database import Database
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of, one_of_named
+from levelog_store.owners.scopes import Scope
+from levelog_store.tables import leases, processors, scopes
+
+DURATION: Final = timedelta(seconds=15)
+"""How long a killed processor's partitions stand still; renewals come three times as often."""
+
+HURRY: Final = timedelta(seconds=1)
+"""Partitions that somebody gave up stand still for so long at most."""
+
+FORGOTTEN_AFTER: Final = timedelta(minutes=10)
+"""Processors that ended without saying so are listed for a while, for people to see."""
+
+
+async def guard(connection: AsyncConnection, scope: Scope, epochs: Mapping[int, int]) -> None:
+    """Make the transaction one that commits only if each partition's lease still has the given epoch.
+
+    To be called before anything is written. The epochs are those under which the work began, not newer ones. Raises
+    LeaseLost if a lease changed, or if other code was promoted.
+    """
+    if not epochs:
+        raise ValueError("a transaction that is to be guarded has to name its partitions")
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "partitions": many(dialect, epochs)}
+    current: dict[int, int] = {}
+    for partition, epoch, fingerprint in await connection.execute(_guarded(dialect), values):
+        if fingerprint != scope.fingerprint:
+            raise _replaced(scope)
+        current[partition] = epoch
+    for partition, epoch in epochs.items():
+        if current.get(partition) != epoch:
+            raise LeaseLost(
+                f"the lease of partition {partition} for {scope.application} under epoch {epoch} is lost, "
+                f"its epoch is {current.get(partition)} now"
+            )
+
+
+@built_once
+def _guarded(dialect: Dialect) -> Select[int, int, str]:
+    table = leases.c
+    return (
+        select(table.partition, table.epoch, scopes.c.fingerprint)
+        .join(scopes, scopes.c.scope == table.scope)
+        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.partition, "partitions"))
+        .order_by(table.partition)
+        .with_for_update(read=True, key_share=True, of=leases)
+    )
+
+
+class Leases:
+    """The leases of one processor."""
+
+    def __init__(self, database: Database, scope: Scope, *, owner: str, duration: timedelta = DURATION) -> None:
+        self._database = database
+        self._scope = scope
+        self._duration = duration
+        self._is_short = True
+        self.owner = owner
+        """Unique among all processors that ever ran; never used again after a restart."""
+
+    @property
+    def interval(self) -> timedelta:
+        """When to call `tend` again: sooner while others hold partitions of this processor's share."""
+        return min(self._duration / 3, HURRY) if self._is_short else self._duration / 3
+
+    async def tend(self) -> dict[int, int]:
+        """Say that the processor lives, renew its leases, and give up or take some, so that each has its share.
+
+        Returns the epoch of each partition held now. A partition that was given up and taken again has another epoch
+        than before. Giving up waits for the transactions that work for the partition. Raises LeaseLost when other code
+        was promoted, IdentityMismatch when the tables were started over: either way the process has to start again.
+        """
+        async with self._database.transaction() as connection:
+            await self._check(connection)
+            await self._renew(connection)
+        async with self._database.transaction() as connection:
+            owned = await self._owned(connection)
+            share = await self._share(connection)
+            if len(owned) > share:
+                await self._give_up(connection, owned[share:])
+            elif len(owned) < share:
+                await self._take(connection, share - len(owned))
+            epochs = await self._epochs(connection)
+        self._is_short = len(epochs) < share
+        return epochs
+
+    async def owned(self) -> dict[int, int]:
+        """Epoch of each partition that this processor holds, also past its end while nobody else took it."""
+        async with self._database.reading() as connection:
+            return await self._epochs(connection)
+
+    async def end_others(self) -> None:
+        """End the leases of all other processors at once, when it is certain that none of them is left.
+
+        So it is in SQLite: whoever holds the file's lock is the only process, and its predecessor may have been killed.
+        """
+        async with self._database.transaction() as connection:
+            table = leases.c
+            await connection.execute(
+                update(leases)
+                .where(table.scope == self._scope.number, table.owner != self.owner)
+                .values(owner="", expires_at=None, epoch=table.epoch + 1)
+            )
+            await connection.execute(
+                delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner != self.owner)
+            )
+
+    async def release(self) -> None:
+        """Give up everything at once, so that others need not wait for the end of the leases."""
+        async with self._database.transaction() as connection:
+            await self._give_up(connection, await self._owned(connection))
+            await connection.execute(
+                delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner == self.owner)
+            )
+
+    async def _check(self, connection: AsyncConnection) -> None:
+        row = (
+            await connection.execute(
+                select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == self._scope.number)
+            )
+        ).one_or_none()
+        if row is None:
+            raise IdentityMismatch(f"the tables of {self._scope.application} are gone since this process opened them")
+        if row.fingerprint != self._scope.fingerprint:
+            raise _replaced(self._scope)
+        if row.resets != self._scope.resets:
+            raise IdentityMismatch(
+                f"the tables of {self._scope.application} were started over since this process opened them"
+            )
+
+    async def _renew(self, connection: AsyncConnection) -> None:
+        dialect = connection.dialect
+        statement = insert_for(dialect, processors).values(
+            scope=self._scope.number,
+            owner=self.owner,
+            joined_at=now(dialect),
+            expires_at=now(dialect, self._duration),
+        )
+        await connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=list(processors.primary_key), set_={"expires_at": statement.excluded.expires_at}
+            )
+        )
+        mine = (leases.c.scope == self._scope.number, leases.c.owner == self.owner)
+        # locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction
+        await connection.execute(
+            select(leases.c.partition).where(*mine).order_by(leases.c.partition).with_for_update(key_share=True)
+        )
+        await connection.execute(update(leases).where(*mine).values(expires_at=now(dialect, self._duration)))
+
+    async def _share(self, connection: AsyncConnection) -> int:
+        """How many partitions are this processor's; the shares of all that live add up to all partitions.
+
+        Where they do not divide evenly, those who came first have one more, so that a newcomer moves few.
+        """
+        table = processors.c
+        rows = await connection.execute(
+            select(table.owner)
+            .where(table.scope == self._scope.number, table.expires_at > now(connection.dialect))
+            .order_by(table.joined_at, table.owner)
+        )
+        live = list(rows.scalars())
+        each, more = divmod(self._scope.partitions, max(len(live), 1))
+        return each + (self.owner in live[:more])
+
+    async def _owned(self, connection: AsyncConnection) -> list[int]:
+        table = leases.c
+        rows = await connection.execute(
+            select(table.partition)
+            .where(table.scope == self._scope.number, table.owner == self.owner)
+            .order_by(table.partition)
+        )
+        return list(rows.scalars())
+
+    async def _epochs(self, connection: AsyncConnection) -> dict[int, int]:
+        table = leases.c
+        rows = await connection.execute(
+            select(table.partition, table.epoch)
+            .where(table.scope == self._scope.number, table.owner == self.owner)
+            .order_by(table.partition)
+        )
+        return {row.partition: row.epoch for row in rows}
+
+    async def _give_up(self, connection: AsyncConnection, partitions: list[int]) -> None:
+        table = leases.c
+        mine = (
+            table.scope == self._scope.number,
+            table.owner == self.owner,
+            one_of(connection.dialect, table.partition, partitions),
+        )
+        await connection.execute(select(table.partition).where(*mine).order_by(table.partition).with_for_update())
+        await connection.execute(update(leases).where(*mine).values(owner="", expires_at=None, epoch=table.epoch + 1))
+
+    async def _take(self, connection: AsyncConnection, most: int) -> None:
+        """Take free and expired leases; those that a transaction works under are left for the next time."""
+        table = leases.c
+        dialect = connection.dialect
+        rows = await connection.execute(
+            select(table.partition)
+            .where(
+                table.scope == self._scope.number,
+                or_(table.owner == "", table.expires_at <= now(dialect)),
+            )
+            .order_by(table.partition)
+            .limit(most)
+            .with_for_update(skip_locked=True)
+        )
+        partitions = list(rows.scalars())
+        if not partitions:
+            return
+        await connection.execute(
+            update(leases)
+            .where(table.scope == self._scope.number, one_of(dialect, table.partition, partitions))
+            .values(owner=self.owner, epoch=table.epoch + 1, expires_at=now(dialect, self._duration))
+        )
+        gone = (
+            select(processors.c.owner)
+            .where(
+                processors.c.scope == self._scope.number,
+                processors.c.expires_at < now(dialect, -FORGOTTEN_AFTER),
+            )
+            .with_for_update(skip_locked=True)
+        )
+        await connection.execute(
+            delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner.in_(gone))
+        )
+
+
+def _replaced(scope: Scope) -> LeaseLost:
+    return LeaseLost(f"other code of {scope.application} was promoted: this process may not commit any more")

@@ -1,0 +1,227 @@
+"""Scopes: what one application keeps about one cluster, which code may commit to it, and which stream it comes from."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy import delete, null, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import Application, Cluster
+from levelog_store.connect.database import Database
+from levelog_store.dialects import insert_for
+from levelog_store.owners.handlers import Handler, differences
+from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
+from levelog_store.tables import (
+    backfills,
+    checkpoints,
+    dependencies,
+    index_entries,
+    intents,
+    key_versions,
+    leases,
+    levels,
+    objects,
+    processors,
+    scopes,
+    syncs,
+    tombstones,
+    unreadable,
+    wakeups,
+)
+
+log = logging.getLogger(__name__)
+
+_FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs, unreadable, backfills)
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """One application on one cluster, as a process found it when it started."""
+
+    number: int
+    """The first part of every key."""
+    cluster: Cluster
+    application: Application
+    partitions: int
+    fingerprint: str
+    """Of this process's code. Commits are refused once another code was promoted."""
+    stream_created: str
+    """Identity of the stream that the tables were folded from."""
+    resets: int
+    """How often everything folded was deleted, to be folded again."""
+
+
+async def open_scope(
+    database: Database,
+    *,
+    cluster: Cluster,
+    application: Application,
+    partitions: int,
+    stream_created: str,
+    fingerprint: str,
+    code: Sequence[Handler] = (),
+) -> Scope:
+    """Find the scope, or make it with a checkpoint and a lease for each partition, and promote this code.
+
+    Promoting another fingerprint raises all epochs, so that nothing that the older code is about to commit is accepted.
+    `code` are its handlers: what changed of them is to be computed anew, by whoever owns the partitions.
+    The scope tells the stream that it was made for: when that is another one than `stream_created`, or its history is
+    not what was folded, `reset_scope` is next. Raises ConfigurationError when the number of partitions has changed.
+    """
+    async with database.transaction() as connection:
+        found = await _find(connection, cluster, application, fingerprint)
+        if found is None:
+            values = {
+                "cluster": cluster,
+                "application": application,
+                "partitions": partitions,
+                "fingerprint": fingerprint,
+                "stream_created": stream_created,
+                "resets": 0,
+            }
+            await connection.execute(insert_for(database.dialect, scopes).on_conflict_do_nothing(), values)
+            found = await _find(connection, cluster, application, fingerprint)
+            if found is None:
+                raise LookupError(f"the scope of {application} on {cluster} is not there after it was made")
+            await _make_partitions(connection, found)
+        if found.partitions != partitions:
+            raise ConfigurationError(
+                f"application {application} was folded with {found.partitions} partitions of cluster {cluster}, "
+                f"the log has {partitions} now: start it with an empty database"
+            )
+        promoted = await connection.execute(
+            update(scopes)
+            .where(scopes.c.scope == found.number, scopes.c.fingerprint != fingerprint)
+            .values(fingerprint=fingerprint)
+        )
+        is_new = promoted.rowcount > 0
+        is_unfinished = bool(differences(await read_handlers(connection, found.number), code))
+    if is_new or is_unfinished:  # unfinished: whoever promoted this code has not come to comparing the handlers
+        # In a transaction of its own: from the commit above on, `guard` refuses the older code, so that this waits for
+        # what it had begun and for nothing that it begins meanwhile.
+        async with database.transaction() as connection:
+            await _promote(connection, found, code, is_new=is_new)
+    return found
+
+
+async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Handler], *, is_new: bool) -> None:
+    """Take all leases and compare the code's handlers with those that the tables come from.
+
+    Nothing is done if other code was promoted meanwhile, or another process has done it.
+    """
+    row = await connection.execute(select(scopes.c.fingerprint).where(scopes.c.scope == scope.number).with_for_update())
+    if row.scalar_one() != scope.fingerprint:
+        return  # this process learns it from its leases
+    known = await read_handlers(connection, scope.number)
+    if not is_new and not differences(known, code):
+        return
+    await _dispossess(connection, scope.number)
+    found = await promote(connection, scope.number, code)
+    if not known:
+        return  # the first code; all of it is new
+    for what, names in (
+        ("indices are computed anew", [handler.name for handler in found.indexed]),
+        ("views are evaluated anew", [handler.name for handler in found.evaluated]),
+        ("views are decided on anew where they are not in sync", sorted(found.decided)),
+        ("indices are gone", sorted(found.emptied - {handler.name for handler in found.indexed})),
+        ("views are gone", sorted(found.forgotten - {handler.name for handler in found.evaluated})),
+    ):
+        if names:
+            log.info("other code of %s: %s: %s", scope.application, what, ", ".join(names))
+
+
+async def reset_scope(database: Database, scope: Scope, *, stream_created: str, reason: str) -> Scope:
+    """Delete everything that was folded, so that it is folded again from the beginning of the stream.
+
+    Levels keep their rounds, and the numbers of their evaluations, and are blocked for `reason`; intents stay, and
+    receipts that did not come back through the log are handed to it again. All epochs are raised. When another process
+    did it since `scope` was opened, nothing is done; the scope as it is now is returned.
+    """
+    async with database.transaction() as connection:
+        await connection.execute(select(scopes.c.scope).where(scopes.c.scope == scope.number).with_for_update())
+        found = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
+        if found is None:
+            raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
+        if found.resets != scope.resets:
+            return found
+        await _dispossess(connection, scope.number)
+        for table in _FOLDED:
+            await connection.execute(delete(table).where(table.c.scope == scope.number))
+        await connection.execute(
+            update(checkpoints)
+            .where(checkpoints.c.scope == scope.number)
+            .values(sequence=0, record_sequence=0, record_id="", time=null())
+        )
+        await _block_levels(connection, scope.number, reason)
+        await connection.execute(
+            update(intents)
+            .where(intents.c.scope == scope.number, intents.c.receipt.is_not(None), intents.c.is_folded.is_(False))
+            .values(is_relayed=False)
+        )
+        await connection.execute(
+            update(intents)
+            .where(intents.c.scope == scope.number, intents.c.sighted_version.is_not(None))
+            .values(sighted_version=null(), sighted_at=null())
+        )
+        await connection.execute(
+            update(scopes)
+            .where(scopes.c.scope == scope.number)
+            .values(stream_created=stream_created, resets=scopes.c.resets + 1)
+        )
+        reset = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
+    if reset is None:
+        raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
+    return reset
+
+
+async def _find(
+    connection: AsyncConnection, cluster: Cluster, application: Application, fingerprint: str
+) -> Scope | None:
+    table = scopes.c
+    row = (
+        await connection.execute(
+            select(table.scope, table.partitions, table.stream_created, table.resets).where(
+                table.cluster == cluster, table.application == application
+            )
+        )
+    ).first()
+    if row is None:
+        return None
+    return Scope(
+        number=row.scope,
+        cluster=cluster,
+        application=application,
+        partitions=row.partitions,
+        fingerprint=fingerprint,
+        stream_created=row.stream_created,
+        resets=row.resets,
+    )
+
+
+async def _make_partitions(connection: AsyncConnection, scope: Scope) -> None:
+    """Rows for each partition, once: a process that found the scope being made waits for them in its insert."""
+    each = range(scope.partitions)
+    points = [
+        {"scope": scope.number, "partition": n, "sequence": 0, "record_id": "", "record_sequence": 0} for n in each
+    ]
+    free = [{"scope": scope.number, "partition": n, "epoch": 0, "owner": "", "expires_at": None} for n in each]
+    for table, rows in ((checkpoints, points), (leases, free)):
+        await connection.execute(insert_for(connection.dialect, table).on_conflict_do_nothing(), rows)
+
+
+async def _dispossess(connection: AsyncConnection, number: int) -> None:
+    """Take all leases from their owners, once the transactions that they guard are through."""
+    mine = leases.c.scope == number
+    await connection.execute(select(leases.c.partition).where(mine).order_by(leases.c.partition).with_for_update())
+    await connection.execute(update(leases).where(mine).values(owner="", expires_at=None, epoch=leases.c.epoch + 1))
+    await connection.execute(delete(processors).where(processors.c.scope == number))
+
+
+async def _block_levels(connection: AsyncConnection, number: int, reason: str) -> None:
+    await connection.execute(
+        update(levels)
+        .where(levels.c.scope == number)
+        .values(status="blocked", reason=reason, cause=0, suppressed="", **NOTHING_KNOWN)
+    )
