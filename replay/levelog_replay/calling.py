@@ -6,11 +6,11 @@ from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
+from levelog.calls.audit import offline
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.functions import Caller
-from levelog_replay.network import offline
 from levelog_replay.stopping import ReachedOutside, Stops, outside
 from levelog_store.rows import ViewParent
 

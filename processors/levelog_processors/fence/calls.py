@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
+from levelog.calls.audit import Guard, guard, unguard, unguarded
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import VIEW_TIME
-from levelog_processors.fence.audit import Guard, guard, unguard, unguarded
 from levelog_processors.fence.watchdog import SHOTS, Allowance, Expired, watchdog
 from levelog_processors.program import BoundView
 
@@ -30,7 +30,7 @@ class Fence:
     def __init__(self, name: str, limit: timedelta) -> None:
         self._limit = limit
         self._allowance = Allowance(name, limit)
-        self._guard = Guard()
+        self._guard = Guard(caller=__name__)
         self._watchdog = watchdog()
 
     def run(self, function: Callable[[], T]) -> T:

@@ -1,8 +1,13 @@
-"""What a function may not do that only computes: refused when it does it, by an audit hook of the interpreter."""
+"""What users' functions may not do, refused when they do it, by the one audit hook of the process.
+
+There are two policies. A function that only computes does no I/O: its thread has a `Guard`. What replay calls does not
+reach the network, nor do the threads and tasks that it starts: it runs `offline`.
+"""
 
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from os import PathLike, fspath
 from threading import get_ident
 from types import FrameType
@@ -10,7 +15,7 @@ from typing import Any, Final
 
 from levelog.calls.faults import HandlerFault
 
-_REFUSED: Final[Mapping[str, str]] = {
+_IO: Final[Mapping[str, str]] = {
     "_thread.start_joinable_thread": "started a thread",
     "_thread.start_new_thread": "started a thread",
     "open": "opened {0!r}",
@@ -36,6 +41,19 @@ _REFUSED: Final[Mapping[str, str]] = {
 }
 """Audit events (docs.python.org/3/library/audit_events.html) and how a message tells of them."""
 
+_NETWORK: Final = frozenset(
+    {
+        "socket.connect",
+        "socket.getaddrinfo",
+        "socket.gethostbyaddr",
+        "socket.gethostbyname",
+        "socket.sendmsg",
+        "socket.sendto",
+        "subprocess.Popen",
+        "urllib.Request",
+    }
+)
+
 _READERS: Final = frozenset(
     {
         "_frozen_importlib",
@@ -56,23 +74,25 @@ _READERS: Final = frozenset(
 
 
 class Guard:
-    """What one call did that it may not; kept even if the call swallowed the refusal."""
+    """What one call did that it may not; kept even if the call swallowed the refusal.
 
-    def __init__(self) -> None:
+    `caller` is the module that calls the function: what it does itself is not looked at.
+    """
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
         self.offence: HandlerFault | None = None
 
 
 _guards: dict[int, Guard] = {}
 """The guard of each thread in which a function runs that only computes."""
+_is_offline: ContextVar[bool] = ContextVar("levelog_is_offline", default=False)
 _is_installed = False
 
 
 def guard(of: Guard) -> None:
     """Refuse I/O in this thread from here on."""
-    global _is_installed  # noqa: PLW0603 - a hook cannot be removed, so that it is added once for the process
-    if not _is_installed:
-        _is_installed = True
-        sys.addaudithook(_refuse)
+    _install()
     _guards[get_ident()] = of
 
 
@@ -93,19 +113,43 @@ def unguarded() -> Generator[None]:
             _guards[get_ident()] = held
 
 
+@contextmanager
+def offline() -> Generator[None]:
+    """Refuse the network to what is called in the context, in its threads and tasks too: HandlerFault is raised there.
+
+    Limit: connections that an event loop makes by itself in C, as uvloop's `create_connection` does, are not seen.
+    """
+    _install()
+    token = _is_offline.set(True)
+    try:
+        yield
+    finally:
+        _is_offline.reset(token)
+
+
+def _install() -> None:
+    """Add the hook at the first use; it cannot be removed, and each event of the process passes it."""
+    global _is_installed  # noqa: PLW0603 - added once for the process
+    if not _is_installed:
+        _is_installed = True
+        sys.addaudithook(_refuse)
+
+
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
-    if not _guards:
-        return
-    told = _REFUSED.get(event)
-    if told is None and not event.startswith(("socket.", "subprocess.")):
-        return
+    if _guards and (event in _IO or event.startswith(("socket.", "subprocess."))):
+        _refuse_io(event, args)
+    if event in _NETWORK and _is_offline.get():
+        raise HandlerFault(f"{event} {args[1:2] or args}: replay refuses the network, unless given --allow-network")
+
+
+def _refuse_io(event: str, args: tuple[Any, ...]) -> None:
     found = _guards.get(get_ident())
-    if found is None or _is_reading(sys._getframe(1)):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the one way to the frame
+    if found is None or _is_reading(sys._getframe(2), found.caller):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the one way to the frame
         return
     if event == "open" and "/zoneinfo/" in str(args[0]):  # read from C, without a frame of its own
         return
     shown = (fspath(each) if isinstance(each, PathLike) else each for each in (*args, "", ""))
-    what = told.format(*shown) if told is not None else f"called {event}"
+    what = _IO[event].format(*shown) if event in _IO else f"called {event}"
     found.offence = HandlerFault(
         f"{what}: it computes from what it is given alone; "
         "read files when the module is loaded, and do I/O in a reconcile function"
@@ -113,9 +157,9 @@ def _refuse(event: str, args: tuple[Any, ...]) -> None:
     raise found.offence
 
 
-def _is_reading(frame: FrameType | None) -> bool:
+def _is_reading(frame: FrameType | None, caller: str) -> bool:
     """Tell whether one of the modules that may read files is at work, below the function that is guarded."""
-    while frame is not None and frame.f_globals.get("__name__") != "levelog_processors.fence.calls":
+    while frame is not None and frame.f_globals.get("__name__") != caller:
         if frame.f_globals.get("__name__") in _READERS:
             return True
         frame = frame.f_back
