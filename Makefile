@@ -50,8 +50,9 @@ $(VENV)-kopf/done: requirements/kopf.txt
 bench: $(VENV)/dev.done $(VENV)-kopf/done ## measure, beside Kopf; print tables
 	PYTHONPATH=tests $(BIN)/python -m bench
 
-reference: $(VENV)/dev.done ## make docs/reference.md out of the docstrings
+reference: $(VENV)/dev.done ## make docs/reference.md and the tables in the READMEs out of the docstrings
 	$(BIN)/python docs/reference.py
+	$(BIN)/python docs/rooms.py
 
 lock: ## compile the locked requirements again (needs uv)
 	requirements/compile
