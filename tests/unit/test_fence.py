@@ -188,7 +188,48 @@ def test_a_shot_that_nobody_noticed_is_taken_back() -> None:
     shooter.join()
     for _ in range(1000):
         pass
-    assert standing._allowance.shots == 1
+    assert standing._allowance.shots == 0
+    assert not dog._is_pending
+
+
+BLOCKED = """
+import sys, threading
+from datetime import timedelta
+from levelog_processors.fence.calls import Fence
+from levelog_processors.fence.watchdog import watchdog
+
+gate, dogs, faults = threading.Lock(), [], []
+
+def blocks():
+    dogs.append(watchdog())
+    try:
+        Fence("view", timedelta(milliseconds=20)).run(gate.acquire)
+    except Exception as fault:
+        faults.append(fault)
+
+def traced():
+    return dogs and dogs[0]._is_pending
+
+gate.acquire()
+threading.settrace(lambda *_: None)
+sys.settrace(lambda *_: None)
+blocked = threading.Thread(target=blocks)
+blocked.start()
+for _ in range(3):
+    while not traced():
+        pass
+    while traced():
+        pass
+gate.release()
+blocked.join()
+print(faults)
+"""
+
+
+def test_a_call_that_waits_in_c_holds_up_no_traced_function() -> None:
+    """In a process of its own: what this is about cannot be ended by a time limit."""
+    ended = subprocess.run([sys.executable, "-c", BLOCKED], timeout=60, check=True, capture_output=True, text=True)
+    assert "took longer than 0.02 s" in ended.stdout
 
 
 def test_the_time_stands_while_levelog_fetches_for_the_function() -> None:

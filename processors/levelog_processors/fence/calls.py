@@ -44,7 +44,7 @@ class Fence:
             raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s and was ended") from expired
         if self._guard.offence is not None:
             raise self._guard.offence
-        if self._allowance.shots:
+        if self._allowance.is_over:
             raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s")
         return result
 

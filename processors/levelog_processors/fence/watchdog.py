@@ -5,6 +5,7 @@ Only Python code can be ended so: a call into C that does not return holds up th
 
 import ctypes
 import logging
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ log = logging.getLogger(__name__)
 SHOTS: Final = 3
 """How often the exception is raised in a function that swallows it."""
 NEXT_SHOT_SECONDS: Final = 1.0
+NOTICE_SECONDS: Final = 0.02
+"""How long a shot may wait to be noticed: while it does, CPython 3.11 runs no other function that is traced."""
+RETRY_SECONDS: Final = 0.2
 _IDLE_SECONDS: Final = 30.0
 _NEVER: Final = float("inf")
 
@@ -26,6 +30,18 @@ _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 class Expired(BaseException):
     """The time of the function that runs is over. Not an Exception, so that `except Exception` does not swallow it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        watchdog().noticed()
+
+
+class _Cleared(BaseException):
+    """What the thread that takes a shot back hits itself with, at once.
+
+    Taking one back is not enough: on CPython 3.11 each traced function goes on looking for it at its first instruction,
+    for ever, until some thread is hit.
+    """
+
 
 class Allowance:
     """The time that one call may take, while it runs."""
@@ -33,11 +49,17 @@ class Allowance:
     def __init__(self, name: str, limit: timedelta) -> None:
         self.name = name
         self.seconds_left = limit.total_seconds()
+        self.is_over = False
         self.shots = 0
+        """Those that hit."""
+        self.quiet_until = 0.0
 
 
 class Watchdog:
     """Watches the calls of one thread, one at a time; used by that thread.
+
+    A call that waits in C notices a shot only when it returns, and until then every traced function of the process
+    (coverage, a debugger) stands still on CPython 3.11. So an unnoticed shot is taken back soon, and fired again later.
 
     Guarantees that `Expired` is raised between `arm` and the return of `disarm`, and never after: both `disarm` and the
     shot hold one lock, and `disarm` takes back a shot that was not noticed yet. On its way to the lock `disarm` may be
@@ -56,6 +78,7 @@ class Watchdog:
         self._armed: Allowance | None = None
         self._deadline = _NEVER
         self._wakes_at = _NEVER
+        self._is_pending = False
         self._is_running = False
 
     def arm(self, allowance: Allowance) -> None:
@@ -73,11 +96,23 @@ class Watchdog:
         with self._lock:
             if self._armed is not allowance:
                 return
-            if allowance.shots:  # first of all: up to here a shot may hit, after it none can
-                _raise_in_thread(self._watched, None)
+            if self._is_pending:  # first of all: up to here a shot may hit, after it none can
+                try:
+                    _raise_in_thread(self._watched, _CLEARED)  # in place of the shot
+                    while True:
+                        pass
+                except _Cleared:
+                    self._is_pending = False
             self._armed = None
             allowance.seconds_left = max(0.0, self._deadline - monotonic())
             self._deadline = _NEVER
+
+    def noticed(self) -> None:
+        """A shot has hit the watched thread, which calls this."""
+        if self._armed is not None:
+            self._armed.quiet_until = monotonic() + NEXT_SHOT_SECONDS
+            self._armed.shots += 1
+        self._is_pending = False
 
     @contextmanager
     def resting(self) -> Generator[None]:
@@ -100,11 +135,13 @@ class Watchdog:
 
     def _watch(self) -> None:
         """Run until nothing was armed for a while."""
+        sys.settrace(None)  # a traced function that is called here while a shot is on its way would stand still
+        sys.setprofile(None)
         with self._changed:
             while True:
                 now = monotonic()
                 if self._armed is not None and now >= self._deadline:
-                    self._shoot(self._armed, now)
+                    self._act(self._armed, now)
                 is_idle = self._deadline == _NEVER
                 self._wakes_at = self._deadline
                 was_woken = self._changed.wait(_IDLE_SECONDS if is_idle else max(0.0, self._deadline - now))
@@ -112,16 +149,35 @@ class Watchdog:
                     self._is_running = False
                     return
 
-    def _shoot(self, allowance: Allowance, now: float) -> None:
-        if allowance.shots == SHOTS:
+    def _act(self, allowance: Allowance, now: float) -> None:
+        if self._is_pending:
+            self._take_back()
+            self._deadline = now + RETRY_SECONDS
+        elif now < allowance.quiet_until:
+            self._deadline = allowance.quiet_until
+        elif allowance.shots == SHOTS:
             log.error("%s swallows what should end it; it holds up this process", allowance.name)
             self._deadline = _NEVER
-            return
-        allowance.shots += 1
-        self._deadline = now + NEXT_SHOT_SECONDS
+        else:
+            self._shoot(allowance, now)
+
+    def _shoot(self, allowance: Allowance, now: float) -> None:
+        allowance.is_over = True
+        self._deadline = now + NOTICE_SECONDS
+        self._is_pending = True
         _raise_in_thread(self._watched, _EXPIRED)
 
+    def _take_back(self) -> None:
+        _raise_in_thread(self._watched, None)
+        try:
+            _raise_in_thread(ctypes.c_ulong(threading.get_ident()), _CLEARED)
+            while True:
+                pass
+        except _Cleared:
+            self._is_pending = False
 
+
+_CLEARED: Final = ctypes.py_object(_Cleared)
 _EXPIRED: Final = ctypes.py_object(Expired)
 _of_thread = threading.local()
 
