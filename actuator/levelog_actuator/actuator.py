@@ -26,7 +26,7 @@ from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -35,7 +35,6 @@ from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 
-HINT = "intent"
 """Topic on which processors tell that there are new intents."""
 
 RECHECK_SECONDS = 1.0
@@ -87,7 +86,7 @@ class Actuator:
         self._scope = scope
         self._client = client
         self._publisher = publisher
-        self._hint = hints.listen(HINT)
+        self._hint = hints.listen(Topic.INTENT)
         self._settings = settings or ActuatorSettings()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()

@@ -13,7 +13,7 @@ from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
@@ -51,7 +51,7 @@ class DryRun:
         self._database = database
         self._scope = scope
         self._client = client
-        self._hint = hints.listen("intent")
+        self._hint = hints.listen(Topic.INTENT)
         self._sweep = settings.sweep
         self._redactor = redactor
         self._sender = Sender(client, settings, redactor, is_dry=True)

@@ -9,9 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
+from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
 from levelog_actuator.requests import Order, Request, object_path
-from levelog_actuator.results import Ended, Later, Outcome, Result
+from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.settings import ActuatorSettings
 from levelog_store.actuate.claims import ClaimedIntent
 

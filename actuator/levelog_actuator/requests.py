@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from levelog.intents import IntentOptions, Verb
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import ObjectKey, field_manager
 from levelog_kube.discovery import root_path
 from levelog_store.actuate.claims import ClaimedIntent
 
@@ -58,7 +58,7 @@ class Order(Struct, frozen=True, kw_only=True):
     @property
     def field_manager(self) -> str:
         """The one field manager of the operator that decided."""
-        return field_manager(self.intent.view)
+        return field_manager(self.intent.view.partition("/")[0])
 
     @property
     def makes_object(self) -> bool:
@@ -103,11 +103,6 @@ class Request(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes | None = None
     content_type: str = "application/json"
-
-
-def field_manager(view: str) -> str:
-    """The field manager of the operator whose view it is."""
-    return f"levelog-{view.partition('/')[0]}"
 
 
 def write_request(order: Order, guard: Guard, deadline: timedelta, *, is_dry: bool = False) -> Request:

@@ -1,27 +1,17 @@
 """What carrying out an intent comes to."""
 
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.objects import Application, ObjectKey, Uid
+from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
-from levelog.wire.records import CallNoted, ReceiptNoted
-from levelog_actuator.requests import field_manager
+from levelog.wire.records import STATE_AFTER, CallNoted, Outcome, ReceiptNoted
 from levelog_store.actuate.claims import ClaimedIntent, Postponement, StoredReceipt
 
-Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed"]
-
 MOST_ERROR_CHARACTERS: Final = 1000
-_ROW_STATE: Final = {
-    "written": "written",
-    "unchanged": "written",
-    "gone": "written",
-    "conflict": "written",  # until the log shows what the actuator saw
-    "failed": "failed",
-}
 
 
 class Ended(Struct, frozen=True, kw_only=True):
@@ -57,7 +47,7 @@ class Ended(Struct, frozen=True, kw_only=True):
             error=self.error[:MOST_ERROR_CHARACTERS],
             answer=self.answer,
             attempts=intent.attempts,
-            manager=field_manager(intent.view),
+            manager=field_manager(intent.view.partition("/")[0]),
             process=process,
             applied=self.applied,
             call=self.call,
@@ -108,7 +98,7 @@ Result: TypeAlias = Ended | Later
 
 def stored(receipt: ReceiptNoted) -> StoredReceipt:
     """How the row is changed by a receipt."""
-    state = _ROW_STATE[receipt.outcome]
+    state = STATE_AFTER[receipt.outcome]
     return StoredReceipt(
         key=receipt.key,
         state="settled" if (receipt.verb, state) == ("event", "written") else state,  # no level waits for Events

@@ -11,10 +11,11 @@ from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog.wire.projection import Applied, applied
+from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import EventWriter
 from levelog_actuator.requests import Guard, Order, Request, path_of, read_request, write_request
-from levelog_actuator.results import Ended, Later, Outcome, Result
+from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from enum import StrEnum
 from typing import Self
 
 from nats.aio.msg import Msg
@@ -12,6 +13,15 @@ from levelog.wire.objects import Application, Cluster
 from levelog.wire.subjects import hint_subject
 from levelog_log.connection import Connection
 from levelog_log.wire import Message
+
+
+class Topic(StrEnum):
+    """What there is to do."""
+
+    WAKE = "wake"
+    """For processors: a wakeup is due, or keys of indices changed."""
+    INTENT = "intent"
+    """For actuators: there are intents, or the scope that they wait for has been opened."""
 
 
 class Hints:
@@ -39,7 +49,7 @@ class Hints:
         if self._subscription is not None and not self._connection.client.is_closed:
             await self._subscription.unsubscribe()
 
-    async def publish(self, topic: str) -> None:
+    async def publish(self, topic: Topic) -> None:
         """Tell all who listen to the topic, in this process too; while NATS is away, nobody is told."""
         try:
             await self._connection.publish_all(
@@ -48,7 +58,7 @@ class Hints:
         except Unavailable:
             return
 
-    def listen(self, topic: str) -> "Hint":
+    def listen(self, topic: Topic) -> "Hint":
         """An event of one's own for the hints on a topic."""
         hint = Hint()
         self._listeners.setdefault(topic, set()).add(hint)

@@ -10,7 +10,7 @@ import msgspec
 
 from levelog.errors import LevelogError, Unavailable
 from levelog.indices import Contact, LiveIndex
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
@@ -79,7 +79,7 @@ class LiveIndices:
         return Contact(found.listed < self._partitions or found.stale > 0, found.heard_at)
 
     async def _look(self) -> None:
-        hint = self._hints.listen("wake")
+        hint = self._hints.listen(Topic.WAKE)
         while True:
             await hint.wait(self._sweep)
             try:

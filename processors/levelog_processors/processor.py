@@ -11,7 +11,7 @@ from levelog.errors import LeaseLost, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import BATCH, Cut, Decider
@@ -154,7 +154,7 @@ class Processor:
         pace = Pace(self._backfill_rate, asyncio.get_running_loop().time)
         backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, partitions=owned) as reader:
-            hint = self._hints.listen("wake")
+            hint = self._hints.listen(Topic.WAKE)
             self.decider.on_return(hint.set)
             arrivals = Arrivals(reader, hint)
             try:
@@ -195,7 +195,7 @@ class Processor:
         if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
             agenda.open()
         if is_shared:  # others may own the parents, or wait for these partitions
-            await self._hints.publish("wake")
+            await self._hints.publish(Topic.WAKE)
 
     async def _confirm(self, reader: Reader, epochs: Mapping[int, int], folded_to: dict[int, int]) -> None:
         """Let the checkpoints of quiet partitions keep up, once in a while."""
@@ -219,7 +219,7 @@ class Processor:
         if step.has_woken or step.has_finished:
             agenda.open()
         if step.has_finished and partitions < self._scope.partitions:  # others may wait for it with their views
-            await self._hints.publish("wake")
+            await self._hints.publish(Topic.WAKE)
         return True
 
     async def _decide(
@@ -253,7 +253,7 @@ class Processor:
         newest = max(decided.level.cause for decided in cut.decided)
         log.debug("decided on %d levels", len(cut.decided), extra={"sequence": newest})
         if cut.is_intent_pending:
-            await self._hints.publish("intent")
+            await self._hints.publish(Topic.INTENT)
         for decided in cut.decided:
             if decided.due_at is not None:
                 agenda.expect(decided.due_at, cut.at)

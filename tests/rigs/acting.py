@@ -14,13 +14,13 @@ from levelog.operator import Operator
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import ReceiptNoted
-from levelog_actuator import HINT, Actuator, ActuatorSettings
+from levelog_actuator import Actuator, ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log.connection import Connection
 from levelog_log.connection import connect as connect_nats
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
@@ -134,7 +134,7 @@ class Acting:
         """Store intents as a processor does; returns their keys."""
         keys = await decide(self.database, *({**row, "scope": self.scope.number} for row in rows))
         if hint:
-            await self.hints.publish(HINT)
+            await self.hints.publish(Topic.INTENT)
         return keys
 
     def intent(self, verb: str, seen: Any = None, *, body: Any = None, target: str = "", **columns: Any) -> Any:

@@ -9,7 +9,7 @@ from levelog_cli.compose.levels import refuse_unknown, selected_scopes
 from levelog_cli.compose.nats import connect_nats
 from levelog_cli.data_dir import DataDir
 from levelog_cli.settings import Settings
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines
 from levelog_store.owners.scopes import Scope
@@ -72,7 +72,7 @@ async def _tell(settings: Settings, scopes: list[Scope]) -> None:
         async with await connect_nats(settings, url, "levelog retry") as connection:
             for scope in scopes:
                 hints = Hints(connection, Cluster(scope.cluster), Application(scope.application))
-                for topic in ("wake", "intent"):
+                for topic in Topic:
                     await hints.publish(topic)
     except Unavailable as error:
         sys.stderr.write(f"levelog: nobody was told, so that it may take 10 s: {error}\n")

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from levelog.wire.objects import Application
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import find_scopes
@@ -13,14 +13,12 @@ from levelog_store.owners.scopes import Scope
 
 log = logging.getLogger(__name__)
 
-INTENT_HINT: Final = "intent"
-"""What actuators listen to; also said once by a processor that has opened the scope."""
 _SWEEP: Final = timedelta(seconds=10)  # a hint may be lost
 
 
 async def await_scope(database: Database, stream: LogStream, application: Application, hints: Hints) -> Scope:
     """The application's scope, as soon as a processor has opened it for this log."""
-    hint = hints.listen(INTENT_HINT)
+    hint = hints.listen(Topic.INTENT)
     is_told = False
     while True:
         async with database.reading() as connection:

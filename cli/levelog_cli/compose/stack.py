@@ -23,7 +23,7 @@ from levelog_cli.compose.roles import EVERYTHING, Role, needs_cluster, needs_sql
 from levelog_cli.identity import process_name
 from levelog_cli.settings import Settings
 from levelog_log.connection import Connection
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_log.leadership import Leadership
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
@@ -226,7 +226,6 @@ class _Process(Struct, kw_only=True):
             await actuator.run()
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
-        from levelog_cli.compose.scoping import INTENT_HINT
         from levelog_cli.compose.sqlviews import make_views
         from levelog_processors.upkeep import verify
         from levelog_store.owners.scopes import open_scope
@@ -242,5 +241,5 @@ class _Process(Struct, kw_only=True):
         )
         verified = await verify(database, scope, stream)
         await make_views(database, self.application)
-        await hints.publish(INTENT_HINT)
+        await hints.publish(Topic.INTENT)
         return verified

@@ -10,6 +10,7 @@ import msgspec
 from levelog.handlers.owned import ChildrenLevel
 from levelog.levels import Drift, Level
 from levelog.wire.canonical import canonical, digest
+from levelog.wire.objects import field_manager
 from levelog_processors.decide.lookups import sight
 from levelog_processors.decide.settling import AT_ONCE, CALM, GONE, Repeats, is_settled
 from levelog_processors.decide.views import Evaluation
@@ -164,7 +165,7 @@ class Case:
     @property
     def undone(self) -> str:
         """How often the last rounds were undone, and by whom."""
-        own = f"levelog-{self.view.operator}"
+        own = field_manager(self.view.operator)
         others = [i.held_manager for i in self._intents if i.held_manager not in ("", own)]
         by = f", the last time by {others[0]}" if others else ""
         return f"written and undone {self.repeats.count if self.repeats else 0} times{by}"

@@ -10,7 +10,7 @@ from levelog.errors import OperatorError
 from levelog.intents import Intent
 from levelog.resources import ResourceType
 from levelog.wire.canonical import canonical, digest
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import ObjectKey, field_manager
 from levelog_processors.program import BoundView
 from levelog_store.rows import StoredObject
 
@@ -74,7 +74,7 @@ def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
     body: dict[str, Any] = {
         **intent.body,
         "regarding": regarding,
-        "reportingController": f"levelog-{view.operator}",
+        "reportingController": field_manager(view.operator),
     }
     content = canonical(body)
     begin = named["name"][:_MOST_NAME_CHARACTERS].rstrip("-.")

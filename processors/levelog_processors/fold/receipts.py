@@ -8,22 +8,14 @@ from levelog.effects import Call
 from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
 from levelog.wire.canonical import canonical
-from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted
+from levelog.wire.records import STATE_AFTER, CallNoted, LoggedRecord, ReceiptNoted
 from levelog_store.fold.changes import FoldedReceipt
 from levelog_store.rows import Entry
-
-_OUTCOME_STATE = {
-    "written": "written",
-    "unchanged": "written",
-    "gone": "written",
-    "failed": "failed",
-    "conflict": "written",
-}
 
 
 def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool) -> FoldedReceipt:
     """What a receipt changes; `has_view`: the code still has the view whose level decided the intent."""
-    state = _OUTCOME_STATE[record.outcome]
+    state: str = STATE_AFTER[record.outcome]
     if (record.verb, state) == ("event", "written"):
         state = "settled"  # no level waits for Events
     return FoldedReceipt(

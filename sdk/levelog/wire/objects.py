@@ -31,6 +31,11 @@ CLUSTER_SCOPE = "_"
 """Stands for the namespace of objects that have none."""
 
 
+def field_manager(operator: str) -> str:
+    """The field manager of what an operator writes, and the reporter of its Events."""
+    return f"levelog-{operator}"
+
+
 def parse_version(text: str) -> Version:
     """A resourceVersion as a number. Raises ValueError if it is none, in decimal digits, up to MAX_VERSION."""
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_VERSION)) and int(text) <= MAX_VERSION):

@@ -20,6 +20,17 @@ _Version: TypeAlias = Annotated[Version, Meta(ge=0, le=MAX_VERSION)]
 _Number: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_VERSION)]
 _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
 
+Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed"]
+"""`conflict`: refused because the target had changed, the next round decides anew; `failed`: refused for good."""
+STATE_AFTER: Final[Mapping[Outcome, Literal["written", "failed"]]] = {
+    "written": "written",
+    "unchanged": "written",
+    "gone": "written",
+    "conflict": "written",  # until the log shows what the actuator saw
+    "failed": "failed",
+}
+"""State of an intent whose receipt says so."""
+
 
 class Written(Struct, frozen=True, kw_only=True):
     """Who wrote an object last, from the newest entry of its managedFields; empty where the API did not say."""
@@ -121,8 +132,7 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     round: _Count
     verb: str
     target: ObjectKey
-    outcome: Literal["written", "unchanged", "gone", "conflict", "failed"]
-    """`conflict`: refused because the target had changed, the next round decides anew; `failed`: refused for good."""
+    outcome: Outcome
     target_uid: str = ""
     target_version: _Number = 0
     """resourceVersion that the API answered; 0 where it answered none."""

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from levelog.wire.objects import Application
 from levelog_log.connection import connect
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from rigs.logs import MOMENT, new_log
 from rigs.nats import NatsServer
 
@@ -18,19 +18,19 @@ async def test_a_hint_wakes_every_listener_of_its_topic_in_every_process(nats_se
         Hints(stream.connection, stream.cluster, APPLICATION) as here,
         Hints(elsewhere, stream.cluster, APPLICATION) as there,
     ):
-        listeners = [here.listen("wake"), here.listen("wake"), there.listen("wake")]
-        other = there.listen("intent")
-        await here.publish("wake")
+        listeners = [here.listen(Topic.WAKE), here.listen(Topic.WAKE), there.listen(Topic.WAKE)]
+        other = there.listen(Topic.INTENT)
+        await here.publish(Topic.WAKE)
         assert await asyncio.gather(*(listener.wait(LONG) for listener in listeners)) == [True, True, True]
         assert not await other.wait(MOMENT)
 
 
 async def test_a_hint_that_came_before_the_wait_is_not_lost_and_counts_once(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream, Hints(stream.connection, stream.cluster, APPLICATION) as hints:
-        hint, marker = hints.listen("wake"), hints.listen("marker")
+        hint, marker = hints.listen(Topic.WAKE), hints.listen(Topic.INTENT)
         for _ in range(3):
-            await hints.publish("wake")
-        await hints.publish("marker")
+            await hints.publish(Topic.WAKE)
+        await hints.publish(Topic.INTENT)
         assert await marker.wait(LONG)
         assert await hint.wait(MOMENT)
         assert not await hint.wait(MOMENT)
@@ -42,23 +42,23 @@ async def test_applications_do_not_hear_each_other(nats_server: NatsServer) -> N
         Hints(stream.connection, stream.cluster, APPLICATION) as mine,
         Hints(stream.connection, stream.cluster, Application("a.b c")) as others,
     ):
-        hint = mine.listen("wake")
-        theirs = others.listen("wake")
-        await others.publish("wake")
+        hint = mine.listen(Topic.WAKE)
+        theirs = others.listen(Topic.WAKE)
+        await others.publish(Topic.WAKE)
         assert await theirs.wait(LONG)
         assert not await hint.wait(MOMENT)
 
 
 async def test_everybody_looks_once_after_a_lost_connection(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream, Hints(stream.connection, stream.cluster, APPLICATION) as hints:
-        hint = hints.listen("wake")
+        hint = hints.listen(Topic.WAKE)
         nats_server.kill()
         await hint.wait(LONG)  # for the loss
-        await hints.publish("wake")  # to nobody, and no error
+        await hints.publish(Topic.WAKE)  # to nobody, and no error
         await nats_server.start()
         assert await hint.wait(LONG)
         await stream.connection.wait_connected()
         while await hint.wait(MOMENT):
             pass
-        await hints.publish("wake")
+        await hints.publish(Topic.WAKE)
         assert await hint.wait(LONG)

@@ -11,7 +11,7 @@ from typing import cast
 
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord
-from levelog_log.hints import Hints
+from levelog_log.hints import Hints, Topic
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import Cut, Decider
 from levelog_processors.fold.backfilling import Backfiller, Pace
@@ -26,7 +26,7 @@ from rigs.machine.seam import SeamedDatabase
 
 
 class _NoHints:
-    async def publish(self, topic: str) -> None:
+    async def publish(self, topic: Topic) -> None:
         """Tell nobody."""
 
 
