@@ -33,7 +33,8 @@ from levelog_replay.judging import Judge
 from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.selecting import Selection
-from levelog_store.look.recall import Asked, PastDecision, read_called
+from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.look.recall import read_called
 from rigs.nats import NatsServer
 
 WEBS = GroupResource(group="example.com", resource="webs")

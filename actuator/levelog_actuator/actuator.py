@@ -31,7 +31,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -139,7 +139,7 @@ class Actuator:
         await self._verify()
         if not self._database.is_shared:
             async with self._database.transaction() as connection:
-                await claims.end_claims(connection, self._scope.number)
+                await claims.end_claims(connection, self._scope)
         ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
         claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
@@ -224,7 +224,7 @@ class Actuator:
         async with self._database.transaction() as connection:
             claimed = await claims.claim(
                 connection,
-                self._scope.number,
+                self._scope,
                 self.owner,
                 limit=limit,
                 lease=self._settings.lease,
@@ -247,7 +247,7 @@ class Actuator:
         sweep = self._settings.sweep.total_seconds()
         if self._due_at is None:
             async with self._database.reading() as connection:
-                wait = await claims.next_due(connection, self._scope.number)
+                wait = await claims.next_due(connection, self._scope)
             self._due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
         if not await self._hint.wait(timedelta(seconds=max(0.0, self._due_at - clock()))):
             self._due_at = None
@@ -288,7 +288,7 @@ class Actuator:
 
     async def _is_still_claimed(self, intent: ClaimedIntent) -> bool:
         async with self._database.reading() as connection:
-            return bool(await claims.still_claimed(connection, self._scope.number, self.owner, [intent.key]))
+            return bool(await claims.still_claimed(connection, self._scope, self.owner, [intent.key]))
 
     def _note_stored(self, receipts: Sequence[ReceiptNoted], later: Sequence[Later]) -> None:
         self._relay.submit(receipts)

@@ -17,7 +17,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class DryRun:
         while True:
             try:
                 async with self._database.reading() as connection:
-                    found = await claims.read_open(connection, self._scope.number, MOST_SHOWN)
+                    found = await claims.read_open(connection, self._scope, MOST_SHOWN)
                 self.told = {each.key: self.told[each.key] for each in found if each.key in self.told}
                 for intent in found:
                     if intent.key not in self.told:

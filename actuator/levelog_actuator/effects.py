@@ -22,7 +22,7 @@ from levelog_actuator.settings import ActuatorSettings
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class Effects:
             try:
                 async with self._database.transaction(durable=False) as connection:
                     await claims.keep(
-                        connection, self._scope.number, self._owner, list(self._begun), lease=self._settings.lease
+                        connection, self._scope, self._owner, list(self._begun), lease=self._settings.lease
                     )
             except Unavailable as error:
                 log.warning("the claims of %d calls are not kept: %s", len(self._begun), error)

@@ -12,7 +12,7 @@ from levelog_actuator.results import Ended, Later, Result, about, stored
 from levelog_actuator.settings import ActuatorSettings
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -92,11 +92,11 @@ class Ledger:
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
                 kept = await claims.store_receipts(
-                    connection, self._scope.number, self._owner, rows, look_after=self._settings.look_after
+                    connection, self._scope, self._owner, rows, look_after=self._settings.look_after
                 )
             if later:
                 given_back = [result.postponement for result in later]
-                await claims.postpone(connection, self._scope.number, self._owner, given_back)
+                await claims.postpone(connection, self._scope, self._owner, given_back)
         for receipt in receipts:
             if receipt.key in kept:
                 self.outcomes[receipt.outcome] += 1

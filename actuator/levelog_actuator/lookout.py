@@ -21,7 +21,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import UnseenWrite
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Lookout:
         async with self._database.transaction(durable=False) as connection:
             writes = await claims.take_unseen(
                 connection,
-                self._scope.number,
+                self._scope,
                 limit=BATCH,
                 after=self._settings.look_after,
                 most=self._settings.most_look,

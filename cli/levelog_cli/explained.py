@@ -10,7 +10,7 @@ from levelog_history.differences import shown
 from levelog_history.explaining import Cause, Explained, ReadChange, Write
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 
 _DEEP: Final = INDENT + "  "
 _MOST: Final = 12

@@ -9,7 +9,7 @@ from levelog_cli.tables import folded, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.comparing import Divergence, Tally
 from levelog_replay.outcomes import Outcome
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 from levelog_store.rows import ERRORS, IndexKey
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from levelog_cli.tables import line_width
 from levelog_history.decided import Decided
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
-from levelog_store.look.recall import PastDecision
-from levelog_store.rows import Basis
+from levelog_store.decide.decisions import Basis, PastDecision
 
 _TEXT: Final = {
     "created": "created",

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import Application
 from levelog_history.moments import Moment
-from levelog_store.look.recall import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, PastDecision
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
 from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
-from levelog_store.look.recall import PastDecision, PastIntent, PastRead
+from levelog_store.decide.decisions import PastDecision, PastIntent, PastRead
 from levelog_store.rows import ERRORS
 
 _SLACK: Final = timedelta(minutes=5)

@@ -10,8 +10,8 @@ from levelog.wire.subjects import partition_of
 from levelog_history.happenings import Happened
 from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
+from levelog_store.decide.decisions import PastDecision, PastIntent
 from levelog_store.fold.changes import Causes
-from levelog_store.look.recall import PastDecision, PastIntent
 
 Why: TypeAlias = Literal["not_read", "own_write", "looked_at", "waiting", "no_level"]
 """`not_read`: nothing that the view reads has changed; `own_write`: nor that, and levelog itself wrote it; `looked_at`:

@@ -17,8 +17,7 @@ from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_buckets, read_versions
 from levelog_store.look.contact import read_contact
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import IndexKey
+from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class LiveIndices:
         self, database: Database, scope: Scope, program: Program, hints: Hints, *, sweep: timedelta = SAFETY_SWEEP
     ) -> None:
         self._database = database
-        self._scope = scope.number
+        self._scope = scope
         self._partitions = scope.partitions
         self._program = program
         self._hints = hints

@@ -25,8 +25,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import IndexKey
+from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +144,7 @@ class Processor:
 
     async def _work(self, epochs: Mapping[int, int]) -> None:
         async with self._database.reading() as connection:
-            checkpoints = await stored.read_checkpoints(connection, self._scope.number)
+            checkpoints = await stored.read_checkpoints(connection, self._scope)
         folded_to = {partition: checkpoints[partition] for partition in epochs}
         start = Sequence(min(folded_to.values()) + 1)
         owned = None if len(epochs) == self._scope.partitions else [Partition(p) for p in sorted(epochs)]
@@ -241,7 +240,7 @@ class Processor:
                 agenda.open()
         if asks_for_times:
             async with self._database.reading() as connection:
-                next_due = await stored.read_next_due(connection, self._scope.number, list(epochs))
+                next_due = await stored.read_next_due(connection, self._scope, list(epochs))
             if next_due is not None and next_due[0] <= next_due[1]:  # a level that is held up: look again, not at once
                 next_due = (next_due[1] + HELD_UP_PAUSE, next_due[1])
             agenda.plan(next_due)
@@ -262,7 +261,7 @@ class Processor:
         """Views all of whose resources were listed once, and of the same namespaces."""
         if self._readiness is None:
             async with self._database.reading() as connection:
-                rows = (await read_syncs(connection, self._scope.number)).values()
+                rows = (await read_syncs(connection, self._scope)).values()
             self._readiness = Readiness(self.program, rows, partitions=self._scope.partitions)
             self.decider.namespaces = self._readiness.namespaces
         ready = self._readiness.views

@@ -12,8 +12,9 @@ from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_record
 from levelog_store.owners.leases import guard
-from levelog_store.owners.scopes import Scope, reset_scope
+from levelog_store.owners.scopes import reset_scope
 from levelog_store.owners.upkeep import PAGE, prune
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ async def _mismatch(database: Database, scope: Scope, stream: LogStream) -> str:
             f"the stream was made at {stream.identity.created}, the tables come from one made at {scope.stream_created}"
         )
     async with database.reading() as connection:
-        sequence, record_id = await read_last_record(connection, scope.number)
+        sequence, record_id = await read_last_record(connection, scope)
     if sequence == 0:
         return ""
     state = await stream.state()
@@ -83,7 +84,7 @@ class Pruner:
         while is_full:
             async with self._database.transaction(durable=False) as connection:
                 await guard(connection, self._scope, {PARTITION: epochs[PARTITION]})
-                page = await prune(connection, self._scope.number, first)
+                page = await prune(connection, self._scope, first)
             deleted.update(page)
             if is_full := PAGE in page.values():
                 await asyncio.sleep(PAUSE.total_seconds())

@@ -24,7 +24,7 @@ from levelog_replay.bundlelines import (
     UnreadableLine,
 )
 from levelog_replay.scratch import Origin
-from levelog_store.look.recall import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, PastDecision
 
 _BATCH: Final = 1000
 _LINE: Final = msgspec.json.Decoder(Line)

@@ -19,9 +19,8 @@ from levelog.wire.subjects import object_in
 from levelog_history.moments import Moment
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Origin
+from levelog_store.decide.decisions import Asked, Basis, PastDecision, PastRead
 from levelog_store.fold.changes import Causes
-from levelog_store.look.recall import Asked, PastDecision, PastRead
-from levelog_store.rows import Basis
 
 FORMAT: Final = 1
 """Of bundles that are written now."""

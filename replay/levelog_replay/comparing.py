@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from levelog_replay.history import History
 from levelog_replay.judging import LEFT_OUT, NO_VIEW, Judged
 from levelog_replay.outcomes import Outcome
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 from levelog_store.rows import IndexKey, StoredObject
 
 

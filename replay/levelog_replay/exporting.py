@@ -36,7 +36,7 @@ from levelog_replay.bundlelines import (
 from levelog_replay.history import History
 from levelog_replay.outcomes import Outcome
 from levelog_replay.selecting import Selection
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 
 
 class Exported(Struct, frozen=True, kw_only=True):

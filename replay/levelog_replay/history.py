@@ -9,8 +9,9 @@ from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_replay.scratch import Origin
 from levelog_store.connect.database import Database
-from levelog_store.look.recall import Asked, PastDecision, read_asked, read_called
-from levelog_store.owners.scopes import Scope
+from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.look.recall import read_asked, read_called
+from levelog_store.rows import Scope
 
 
 class Recording(Protocol):

@@ -15,8 +15,8 @@ from levelog_processors.decide.cut import BATCH, Decider
 from levelog_processors.decide.functions import Caller
 from levelog_replay.history import Recording
 from levelog_replay.scratch import Scratch
+from levelog_store.decide.decisions import PendingWake
 from levelog_store.decide.inputreads import read_next_due
-from levelog_store.rows import PendingWake
 
 FIRST_BATCH: Final = 1000
 """Records folded at once while no view can decide yet; counted from the first one, however they were read."""
@@ -100,7 +100,7 @@ class LogReplay:
                 break
         if is_planned or self._next_due is not None:
             async with scratch.database.reading() as connection:
-                due = await read_next_due(connection, scratch.scope.number, list(scratch.epochs))
+                due = await read_next_due(connection, scratch.scope, list(scratch.epochs))
             self._next_due = due[0] if due is not None else None
         return has_decided
 

@@ -21,17 +21,8 @@ from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
 from levelog_replay.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
-from levelog_store.look.recall import PastDecision
-from levelog_store.rows import (
-    Bucket,
-    IndexKey,
-    IntentRow,
-    LevelRow,
-    PendingWake,
-    StoredObject,
-    Target,
-    WholeIndex,
-)
+from levelog_store.decide.decisions import IntentRow, PastDecision, PendingWake, Target
+from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex
 
 NO_VIEW: Final = "the code has no such view"
 LEFT_OUT: Final = "the view leaves the object out"
@@ -63,12 +54,12 @@ class _RecordedFetch:
         self._versions = versions
 
     async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
-        found = await stored.read_buckets(self._connection, self._scope.number, keys)
+        found = await stored.read_buckets(self._connection, self._scope, keys)
         return {place: Bucket(self._versions.get(place, each.version), each.values) for place, each in found.items()}
 
     async def whole(self, index: str) -> WholeIndex:
         keys = [f"{WHOLE_INDEX}{partition}" for partition in range(self._scope.partitions)]
-        found = await stored.read_whole_index(self._connection, self._scope.number, index, keys)
+        found = await stored.read_whole_index(self._connection, self._scope, index, keys)
         versions = {key: self._versions.get((index, key), version) for key, version in found.versions.items()}
         return WholeIndex(versions=versions, buckets=found.buckets)
 
@@ -106,7 +97,7 @@ class Judge:
 
     async def _evaluated(self, past: Sequence[PastDecision]) -> list[Case | str]:
         """The cases, their views called; a text says why a decision cannot be made again."""
-        scope = self._scratch.scope.number
+        scope = self._scratch.scope
         versions = {place: version for each in past for place, version in each.versions.items()}
         async with self._scratch.database.reading() as connection:
             fetch = _RecordedFetch(connection, self._scratch, versions)
@@ -194,7 +185,7 @@ class Judge:
         if not names:
             return {}
         async with self._scratch.database.reading() as connection:
-            return await stored.read_targets(connection, self._scratch.scope.number, names)
+            return await stored.read_targets(connection, self._scratch.scope, names)
 
     def _concluded(self, past: PastDecision, case: Case | str, targets: Mapping[str, Target]) -> Judged:
         if isinstance(case, str):

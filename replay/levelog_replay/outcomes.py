@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog_store.look.recall import Asked, PastDecision
-from levelog_store.rows import Decided
+from levelog_store.decide.decisions import Asked, Decided, PastDecision
 
 COMPARED: Final = ("status", "round", "desired", "actual", "drift", "keys")
 

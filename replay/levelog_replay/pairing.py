@@ -7,7 +7,8 @@ from typing import Final
 from levelog_replay.judging import NO_VIEW, Judged
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
-from levelog_store.look.recall import PastDecision, read_asked, read_called
+from levelog_store.decide.decisions import PastDecision
+from levelog_store.look.recall import read_asked, read_called
 from levelog_store.rows import ViewParent
 
 _END: Final = 1 << 63

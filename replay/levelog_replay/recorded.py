@@ -15,7 +15,7 @@ from levelog_replay.history import History
 from levelog_replay.judging import Judge, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.selecting import Selection
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 from levelog_store.rows import ViewParent
 
 MOST_AT_ONCE: Final = 256

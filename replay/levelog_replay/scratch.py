@@ -17,7 +17,8 @@ from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import Scope, open_scope
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import metadata
 
 _LEASE: Final = timedelta(days=365)
@@ -61,7 +62,7 @@ class Scratch:
             self.folded[logged.partition] = logged.sequence
         if folded.has_list:
             async with self.database.reading() as connection:
-                rows = (await read_syncs(connection, self.scope.number)).values()
+                rows = (await read_syncs(connection, self.scope)).values()
             self.readiness = Readiness(self.program, rows, partitions=self.scope.partitions)
         return folded
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
 from levelog_history.moments import Moment
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 
 
 class Selection(Struct, frozen=True, kw_only=True):

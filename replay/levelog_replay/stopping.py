@@ -15,7 +15,7 @@ from levelog.levels import Drift
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fence.calls import suspended
 from levelog_replay.debugger import DebuggerLeft, HandlerDebugger
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 from levelog_store.rows import IndexKey, StoredObject, ViewParent
 
 Kind: TypeAlias = Literal["view", "reconcile function"]

@@ -230,7 +230,7 @@ class Simulation:
     async def _level(self, source: str, parent: ObjectKey) -> SeenLevel:
         world = self._open
         async with world.database.reading() as connection:
-            rows = await read_levels(connection, world.scope.number, [str(parent)])
+            rows = await read_levels(connection, world.scope, [str(parent)])
             row = rows.get((source, str(parent)))
             if row is None:
                 held = await world.parents_of(connection, source)

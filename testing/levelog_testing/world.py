@@ -43,9 +43,10 @@ from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import PendingWake
 from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import Scope, open_scope
-from levelog_store.rows import PendingWake
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
 from levelog_testing.externals import Externals
 from levelog_testing.standins import StandIns

@@ -16,7 +16,7 @@ EVERYTHING = 2**62
 
 async def prune_all(stack: Processing, *, limit: int = 1000) -> dict[str, int]:
     async with stack.database.transaction() as connection:
-        return await prune(connection, stack.scope.number, EVERYTHING, limit=limit)
+        return await prune(connection, stack.scope, EVERYTHING, limit=limit)
 
 
 async def write(stack: Processing, version: int) -> None:

@@ -18,11 +18,13 @@ from levelog_processors.fold.batches import Folder
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import PendingWake
 from levelog_store.decide.inputreads import count_pending, read_levels
+from levelog_store.fold.changes import Held
 from levelog_store.fold.changewrites import write_changes
 from levelog_store.owners.leases import Leases
-from levelog_store.owners.scopes import Scope, open_scope
-from levelog_store.rows import Held, LevelRow, PendingWake
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import dependencies, levels
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
@@ -253,11 +255,11 @@ class Tables:
 
     async def level(self) -> LevelRow:
         async with self.database.reading() as connection:
-            return (await read_levels(connection, self.scope.number, [SHOP]))["webs/image", SHOP]
+            return (await read_levels(connection, self.scope, [SHOP]))["webs/image", SHOP]
 
     async def pending(self) -> int:
         async with self.database.reading() as connection:
-            return await count_pending(connection, self.scope.number)
+            return await count_pending(connection, self.scope)
 
 
 async def _never(_: PendingWake) -> bool:
@@ -315,7 +317,7 @@ async def test_invariant_5_a_decision_waits_for_a_fold_that_has_raised_the_versi
     change = logged([pod("shop-0", 9, image="b")], first=100, partitions=PARTITIONS)
     changes = Fold(tables.program, "webs", Held()).records(change)
     async with database.transaction() as folding:
-        woken = await write_changes(folding, tables.scope.number, changes)
+        woken = await write_changes(folding, tables.scope, changes)
         assert woken == {}
         deciding = asyncio.create_task(tables.decide())
         await _somebody_waits_for_a_lock(database)

@@ -2,9 +2,10 @@
 
 import msgspec
 
+from levelog_store.decide.decisions import PastDecision
 from levelog_store.fold.changes import Wake
 from levelog_store.fold.changewrites import write_wakes
-from levelog_store.look.recall import PastDecision, read_decisions, read_intents, read_intents_on
+from levelog_store.look.recall import read_decisions, read_intents, read_intents_on
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import deleted, pod, receipt, web
@@ -66,7 +67,7 @@ async def test_records_that_changed_nothing_are_kept_with_the_next_decision(
         for asked in (last - 1, last):  # as by two folds whose changes took each other back
             async with stack.database.transaction() as connection:
                 wake = Wake(row["partition"], (asked,))
-                await write_wakes(connection, stack.scope.number, {(row["view"], SHOP): wake})
+                await write_wakes(connection, stack.scope, {(row["view"], SHOP): wake})
         stack.start()
         await stack.folded(last)
         assert len(await decisions(stack)) == 1

@@ -48,7 +48,7 @@ class Rig:
 
     async def unreadable(self) -> list[UnreadableRecord]:
         async with self.processing.database.reading() as connection:
-            return await read_unreadable(connection, self.processing.scope.number)
+            return await read_unreadable(connection, self.processing.scope)
 
 
 @pytest_asyncio.fixture

@@ -8,11 +8,13 @@ from sqlalchemy import text
 
 from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
 from levelog_store.fold.changes import Changes
 from levelog_store.fold.changewrites import write_changes
-from levelog_store.rows import Decided, LevelRow, PendingWake
+from levelog_store.rows import LevelRow
 from levelog_store.tables import wakeups
+from rigs.leasing import SCOPE
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -64,13 +66,13 @@ async def test_invariant_5_a_decision_that_read_before_a_fold_committed_is_given
     database: Database, version: int
 ) -> None:
     async with database.transaction() as connection:
-        await write_changes(connection, 1, Changes(keys={KEY: 5 if version == 5 else 9}))
+        await write_changes(connection, SCOPE, Changes(keys={KEY: 5 if version == 5 else 9}))
     async with database.transaction() as connection:
-        await write_changes(connection, 1, Changes(keys={KEY: 9}))
+        await write_changes(connection, SCOPE, Changes(keys={KEY: 9}))
     async with database.transaction() as connection:
-        assert await write_decisions(connection, 1, [decided(version=version)], "code") == []
+        assert await write_decisions(connection, SCOPE, [decided(version=version)], "code") == []
     async with database.transaction() as connection:
-        assert len(await write_decisions(connection, 1, [decided(version=9)], "code")) == 1
+        assert len(await write_decisions(connection, SCOPE, [decided(version=9)], "code")) == 1
 
 
 async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_wakes_it(database: Database) -> None:
@@ -79,10 +81,10 @@ async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_w
     async def fold() -> None:
         async with database.transaction() as connection:
             folding.set()
-            await write_changes(connection, 1, Changes(keys={KEY: 7}))
+            await write_changes(connection, SCOPE, Changes(keys={KEY: 7}))
 
     async with database.transaction() as deciding:
-        assert len(await write_decisions(deciding, 1, [decided(version=-1)], "code")) == 1
+        assert len(await write_decisions(deciding, SCOPE, [decided(version=-1)], "code")) == 1
         task = asyncio.create_task(fold())
         await folding.wait()
         await somebody_waits_for_a_lock(database)
@@ -97,10 +99,10 @@ async def test_invariant_5_a_decision_that_meets_an_uncommitted_fold_waits_and_i
     async def decide() -> int:
         async with database.transaction() as connection:
             deciding.set()
-            return len(await write_decisions(connection, 1, [decided(version=-1)], "code"))
+            return len(await write_decisions(connection, SCOPE, [decided(version=-1)], "code"))
 
     async with database.transaction() as folding:
-        await write_changes(folding, 1, Changes(keys={KEY: 7}))
+        await write_changes(folding, SCOPE, Changes(keys={KEY: 7}))
         task = asyncio.create_task(decide())
         await deciding.wait()
         await somebody_waits_for_a_lock(database)

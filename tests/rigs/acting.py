@@ -26,7 +26,8 @@ from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope, open_scope
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from rigs.api import Api
 from rigs.apirequests import ApiRequest, asks
 from rigs.faultproxy import FaultProxy

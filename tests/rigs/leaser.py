@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from levelog.errors import LeaseLost, Unavailable
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases, guard
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints
 from rigs.leasing import scope_of
 

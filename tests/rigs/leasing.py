@@ -11,7 +11,8 @@ from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.leases import Leases, guard
-from levelog_store.owners.scopes import Scope, open_scope
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors
 
 PARTITIONS = 8
@@ -35,6 +36,22 @@ async def scope_of(
         fingerprint=fingerprint,
         code=code,
     )
+
+
+def scope_numbered(number: int) -> Scope:
+    """A scope for tests of single statements, which need no row of it."""
+    return Scope(
+        number=number,
+        cluster=Cluster("c"),
+        application=Application("a"),
+        partitions=16,
+        fingerprint="code",
+        stream_created="",
+        resets=0,
+    )
+
+
+SCOPE = scope_numbered(1)
 
 
 def processor(database: Database, scope: Scope, owner: str) -> Leases:

@@ -28,8 +28,8 @@ from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import count_pending, read_checkpoints
 from levelog_store.owners.backfills import read_unfinished
-from levelog_store.owners.scopes import Scope, open_scope
-from levelog_store.rows import IndexKey
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import intents, leases, levels
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
@@ -168,7 +168,7 @@ class Processing:
     async def claim(self) -> None:
         """Claim what is pending, as an actuator does before it writes."""
         async with self.database.transaction() as connection:
-            await claims.claim(connection, self.scope.number, "actuator", limit=1000, lease=timedelta(minutes=5))
+            await claims.claim(connection, self.scope, "actuator", limit=1000, lease=timedelta(minutes=5))
 
     async def first_write(self) -> dict[str, Any]:
         """Start a processor on a Web that wants one pod; the intent to write that pod, claimed."""
@@ -185,11 +185,11 @@ class Processing:
         async def is_quiet() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
-                checkpoints = await read_checkpoints(connection, self.scope.number)
+                checkpoints = await read_checkpoints(connection, self.scope)
                 is_folded = max(checkpoints.values()) >= sequence
-                if not is_folded or await read_unfinished(connection, self.scope.number):
+                if not is_folded or await read_unfinished(connection, self.scope):
                     return False
-                return not await count_pending(connection, self.scope.number)
+                return not await count_pending(connection, self.scope)
 
         await until(is_quiet, what=f"record {sequence} folded and nothing pending")
 
@@ -199,7 +199,7 @@ class Processing:
         async def is_folded() -> bool:
             self._raise_failures()
             async with self.database.reading() as connection:
-                return max((await read_checkpoints(connection, self.scope.number)).values()) >= sequence
+                return max((await read_checkpoints(connection, self.scope)).values()) >= sequence
 
         await until(is_folded, what=f"record {sequence} folded")
 

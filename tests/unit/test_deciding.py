@@ -13,7 +13,8 @@ from levelog_processors.decide.settling import is_settled
 from levelog_processors.decide.targets import target_key
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView, Program
-from levelog_store.rows import Basis, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject, Target
+from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake, Target
+from levelog_store.rows import LevelRow, StoredObject
 from rigs.processing import WEBS_FILE
 from rigs.webs import NOON, pod, web
 

@@ -12,8 +12,8 @@ from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes
-from levelog_store.rows import Entry, ExpiredEntry, Held, HeldObject
+from levelog_store.fold.changes import Changes, ExpiredEntry, Held, HeldObject
+from levelog_store.rows import Entry
 from rigs.webs import NOON, PODS, deleted, logged, pod
 
 HOUR = timedelta(hours=1)

@@ -14,8 +14,8 @@ from levelog_cli.loading import load_operators
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold, parent_inputs
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes
-from levelog_store.rows import ERRORS, Entry, Held, HeldLevel, HeldObject, HeldTombstone
+from levelog_store.fold.changes import Changes, Held, HeldLevel, HeldObject, HeldTombstone
+from levelog_store.rows import ERRORS, Entry
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
 WEBS = Path(__file__).parents[2] / "examples/webs/webs.py"

@@ -7,7 +7,8 @@ from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView, Program, sql_views
-from levelog_store.rows import Bucket, Held, IndexKey, WholeIndex
+from levelog_store.fold.changes import Held
+from levelog_store.rows import Bucket, IndexKey, WholeIndex
 from rigs.webs import NOON, logged, pod, web
 
 

@@ -12,7 +12,8 @@ from levelog.secrets.redaction import SECRETS, Redactor
 from levelog.wire.objects import GroupResource
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.program import Program
-from levelog_store.rows import IntentRow, StoredObject, Target
+from levelog_store.decide.decisions import IntentRow, Target
+from levelog_store.rows import StoredObject
 
 REDACTOR = Redactor(b"0123456789abcdef")
 PODS = GroupResource(group="", resource="pods")

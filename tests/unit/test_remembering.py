@@ -11,8 +11,7 @@ from levelog.wire.projection import Applied
 from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes
-from levelog_store.rows import Held
+from levelog_store.fold.changes import Changes, Held
 from rigs.stacks import ConfigMap, Shop, op
 
 PROGRAM = Program([op])

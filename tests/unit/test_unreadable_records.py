@@ -31,8 +31,7 @@ from levelog_log.messages import logged_record
 from levelog_log.wire import parse_header_lines
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes
-from levelog_store.rows import Held, HeldObject, HeldTombstone
+from levelog_store.fold.changes import Changes, Held, HeldObject, HeldTombstone
 from rigs.garbling import garbled
 from rigs.webs import NOON, WEBS, deleted, lists_done, web
 from rigs.webs import logged as in_log

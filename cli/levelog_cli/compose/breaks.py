@@ -9,7 +9,7 @@ from levelog_processors.program import Program
 from levelog_replay.history import History
 from levelog_replay.selecting import Selection
 from levelog_replay.stopping import Breaks
-from levelog_store.look.recall import PastDecision
+from levelog_store.decide.decisions import PastDecision
 
 Identity: TypeAlias = tuple[str, str, int]
 

@@ -37,7 +37,7 @@ async def export_history(
         scope = await recorded_scope(settings, database, stream, settings.application)
         history = await open_history(stream, database, scope)
         async with database.reading() as connection:
-            resources = {resource for _, resource in await read_syncs(connection, scope.number)}
+            resources = {resource for _, resource in await read_syncs(connection, scope)}
         shown = Shown(selected or [Selected(GroupResource.parse(name)) for name in sorted(resources)], selector)
         selection = Selection(start=moments[0], end=moments[1], has_parent=lambda key: shown.has(str(key)))
         first = await beginning(stream, resources)

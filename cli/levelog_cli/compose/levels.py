@@ -17,7 +17,7 @@ from levelog_cli.tables import is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_store.look.contact import UnreadableRecord, read_errors, read_unreadable
 from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 _NAMED: Final = 5
 _SEARCHED: Final = 1000
@@ -68,8 +68,8 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
         for scope in scopes:
             lines = await read_level_lines(connection, scope, view=view, status=status, name=name)
             found += [(scope, line) for line in lines]
-            skipped += await read_unreadable(connection, scope.number)
-            silent += await read_errors(connection, scope.number)
+            skipped += await read_unreadable(connection, scope)
+            silent += await read_errors(connection, scope)
         if not found and (name or view):
             await refuse_unknown(connection, scopes, name, view)
     if as_json:

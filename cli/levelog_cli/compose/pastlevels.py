@@ -17,10 +17,11 @@ from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment
 from levelog_replay.beginning import beginning
+from levelog_store.decide.decisions import PastDecision
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.look.overview import find_scopes
-from levelog_store.look.recall import PastDecision, read_newest
-from levelog_store.owners.scopes import Scope
+from levelog_store.look.recall import read_newest
+from levelog_store.rows import Scope
 
 
 async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
@@ -37,7 +38,7 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
             scopes = selected_scopes(settings, database.name, await find_scopes(connection))
             scopes = [scope for scope in scopes if scope.cluster == stream.cluster]
             for scope in scopes:
-                resources.update(resource for _, resource in await read_syncs(connection, scope.number))
+                resources.update(resource for _, resource in await read_syncs(connection, scope))
                 newest = await read_newest(
                     connection, scope, is_by=lambda decision: is_by(moment, decision), until=moment.time
                 )

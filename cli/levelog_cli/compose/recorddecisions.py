@@ -14,9 +14,10 @@ from levelog_cli.settings import Settings
 from levelog_history.decided import Decided
 from levelog_history.selection import Selected
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Asked, PastDecision
 from levelog_store.look.overview import find_scopes
-from levelog_store.look.recall import Asked, PastDecision, read_about
-from levelog_store.owners.scopes import Scope
+from levelog_store.look.recall import read_about
+from levelog_store.rows import Scope
 
 _SLACK: Final = timedelta(minutes=5)
 """How far the clocks of processors and NATS may be apart."""

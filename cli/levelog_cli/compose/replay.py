@@ -53,7 +53,7 @@ from levelog_replay.selecting import Selection
 from levelog_replay.stopping import Breaks, Stops
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import find_scopes
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from levelog_cli.settings import Settings
 from levelog_log.hints import Hints, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 
 async def retry_selected(settings: Settings, names: list[str], *, view: str, all_failed: bool) -> None:
@@ -40,7 +40,7 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
         async with database.transaction() as writing:
             for scope in scopes:
                 levels = {(line.view, line.parent) for of, line in chosen if of.number == scope.number}
-                await retry_levels(writing, scope.number, sorted(levels))
+                await retry_levels(writing, scope, sorted(levels))
     told = {(scope.cluster, scope.application): scope for scope, _ in chosen}
     await _tell(settings, list(told.values()))
     for _, line in chosen:

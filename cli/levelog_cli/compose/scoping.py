@@ -9,7 +9,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import find_scopes
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 

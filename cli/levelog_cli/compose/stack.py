@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from levelog_kube.client import KubeClient
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
-    from levelog_store.owners.scopes import Scope
+    from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
 

@@ -24,18 +24,11 @@ from levelog_history.moments import Moment
 from levelog_history.selection import Selected
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import PastDecision, PastIntent
 from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.look.overview import find_scopes
-from levelog_store.look.recall import (
-    PastDecision,
-    PastIntent,
-    read_decisions,
-    read_intents,
-    read_intents_on,
-    read_objects_read,
-    read_unconsumed,
-)
-from levelog_store.owners.scopes import Scope
+from levelog_store.look.recall import read_decisions, read_intents, read_intents_on, read_objects_read, read_unconsumed
+from levelog_store.rows import Scope
 
 _MOST_READ = 200
 """Objects that a level reads whose changes are looked at; of more, some."""
@@ -176,7 +169,7 @@ async def _show_ignored(
         intents = await read_intents(connection, level.scope, keys) if keys else {}
         looked, waiting = await read_unconsumed(connection, level.scope, level.view, level.parent)
         read = await read_objects_read(connection, level.scope, level.view, level.parent, _MOST_READ)
-        folded = await read_checkpoints(connection, level.scope.number)
+        folded = await read_checkpoints(connection, level.scope)
     sequences = {sequence for each in level.decisions for sequence in each.causes.sequences}
     objects = {level.parent, *(intent.target for intent in intents.values() if intent.is_watched)}
     objects.update(name for name in read if not name.startswith("@"))

@@ -24,18 +24,9 @@ from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
+from levelog_store.decide.decisions import Decided, IntentRow, OpenIntent, PendingWake
 from levelog_store.owners.leases import guard
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import (
-    Bucket,
-    Decided,
-    IndexKey,
-    IntentRow,
-    OpenIntent,
-    PendingWake,
-    ViewParent,
-    WholeIndex,
-)
+from levelog_store.rows import Bucket, IndexKey, Scope, ViewParent, WholeIndex
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +69,11 @@ class _TableFetch:
         self._scope = scope
 
     async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
-        return await stored.read_buckets(self._connection, self._scope.number, keys)
+        return await stored.read_buckets(self._connection, self._scope, keys)
 
     async def whole(self, index: str) -> WholeIndex:
         keys = [f"{WHOLE_INDEX}{partition}" for partition in range(self._scope.partitions)]
-        return await stored.read_whole_index(self._connection, self._scope.number, index, keys)
+        return await stored.read_whole_index(self._connection, self._scope, index, keys)
 
 
 class Decider:
@@ -145,7 +136,7 @@ class Decider:
             back = await self._unchanged(connection, acting.returned(epochs))
             concluded = {(case.wake.view, case.wake.parent) for case in back}
             most = BATCH + len(acting) + len(back)
-            found = await stored.read_wakes(connection, self._scope.number, partitions, views, most, at=now)
+            found = await stored.read_wakes(connection, self._scope, partitions, views, most, at=now)
             fresh = [w for w in found if (w.view, w.parent) not in acting and (w.view, w.parent) not in concluded]
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
@@ -168,10 +159,8 @@ class Decider:
                 | {case.wake.partition: epochs[case.wake.partition] for case in back},
             )
             if stray:
-                await decisionwrites.drop_wakes(connection, self._scope.number, stray)
-            held = await decisionwrites.write_decisions(
-                connection, self._scope.number, batch, self._program.fingerprint
-            )
+                await decisionwrites.drop_wakes(connection, self._scope, stray)
+            held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
         for decided in held:
             _tell(decided)
         is_pending = any(row.state == "pending" for decided in held for row in decided.intents)
@@ -180,7 +169,7 @@ class Decider:
     async def _cases(
         self, connection: AsyncConnection, wakes: Sequence[PendingWake]
     ) -> tuple[list[Case], list[PendingWake]]:
-        scope = self._scope.number
+        scope = self._scope
         levels_of: list[ViewParent] = [(wake.view, wake.parent) for wake in wakes]
         names = sorted({wake.parent for wake in wakes})
         parents = await stored.read_parents(connection, scope, names)
@@ -236,7 +225,7 @@ class Decider:
         self, connection: AsyncConnection, levels_of: Sequence[ViewParent]
     ) -> dict[ViewParent, set[IndexKey]]:
         reading = [level for level in levels_of if self._program.views[level[0]].sources]
-        return await stored.read_dependencies(connection, self._scope.number, reading) if reading else {}
+        return await stored.read_dependencies(connection, self._scope, reading) if reading else {}
 
     async def _fetch_known(
         self, connection: AsyncConnection, dependencies: Mapping[ViewParent, set[IndexKey]]
@@ -258,7 +247,7 @@ class Decider:
         if not cases:
             return []
         levels_of: list[ViewParent] = [(case.wake.view, case.wake.parent) for case in cases]
-        asked = await stored.read_generations(connection, self._scope.number, levels_of)
+        asked = await stored.read_generations(connection, self._scope, levels_of)
         return [case for case in cases if asked.get((case.wake.view, case.wake.parent)) == case.wake.generation]
 
     async def _rows(self, cases: Iterable[Case]) -> dict[ViewParent, list[IntentRow]]:
@@ -267,8 +256,8 @@ class Decider:
             return {}
         names = sorted({str(target_key(c.view, c.parent, intent)) for c in acting for intent in c.wanted})
         async with self._database.reading() as connection:
-            targets = await stored.read_targets(connection, self._scope.number, names)
-            applied = await stored.read_last_applied(connection, self._scope.number, sorted(targets)) if targets else {}
+            targets = await stored.read_targets(connection, self._scope, names)
+            applied = await stored.read_last_applied(connection, self._scope, sorted(targets)) if targets else {}
         identity = (self._scope.cluster, self._scope.application)
         return {
             (case.wake.view, case.wake.parent): rows_of(

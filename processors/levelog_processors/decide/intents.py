@@ -15,7 +15,8 @@ from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.rules import Case
 from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
 from levelog_processors.program import BoundView
-from levelog_store.rows import IntentRow, StoredObject, Target
+from levelog_store.decide.decisions import IntentRow, Target
+from levelog_store.rows import StoredObject
 
 
 def intent_rows(

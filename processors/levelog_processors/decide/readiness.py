@@ -10,8 +10,8 @@ from levelog_log.stream import LogStream
 from levelog_processors.program import BoundView, Program
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import PendingWake, SyncRow
+from levelog_store.decide.decisions import PendingWake
+from levelog_store.rows import Scope, SyncRow
 
 
 class Readiness:
@@ -75,7 +75,7 @@ class Lag:
             return False
         if self._folded_to is None:
             async with self._database.reading() as connection:
-                self._folded_to = await stored.read_checkpoints(connection, self._scope.number)
+                self._folded_to = await stored.read_checkpoints(connection, self._scope)
         for partition, sequence in self._folded_to.items():
             if sequence >= wake.cause or (partition in self._owned and self._own_folded_to >= wake.cause):
                 continue

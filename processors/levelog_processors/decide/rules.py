@@ -15,8 +15,9 @@ from levelog_processors.decide.lookups import sight
 from levelog_processors.decide.settling import AT_ONCE, CALM, GONE, Repeats, is_settled
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView
+from levelog_store.decide.decisions import Basis, Decided, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.changes import added, read_causes
-from levelog_store.rows import Basis, Decided, IndexKey, IntentRow, LevelRow, OpenIntent, PendingWake, StoredObject
+from levelog_store.rows import IndexKey, LevelRow, StoredObject
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
 LONGEST_BACKOFF: Final = timedelta(minutes=5)

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.wire.canonical import canonical
-from levelog_store.rows import OpenIntent
+from levelog_store.decide.decisions import OpenIntent
 
 GONE: Final = 0
 """The version that a sighting tells of what is not there."""

@@ -29,8 +29,7 @@ from levelog_store.owners.backfills import (
 )
 from levelog_store.owners.handlers import blocking, by_name
 from levelog_store.owners.leases import guard
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import IndexKey
+from levelog_store.rows import IndexKey, Scope
 
 PAGE: Final = 100
 """Most that is done at once: small enough that a live change waits a few hundredths of a second for it at most."""
@@ -121,7 +120,7 @@ class Backfiller:
         """Look what is to be done, here and elsewhere; returns the views that wait for indices, and for which."""
         if not self._is_over:
             async with self._database.reading() as connection:
-                self._unfinished = await read_unfinished(connection, self._scope.number)
+                self._unfinished = await read_unfinished(connection, self._scope)
             self._is_over = not self._unfinished  # other code would take the leases away first
         return self._blocked()
 
@@ -134,23 +133,23 @@ class Backfiller:
         if not jobs or self._pace.wait:
             return None
         job = jobs[0]
-        number = self._scope.number
+        scope = self._scope
         async with self._database.reading() as connection:
             if job.name not in self._told:
-                counted = await count_objects(connection, number, [job.resource])
+                counted = await count_objects(connection, scope, [job.resource])
                 self._told[job.name] = _Told(job, counted[job.resource])
-            page = await read_page(connection, number, job.resource, job.positions, self._pace.page)
+            page = await read_page(connection, scope, job.resource, job.positions, self._pace.page)
             names = [row.object for row in page.objects]
             held = await read_held(
                 connection,
-                number,
+                scope,
                 names,
                 indexed=names if job.kind == "index" else (),
                 parents=names if job.kind == "view" else (),
             )
             if self._program.expires:
-                held.times = await read_times(connection, number)
-            sequence = await read_folded_to(connection, number, list(job.positions))
+                held.times = await read_times(connection, scope)
+            sequence = await read_folded_to(connection, scope, list(job.positions))
         held.entries = {name: [e for e in found if e.index == job.name] for name, found in held.entries.items()}
         fold = Fold(self._program, self._scope.application, held)
         if job.kind == "index":
@@ -165,8 +164,8 @@ class Backfiller:
     async def _write(self, job: Job, page: Page, changes: Changes) -> None:
         async with self._database.transaction(durable=False) as connection:
             await guard(connection, self._scope, {partition: self._epochs[partition] for partition in job.positions})
-            await write_changes(connection, self._scope.number, changes)
-            await write_progress(connection, self._scope.number, job.name, job.positions, page)
+            await write_changes(connection, self._scope, changes)
+            await write_progress(connection, self._scope, job.name, job.positions, page)
         self._unfinished = [
             row if row.name != job.name or row.partition not in job.positions else _moved(row, page)
             for row in self._unfinished

@@ -14,13 +14,12 @@ from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
-from levelog_store.fold.changes import Changes, Wake
+from levelog_store.fold.changes import Changes, Held, Wake
 from levelog_store.fold.changewrites import advance_checkpoints, write_changes
 from levelog_store.fold.heldreads import read_expired, read_held, read_syncs, read_times, read_unlisted
 from levelog_store.owners.leases import guard
-from levelog_store.owners.scopes import Scope
 from levelog_store.owners.upkeep import analyze_new
-from levelog_store.rows import Held, IndexKey, StoredObject, ViewParent
+from levelog_store.rows import IndexKey, Scope, StoredObject, ViewParent
 
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
@@ -75,7 +74,7 @@ class Folder:
                 return Folded(0, wakes, has_finished, has_finished, keys, frozenset(changes.lacking))
             async with self._database.transaction(durable=False) as connection:
                 await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
-                wakes |= await write_changes(connection, self._scope.number, changes, is_waking=self._is_waking)
+                wakes |= await write_changes(connection, self._scope, changes, is_waking=self._is_waking)
             keys |= changes.keys.keys()
         await self._keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted) for logged in records)
@@ -94,7 +93,7 @@ class Folder:
         """Note that the owned partitions hold nothing up to `sequence` that is not folded."""
         async with self._database.transaction(durable=False) as connection:
             await guard(connection, self._scope, epochs)
-            await advance_checkpoints(connection, self._scope.number, list(epochs), sequence)
+            await advance_checkpoints(connection, self._scope, list(epochs), sequence)
 
     async def _records(self, records: Sequence[LoggedRecord], thinned: Collection[str]) -> Changes:
         names = object_names(records)
@@ -103,16 +102,16 @@ class Folder:
             self._concerned(names, self._program.views_of),
         )
         async with self._database.reading() as connection:
-            held = await read_held(connection, self._scope.number, names, indexed=indexed, parents=parents)
+            held = await read_held(connection, self._scope, names, indexed=indexed, parents=parents)
             if any(isinstance(logged.record, _MARKS) for logged in records):
-                held.syncs = await read_syncs(connection, self._scope.number)
+                held.syncs = await read_syncs(connection, self._scope)
             await self._look_for_expired(connection, held, records)
         return Fold(self._program, self._scope.application, held, thinned=thinned).records(records)
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
-        number = self._scope.number
+        scope = self._scope
         async with self._database.reading() as connection:
-            started = await read_syncs(connection, number)
+            started = await read_syncs(connection, scope)
             unlisted: list[tuple[StoredObject, int]] = []
             for logged in records:
                 record = logged.record
@@ -124,7 +123,7 @@ class Folder:
                     continue
                 gone = await read_unlisted(
                     connection,
-                    number,
+                    scope,
                     logged.partition,
                     str(record.resource),
                     namespaces=record.namespaces,
@@ -133,7 +132,7 @@ class Folder:
                 )
                 unlisted += [(row, logged.sequence) for row in gone]
             names = [row.object for row, _ in unlisted]
-            held = await read_held(connection, number, names, indexed=names, parents=())
+            held = await read_held(connection, scope, names, indexed=names, parents=())
             await self._look_for_expired(connection, held, records)
         return Fold(self._program, self._scope.application, held).sweep(records, started, unlisted)
 
@@ -141,13 +140,13 @@ class Folder:
         """Add what the batch's time may end; nothing is asked where no index has entries that expire."""
         if not self._program.expires:
             return
-        held.times = await read_times(connection, self._scope.number)
+        held.times = await read_times(connection, self._scope)
         time = LogTime(held.times)
         for logged in records:
             time.note(logged)
         if time.newest is not None:
             partitions = sorted({logged.partition for logged in records})
-            held.expired = await read_expired(connection, self._scope.number, partitions, time.newest)
+            held.expired = await read_expired(connection, self._scope, partitions, time.newest)
 
     def _concerned(self, names: set[str], handlers_of: Callable[[str], Sequence[object]]) -> list[str]:
         kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}

@@ -32,8 +32,8 @@ from levelog_processors.fold.lists import begin, finish, note_sync
 from levelog_processors.fold.objects import Latest, is_deletion, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Memory, calls_key, folded_receipt, memory_of
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, FoldedSighting, Wake
-from levelog_store.rows import ERRORS, Entry, Held, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
+from levelog_store.fold.changes import Changes, Checkpoint, FoldedSighting, Held, Wake
+from levelog_store.rows import ERRORS, Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate import outcomes as sql
 from levelog_store.dialects import many
+from levelog_store.rows import Scope
 
 
 class ClaimedIntent(Struct, frozen=True, kw_only=True):
@@ -98,7 +99,7 @@ _RESULTS: Final = StoredReceipt.__struct_fields__[1:]
 
 async def claim(
     connection: AsyncConnection,
-    scope: int,
+    scope: Scope,
     owner: str,
     *,
     limit: int,
@@ -112,11 +113,11 @@ async def claim(
     The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
     """
     dialect = connection.dialect
-    values = {"scope": scope, "limit": limit} | ({"without": many(dialect, without)} if without else {})
+    values = {"scope": scope.number, "limit": limit} | ({"without": many(dialect, without)} if without else {})
     rows = (await connection.execute(sql.claimable(dialect, is_partial=bool(without)), values)).all()
     if rows:
         keys = many(dialect, [row.key for row in rows])
-        await connection.execute(sql.take(dialect, lease), {"of_scope": scope, "of_keys": keys, "by": owner})
+        await connection.execute(sql.take(dialect, lease), {"of_scope": scope.number, "of_keys": keys, "by": owner})
     return [
         ClaimedIntent(
             **dict(zip(_FIELDS, row, strict=False)), attempts=row.attempts + 1, is_doubtful=row.state == "claimed"
@@ -125,9 +126,9 @@ async def claim(
     ]
 
 
-async def read_open(connection: AsyncConnection, scope: int, limit: int) -> list[ClaimedIntent]:
+async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:
     """Intents that are to be sent, or may have been, in the order of the decisions; nothing is claimed."""
-    rows = await connection.execute(sql.to_send(), {"of_scope": scope, "limit": limit})
+    rows = await connection.execute(sql.to_send(), {"of_scope": scope.number, "limit": limit})
     return [
         ClaimedIntent(
             **dict(zip(_FIELDS, row, strict=False)), attempts=row.attempts, is_doubtful=row.state == "claimed"
@@ -136,23 +137,25 @@ async def read_open(connection: AsyncConnection, scope: int, limit: int) -> list
     ]
 
 
-async def still_claimed(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str]) -> set[str]:
+async def still_claimed(connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str]) -> set[str]:
     """Those of the intents that the owner may still act on."""
     dialect = connection.dialect
-    values = {"of_scope": scope, "of_keys": many(dialect, keys), "by": owner}
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
     return set((await connection.execute(sql.held(dialect), values)).scalars())
 
 
-async def keep(connection: AsyncConnection, scope: int, owner: str, keys: Collection[str], *, lease: timedelta) -> None:
+async def keep(
+    connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta
+) -> None:
     """Let the claims of the intents last for another lease, as far as the owner still has them."""
     dialect = connection.dialect
-    values = {"of_scope": scope, "of_keys": many(dialect, keys), "by": owner}
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
     await connection.execute(sql.keep(dialect, lease), values)
 
 
 async def store_receipts(
     connection: AsyncConnection,
-    scope: int,
+    scope: Scope,
     owner: str,
     receipts: Sequence[StoredReceipt],
     *,
@@ -164,10 +167,10 @@ async def store_receipts(
     not shown `look_after` from now are `take_unseen`.
     """
     dialect = connection.dialect
-    values = {"of_scope": scope, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
+    values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
     held = set((await connection.execute(sql.lock_held(dialect), values)).scalars())
     rows = [
-        {"of_scope": scope, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
+        {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
         for each in receipts
         if each.key in held
     ]
@@ -177,14 +180,14 @@ async def store_receipts(
 
 
 async def take_unseen(
-    connection: AsyncConnection, scope: int, *, limit: int, after: timedelta, most: timedelta
+    connection: AsyncConnection, scope: Scope, *, limit: int, after: timedelta, most: timedelta
 ) -> list[UnseenWrite]:
     """Writes whose targets are to be looked at now; no two callers get the same one.
 
     They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
     `most` at the latest.
     """
-    found = await connection.execute(sql.unseen(connection.dialect), {"of_scope": scope, "limit": limit})
+    found = await connection.execute(sql.unseen(connection.dialect), {"of_scope": scope.number, "limit": limit})
     rows = found.mappings().all()
     writes = [
         UnseenWrite(
@@ -198,19 +201,22 @@ async def take_unseen(
         again = [moment + min(max(write.age, after), most) for write in writes]
         await connection.execute(
             sql.look_again(),
-            [{"of_scope": scope, "of_key": write.key, "at": at} for write, at in zip(writes, again, strict=True)],
+            [
+                {"of_scope": scope.number, "of_key": write.key, "at": at}
+                for write, at in zip(writes, again, strict=True)
+            ],
         )
     return writes
 
 
-async def postpone(connection: AsyncConnection, scope: int, owner: str, later: Sequence[Postponement]) -> None:
+async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> None:
     """Give claimed intents back; those that the owner no longer holds are left as they are."""
     moment = (await connection.execute(sql.moment(connection.dialect))).scalar_one()
     await connection.execute(
         sql.give_back(),
         [
             {
-                "of_scope": scope,
+                "of_scope": scope.number,
                 "of_key": each.key,
                 "by": owner,
                 "to_state": "claimed" if each.is_doubtful else "pending",
@@ -224,24 +230,24 @@ async def postpone(connection: AsyncConnection, scope: int, owner: str, later: S
     )
 
 
-async def next_due(connection: AsyncConnection, scope: int) -> timedelta | None:
+async def next_due(connection: AsyncConnection, scope: Scope) -> timedelta | None:
     """How long until the next intent that waits for its time may be claimed; None if none does."""
-    row = (await connection.execute(sql.next_due(connection.dialect), {"of_scope": scope})).first()
+    row = (await connection.execute(sql.next_due(connection.dialect), {"of_scope": scope.number})).first()
     return None if row is None else row.due_at - row.now
 
 
-async def end_claims(connection: AsyncConnection, scope: int) -> int:
+async def end_claims(connection: AsyncConnection, scope: Scope) -> int:
     """End all claims at once, when it is certain that no other process is left to act on them; returns how many."""
-    return (await connection.execute(sql.end_claims(connection.dialect), {"of_scope": scope})).rowcount
+    return (await connection.execute(sql.end_claims(connection.dialect), {"of_scope": scope.number})).rowcount
 
 
-async def unrelayed(connection: AsyncConnection, scope: int, limit: int) -> list[UnrelayedReceipt]:
+async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> list[UnrelayedReceipt]:
     """Stored receipts that are not noted as being in the log."""
-    rows = await connection.execute(sql.unrelayed(), {"of_scope": scope, "limit": limit})
+    rows = await connection.execute(sql.unrelayed(), {"of_scope": scope.number, "limit": limit})
     return [UnrelayedReceipt(key=row.key, receipt=row.receipt) for row in rows]
 
 
-async def mark_relayed(connection: AsyncConnection, scope: int, keys: Collection[str]) -> None:
+async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> None:
     """Note that the receipts are in the log."""
     dialect = connection.dialect
-    await connection.execute(sql.mark_relayed(dialect), {"of_scope": scope, "of_keys": many(dialect, keys)})
+    await connection.execute(sql.mark_relayed(dialect), {"of_scope": scope.number, "of_keys": many(dialect, keys)})

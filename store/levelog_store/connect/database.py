@@ -21,9 +21,6 @@ from levelog_store.connect.engines import (
 )
 from levelog_store.connect.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.connect.locations import FileLock, Location, locate
-from levelog_store.dialects import now, upsert
-
-__all__ = ["Database", "now", "upsert"]
 
 STATEMENT_TIME = timedelta(seconds=60)
 """Far longer than any statement of ours; a server that does not answer for so long is gone."""

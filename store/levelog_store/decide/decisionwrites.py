@@ -22,16 +22,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.wire.canonical import canonical
-from levelog_store.connect.database import upsert
-from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of
+from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
+from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of, upsert
 from levelog_store.fold.changewrites import supersede
-from levelog_store.rows import (
-    Decided,
-    IndexKey,
-    IntentRow,
-    LevelRow,
-    PendingWake,
-)
+from levelog_store.rows import IndexKey, LevelRow, Scope
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -43,7 +37,7 @@ from levelog_store.tables import (
 
 
 async def write_decisions(
-    connection: AsyncConnection, scope: int, batch: Sequence[Decided], fingerprint: str
+    connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], fingerprint: str
 ) -> list[Decided]:
     """Write the decisions whose reads still hold, and return them; the wakeups of the others stay.
 
@@ -65,10 +59,10 @@ async def write_decisions(
     return held
 
 
-async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+async def _add_dependencies(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     rows = [
         {
-            "scope": scope,
+            "scope": scope.number,
             "view": d.wake.view,
             "parent": d.wake.parent,
             "index": index,
@@ -82,22 +76,22 @@ async def _add_dependencies(connection: AsyncConnection, scope: int, batch: Sequ
 
 
 async def _current_versions(
-    connection: AsyncConnection, scope: int, batch: Sequence[Decided]
+    connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]
 ) -> Mapping[IndexKey, int]:
     """Versions of all keys read, locked; those that had none get one."""
     keys = sorted({place for d in batch for place in d.versions})
     if not keys:
         return {}
     absent = sorted({place for d in batch for place, version in d.versions.items() if version < 0})
-    rows = [{"scope": scope, "index": index, "key": key, "version": 0} for index, key in absent]
+    rows = [{"scope": scope.number, "index": index, "key": key, "version": 0} for index, key in absent]
     await upsert(connection, key_versions, rows, update=())
     return await lock_keys(connection, scope, keys)
 
 
-async def lock_keys(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> Mapping[IndexKey, int]:
+async def lock_keys(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> Mapping[IndexKey, int]:
     """Versions of the keys, locked in key order so that no fold can change one before this commits."""
     dialect = connection.dialect
-    rows = await connection.execute(_lock_keys(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    rows = await connection.execute(_lock_keys(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
     return {(index, key): version for index, key, version in rows}
 
 
@@ -114,12 +108,14 @@ def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
     return statement.with_for_update(read=True, of=key_versions) if dialect.name == "postgresql" else statement
 
 
-async def _withdraw(connection: AsyncConnection, scope: int, keys: Collection[str]) -> set[str]:
+async def _withdraw(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> set[str]:
     """Supersede intents that nobody has claimed; returns the keys of those."""
     if not keys:
         return set()
     dialect = connection.dialect
-    found = await connection.execute(_withdraw_pending(dialect), {"of_scope": scope, "keys": many(dialect, keys)})
+    found = await connection.execute(
+        _withdraw_pending(dialect), {"of_scope": scope.number, "keys": many(dialect, keys)}
+    )
     return set(found.scalars())
 
 
@@ -134,9 +130,9 @@ def _withdraw_pending(dialect: Dialect) -> ReturningUpdate[Any]:
     )
 
 
-async def _remove_dependencies(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+async def _remove_dependencies(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     rows = [
-        {"of_scope": scope, "of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
+        {"of_scope": scope.number, "of_view": d.wake.view, "of_parent": d.wake.parent, "of_index": index, "of_key": key}
         for d in batch
         for index, key in sorted(d.dependencies_removed)
     ]
@@ -149,22 +145,22 @@ def _delete_dependencies() -> Delete:
     return delete(dependencies).where(row_of(dependencies, "view", "parent", "index", "key"))
 
 
-async def _write_levels(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+async def _write_levels(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     if batch:
         fields = LevelRow.__struct_fields__
         await upsert(
             connection,
             levels,
-            [{"scope": scope, **{name: getattr(d.level, name) for name in fields}} for d in batch],
+            [{"scope": scope.number, **{name: getattr(d.level, name) for name in fields}} for d in batch],
         )
 
 
-async def _write_intents(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     if withdrawn := {(d.wake.view, d.wake.parent) for d in batch if d.withdraws}:
         await supersede(connection, scope, withdrawn)
     if settled := sorted(key for d in batch for key in d.settled):
         dialect = connection.dialect
-        await connection.execute(_settle(dialect), {"of_scope": scope, "keys": many(dialect, settled)})
+        await connection.execute(_settle(dialect), {"of_scope": scope.number, "keys": many(dialect, settled)})
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
     await upsert(connection, intents, rows, update=())
 
@@ -179,9 +175,9 @@ def _settle(dialect: Dialect) -> Update:
     )
 
 
-def _intent_values(scope: int, decided: Decided, intent: IntentRow) -> dict[str, Any]:
+def _intent_values(scope: Scope, decided: Decided, intent: IntentRow) -> dict[str, Any]:
     return {
-        "scope": scope,
+        "scope": scope.number,
         **{name: getattr(intent, name) for name in IntentRow.__struct_fields__},
         "view": decided.wake.view,
         "parent": decided.wake.parent,
@@ -204,10 +200,10 @@ def _intent_values(scope: int, decided: Decided, intent: IntentRow) -> dict[str,
     }
 
 
-async def _write_history(connection: AsyncConnection, scope: int, batch: Sequence[Decided], fingerprint: str) -> None:
+async def _write_history(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], fingerprint: str) -> None:
     rows = [
         {
-            "scope": scope,
+            "scope": scope.number,
             "view": d.level.view,
             "parent": d.level.parent,
             "parent_uid": d.level.parent_uid,
@@ -244,7 +240,7 @@ def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:
     ]
 
 
-async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequence[Decided]) -> None:
+async def _consume_wakes(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     """Delete the wakeups, or put them off until their time; one that was asked for again meanwhile stays due.
 
     That one keeps its causes, so that the next decision names those of this one again.
@@ -258,8 +254,8 @@ async def _consume_wakes(connection: AsyncConnection, scope: int, batch: Sequenc
         await connection.execute(_put_off_wakes(), later)
 
 
-def _seen(scope: int, wake: PendingWake) -> dict[str, Any]:
-    return {"of_scope": scope, "of_view": wake.view, "of_parent": wake.parent, "of_generation": wake.generation}
+def _seen(scope: Scope, wake: PendingWake) -> dict[str, Any]:
+    return {"of_scope": scope.number, "of_view": wake.view, "of_parent": wake.parent, "of_generation": wake.generation}
 
 
 @lru_cache(maxsize=1)
@@ -276,6 +272,6 @@ def _is_as_seen() -> ColumnElement[bool]:
     return row_of(wakeups, "view", "parent", "generation")
 
 
-async def drop_wakes(connection: AsyncConnection, scope: int, wakes: Sequence[PendingWake]) -> None:
+async def drop_wakes(connection: AsyncConnection, scope: Scope, wakes: Sequence[PendingWake]) -> None:
     """Forget wakeups of parents that do not exist."""
     await connection.execute(_delete_wakes(), [_seen(scope, wake) for wake in wakes])

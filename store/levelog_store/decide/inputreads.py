@@ -8,20 +8,9 @@ from typing import Any
 from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.connect.database import now
-from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, pairs
-from levelog_store.rows import (
-    ERRORS,
-    Bucket,
-    IndexKey,
-    LevelRow,
-    OpenIntent,
-    PendingWake,
-    StoredObject,
-    Target,
-    ViewParent,
-    WholeIndex,
-)
+from levelog_store.decide.decisions import OpenIntent, PendingWake, Target
+from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, now, one_of_named, pairs
+from levelog_store.rows import ERRORS, Bucket, IndexKey, LevelRow, Scope, StoredObject, ViewParent, WholeIndex
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -37,7 +26,7 @@ from levelog_store.tables import (
 
 async def read_wakes(
     connection: AsyncConnection,
-    scope: int,
+    scope: Scope,
     partitions: Collection[int],
     views: Collection[str],
     limit: int,
@@ -48,7 +37,7 @@ async def read_wakes(
     dialect = connection.dialect
     values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
     statement, moment = (_wakes(dialect, is_now=True), {}) if at is None else (_wakes(dialect), {"at": at})
-    rows = await connection.execute(statement, {"of_scope": scope, **values, **moment})
+    rows = await connection.execute(statement, {"of_scope": scope.number, **values, **moment})
     return [PendingWake(**row) for row in rows.mappings()]
 
 
@@ -69,10 +58,12 @@ def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
     )
 
 
-async def read_generations(connection: AsyncConnection, scope: int, of: Sequence[ViewParent]) -> dict[ViewParent, int]:
+async def read_generations(
+    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
+) -> dict[ViewParent, int]:
     """How often each level was asked for by now; levels without a wakeup are left out."""
     dialect = connection.dialect
-    rows = await connection.execute(_generations(dialect), {"of_scope": scope, **many_pairs(dialect, of)})
+    rows = await connection.execute(_generations(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     return {(view, parent): generation for view, parent, generation in rows}
 
 
@@ -87,11 +78,11 @@ def _generations(dialect: Dialect) -> Select[str, str, int]:
 
 
 async def read_next_due(
-    connection: AsyncConnection, scope: int, partitions: Collection[int]
+    connection: AsyncConnection, scope: Scope, partitions: Collection[int]
 ) -> tuple[datetime, datetime] | None:
     """Time of the first wakeup that waits for it, and the database's time now; None if none waits."""
     dialect = connection.dialect
-    values = {"of_scope": scope, "partitions": many(dialect, partitions)}
+    values = {"of_scope": scope.number, "partitions": many(dialect, partitions)}
     row = (await connection.execute(_next_due(dialect), values)).first()
     return None if row is None else (row.due_at, row.now)
 
@@ -111,10 +102,10 @@ def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
     )
 
 
-async def read_parents(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, StoredObject]:
+async def read_parents(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, StoredObject]:
     """Objects by name."""
     dialect = connection.dialect
-    rows = await connection.execute(_parents(dialect), {"of_scope": scope, "names": many(dialect, names)})
+    rows = await connection.execute(_parents(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
     return {row["object"]: StoredObject(**row) for row in rows.mappings()}
 
 
@@ -125,10 +116,12 @@ def _parents(dialect: Dialect) -> Select[Any]:
     return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
 
 
-async def read_levels(connection: AsyncConnection, scope: int, parents: Collection[str]) -> dict[ViewParent, LevelRow]:
+async def read_levels(
+    connection: AsyncConnection, scope: Scope, parents: Collection[str]
+) -> dict[ViewParent, LevelRow]:
     """Levels of the parents, of all views."""
     dialect = connection.dialect
-    rows = await connection.execute(_levels(dialect), {"of_scope": scope, "parents": many(dialect, parents)})
+    rows = await connection.execute(_levels(dialect), {"of_scope": scope.number, "parents": many(dialect, parents)})
     return {(row["view"], row["parent"]): LevelRow(**row) for row in rows.mappings()}
 
 
@@ -140,11 +133,11 @@ def _levels(dialect: Dialect) -> Select[Any]:
 
 
 async def read_dependencies(
-    connection: AsyncConnection, scope: int, of: Sequence[ViewParent]
+    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, set[IndexKey]]:
     """Keys that each level read when it was evaluated last."""
     dialect = connection.dialect
-    rows = await connection.execute(_dependencies(dialect), {"of_scope": scope, **many_pairs(dialect, of)})
+    rows = await connection.execute(_dependencies(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     found: dict[ViewParent, set[IndexKey]] = {}
     for view, parent, index, key in rows:
         found.setdefault((view, parent), set()).add((index, key))
@@ -158,12 +151,12 @@ def _dependencies(dialect: Dialect) -> Select[str, str, str, str]:
     return select(table.view, table.parent, table.index, table.key).select_from(source).where(is_there)
 
 
-async def read_buckets(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:
+async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:
     """Values and version of each key, as of one moment; keys that nothing is under are there too."""
     if not keys:
         return {}
     dialect = connection.dialect
-    rows = await connection.execute(_buckets(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    rows = await connection.execute(_buckets(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
     versions: dict[IndexKey, int] = {}
     values: dict[IndexKey, list[bytes]] = {}
     for index, key, changed, name, value in rows:
@@ -186,10 +179,10 @@ def _buckets(dialect: Dialect) -> Select[str, str, int | None, str | None, bytes
     )
 
 
-async def read_versions(connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
+async def read_versions(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
     """Version of each key that has one."""
     dialect = connection.dialect
-    rows = await connection.execute(_versions(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})
+    rows = await connection.execute(_versions(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
     return {(index, key): version for index, key, version in rows}
 
 
@@ -200,13 +193,13 @@ def _versions(dialect: Dialect) -> Select[str, str, int]:
     return select(table.index, table.key, table.version).select_from(source).where(is_there)
 
 
-async def read_whole_index(connection: AsyncConnection, scope: int, index: str, whole: Sequence[str]) -> WholeIndex:
+async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str, whole: Sequence[str]) -> WholeIndex:
     """Every bucket of an index; the versions are read first, so that a change in between is seen as one."""
     parts = await read_buckets(connection, scope, [(index, key) for key in whole])
     table = index_entries.c
     rows = await connection.execute(
         select(table.key, table.value)
-        .where(table.scope == scope, table.index == index, table.key != ERRORS)
+        .where(table.scope == scope.number, table.index == index, table.key != ERRORS)
         .order_by(table.key, table.object, table.ordinal)
     )
     buckets: dict[str, list[bytes]] = {}
@@ -219,11 +212,11 @@ async def read_whole_index(connection: AsyncConnection, scope: int, index: str, 
 
 
 async def read_open_intents(
-    connection: AsyncConnection, scope: int, of: Sequence[ViewParent]
+    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, list[OpenIntent]]:
     """Intents of each level's last round, and older ones that are not settled; no level waits for Events."""
     dialect = connection.dialect
-    rows = await connection.execute(_open_intents(dialect), {"of_scope": scope, **many_pairs(dialect, of)})
+    rows = await connection.execute(_open_intents(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     found: dict[ViewParent, list[OpenIntent]] = {}
     for row in rows.mappings():
         values = dict(row)
@@ -271,10 +264,10 @@ def _outcome(receipt: bytes | None) -> str:
     return ""
 
 
-async def read_targets(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, Target]:
+async def read_targets(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Target]:
     """What is held of the targets of intents."""
     dialect = connection.dialect
-    rows = await connection.execute(_targets(dialect), {"of_scope": scope, "names": many(dialect, names)})
+    rows = await connection.execute(_targets(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
     return {
         row.object: Target(uid=row.uid, version=row.version, is_deleting=row.is_deleting, body=row.body) for row in rows
     }
@@ -287,10 +280,12 @@ def _targets(dialect: Dialect) -> Select[Any]:
     return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
 
 
-async def read_last_applied(connection: AsyncConnection, scope: int, targets: Collection[str]) -> dict[str, bytes]:
+async def read_last_applied(connection: AsyncConnection, scope: Scope, targets: Collection[str]) -> dict[str, bytes]:
     """Body of the newest apply to each target that was not superseded."""
     dialect = connection.dialect
-    rows = await connection.execute(_last_applied(dialect), {"of_scope": scope, "targets": many(dialect, targets)})
+    rows = await connection.execute(
+        _last_applied(dialect), {"of_scope": scope.number, "targets": many(dialect, targets)}
+    )
     return {row.target: row.body for row in rows}
 
 
@@ -315,9 +310,9 @@ def _last_applied(dialect: Dialect) -> Select[str, bytes]:
     return select(applied.c.target, applied.c.body).where(applied.c.place == 1)
 
 
-async def read_checkpoints(connection: AsyncConnection, scope: int) -> dict[int, int]:
+async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
     """Sequence up to which each partition is folded."""
-    return dict((await connection.execute(_checkpoints(), {"of_scope": scope})).all())
+    return dict((await connection.execute(_checkpoints(), {"of_scope": scope.number})).all())
 
 
 @lru_cache(maxsize=1)
@@ -326,13 +321,13 @@ def _checkpoints() -> Select[int, int]:
     return select(table.partition, table.sequence).where(table.scope == OF_SCOPE)
 
 
-async def read_last_record(connection: AsyncConnection, scope: int) -> tuple[int, str]:
+async def read_last_record(connection: AsyncConnection, scope: Scope) -> tuple[int, str]:
     """Sequence and id of the last record that was folded, of any partition; (0, "") if there was none."""
     table = checkpoints.c
     row = (
         await connection.execute(
             select(table.record_sequence, table.record_id)
-            .where(table.scope == scope)
+            .where(table.scope == scope.number)
             .order_by(table.record_sequence.desc())
             .limit(1)
         )
@@ -340,11 +335,11 @@ async def read_last_record(connection: AsyncConnection, scope: int) -> tuple[int
     return (0, "") if row is None else (row.record_sequence, row.record_id)
 
 
-async def count_pending(connection: AsyncConnection, scope: int) -> int:
+async def count_pending(connection: AsyncConnection, scope: Scope) -> int:
     """Wakeups that are due now."""
     table = wakeups.c
     dialect = connection.dialect
     statement = select(func.count()).where(
-        table.scope == scope, or_(table.due_at.is_(None), table.due_at <= now(dialect))
+        table.scope == scope.number, or_(table.due_at.is_(None), table.due_at <= now(dialect))
     )
     return (await connection.execute(statement)).scalar_one()

@@ -1,4 +1,4 @@
-"""What folding a batch changes, before it is written, and which records asked for a level."""
+"""What a fold begins with and what it changes, before that is written; which records asked for a level."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -8,6 +8,53 @@ from msgspec import Struct, field
 from sqlalchemy import ColumnElement, case, func
 
 from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
+
+
+class HeldObject(Struct, frozen=True):
+    """What the fold holds of an object before a batch."""
+
+    uid: str
+    version: int
+
+
+class HeldTombstone(Struct, frozen=True):
+    """Up to which version records of a deleted object are late."""
+
+    uid: str
+    version: int
+
+
+class ExpiredEntry(Struct, frozen=True):
+    """An entry whose time may be over, with the object that gave it and the partition of that."""
+
+    object: str
+    partition: int
+    entry: Entry
+
+
+class HeldLevel(Struct, frozen=True):
+    """What a level was evaluated on: the parent's uid, the digest of what the view saw of it, and where it looked."""
+
+    parent_uid: str
+    inputs: str
+    looked_at: bytes | None = None
+
+
+class Held(Struct):
+    """What the tables hold of the objects of a batch."""
+
+    objects: dict[str, HeldObject] = field(default_factory=dict[str, HeldObject])
+    tombstones: dict[str, HeldTombstone] = field(default_factory=dict[str, HeldTombstone])
+    entries: dict[str, list[Entry]] = field(default_factory=dict[str, list[Entry]])
+    """By object."""
+    levels: dict[ViewParent, HeldLevel] = field(default_factory=dict[ViewParent, HeldLevel])
+    """Those whose parent is in the batch."""
+    syncs: dict[Input, "SyncRow"] = field(default_factory=dict[Input, "SyncRow"])
+    """Of all partitions and resources, if the batch has marks."""
+    times: dict[int, datetime] = field(default_factory=dict[int, datetime])
+    """Time of each partition, if entries expire."""
+    expired: list[ExpiredEntry] = field(default_factory=list[ExpiredEntry])
+    """Entries of the batch's partitions whose time may be over, of any object."""
 
 
 class Checkpoint(Struct, frozen=True):

@@ -9,7 +9,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.indexers import applied_place, calls_of
-from levelog_store.connect.database import upsert
 from levelog_store.dialects import (
     OF_SCOPE,
     among,
@@ -20,10 +19,11 @@ from levelog_store.dialects import (
     one_of,
     one_of_named,
     row_of,
+    upsert,
 )
 from levelog_store.fold.changes import Changes, Wake, appended, merge_wake, noted
 from levelog_store.fold.levelwrites import write_receipts, write_sightings
-from levelog_store.rows import IndexKey, StoredObject, SyncRow, UnreadableRow, ViewParent
+from levelog_store.rows import IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -42,7 +42,7 @@ UNSETTLED = ("pending", "claimed", "written")
 
 
 async def write_changes(
-    connection: AsyncConnection, scope: int, changes: Changes, *, is_waking: bool = True
+    connection: AsyncConnection, scope: Scope, changes: Changes, *, is_waking: bool = True
 ) -> dict[ViewParent, Wake]:
     """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
 
@@ -69,7 +69,7 @@ async def write_changes(
     return wakes
 
 
-async def _find_wakes(connection: AsyncConnection, scope: int, changes: Changes) -> dict[ViewParent, Wake]:
+async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Changes) -> dict[ViewParent, Wake]:
     wakes = dict(changes.wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
         await _wake_dependants(connection, scope, changes, wakes)
@@ -78,12 +78,12 @@ async def _find_wakes(connection: AsyncConnection, scope: int, changes: Changes)
     return wakes
 
 
-async def _write_checkpoints(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
     if not changes.checkpoints:
         return
     rows = [
         {
-            "of_scope": scope,
+            "of_scope": scope.number,
             "of": partition,
             "to": point.sequence,
             "at": point.record_sequence,
@@ -112,14 +112,14 @@ def _move_checkpoints() -> Update:
 
 
 async def advance_checkpoints(
-    connection: AsyncConnection, scope: int, partitions: Collection[int], sequence: int
+    connection: AsyncConnection, scope: Scope, partitions: Collection[int], sequence: int
 ) -> None:
     """Note that the partitions hold no record up to `sequence` that is not folded."""
     table = checkpoints.c
     await connection.execute(
         update(checkpoints)
         .where(
-            table.scope == scope,
+            table.scope == scope.number,
             one_of(connection.dialect, table.partition, partitions),
             table.sequence < sequence,
         )
@@ -127,31 +127,35 @@ async def advance_checkpoints(
     )
 
 
-async def _write_objects(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+async def _write_objects(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
     if changes.objects:
         fields = StoredObject.__struct_fields__
-        rows = [{"scope": scope, **{name: getattr(row, name) for name in fields}} for row in changes.objects.values()]
+        rows = [
+            {"scope": scope.number, **{name: getattr(row, name) for name in fields}} for row in changes.objects.values()
+        ]
         await upsert(connection, objects, rows)
     if changes.seen_again:
         table = objects.c
         seen_again = (
             update(objects)
-            .where(table.scope == scope, table.object == bindparam("named"))
+            .where(table.scope == scope.number, table.object == bindparam("named"))
             .values(sequence=bindparam("at"))
         )
         await connection.execute(seen_again, [{"named": n, "at": at} for n, at in sorted(changes.seen_again.items())])
     if changes.tombstones_lifted:
-        statement = delete(tombstones).where(tombstones.c.scope == scope, tombstones.c.object == bindparam("named"))
+        statement = delete(tombstones).where(
+            tombstones.c.scope == scope.number, tombstones.c.object == bindparam("named")
+        )
         await connection.execute(statement, [{"named": name} for name in sorted(changes.tombstones_lifted)])
     if changes.tombstones:
-        statement = delete(objects).where(objects.c.scope == scope, objects.c.object == bindparam("named"))
+        statement = delete(objects).where(objects.c.scope == scope.number, objects.c.object == bindparam("named"))
         await connection.execute(statement, [{"named": name} for name in changes.tombstones])
         await upsert(
             connection,
             tombstones,
             [
                 {
-                    "scope": scope,
+                    "scope": scope.number,
                     "object": row.object,
                     "partition": row.partition,
                     "uid": row.uid,
@@ -164,17 +168,17 @@ async def _write_objects(connection: AsyncConnection, scope: int, changes: Chang
         )
 
 
-async def _write_entries(connection: AsyncConnection, scope: int, changes: Changes) -> None:
+async def _write_entries(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
     if changes.entries_removed:
         rows = [
-            {"of_scope": scope, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
+            {"of_scope": scope.number, "of_index": index, "of_key": key, "of_object": name, "of_ordinal": ordinal}
             for index, key, name, ordinal in changes.entries_removed
         ]
         await connection.execute(_remove_entries(), rows)
     if changes.entries_written:
         rows = [
             {
-                "scope": scope,
+                "scope": scope.number,
                 "index": entry.index,
                 "key": entry.key,
                 "object": name,
@@ -193,13 +197,13 @@ def _remove_entries() -> Delete:
     return delete(index_entries).where(row_of(index_entries, "index", "key", "object", "ordinal"))
 
 
-async def _write_syncs(connection: AsyncConnection, scope: int, changes: Changes) -> None:
-    rows = [{"scope": scope, **_as_row(row)} for _, row in sorted(changes.syncs.items())]
+async def _write_syncs(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
+    rows = [{"scope": scope.number, **_as_row(row)} for _, row in sorted(changes.syncs.items())]
     await upsert(connection, syncs, rows)
 
 
-async def _write_unreadable(connection: AsyncConnection, scope: int, changes: Changes) -> None:
-    rows = [{"scope": scope, **_as_row(row)} for _, row in sorted(changes.unreadable.items())]
+async def _write_unreadable(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
+    rows = [{"scope": scope.number, **_as_row(row)} for _, row in sorted(changes.unreadable.items())]
     await upsert(connection, unreadable, rows)
 
 
@@ -207,15 +211,15 @@ def _as_row(row: SyncRow | UnreadableRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
 
 
-async def write_key_versions(connection: AsyncConnection, scope: int, keys: Mapping[IndexKey, int]) -> None:
+async def write_key_versions(connection: AsyncConnection, scope: Scope, keys: Mapping[IndexKey, int]) -> None:
     """Raise versions of keys, in key order, so that two transactions cannot wait for each other in a circle."""
     if keys:
-        rows = [{"scope": scope, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
+        rows = [{"scope": scope.number, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
         await upsert(connection, key_versions, rows)
 
 
 async def _wake_dependants(
-    connection: AsyncConnection, scope: int, changes: Changes, wakes: dict[ViewParent, Wake]
+    connection: AsyncConnection, scope: Scope, changes: Changes, wakes: dict[ViewParent, Wake]
 ) -> None:
     causes = {place: tuple(changes.changed_by.get(place, (version,))) for place, version in changes.keys.items()}
     for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(changes.keys)):
@@ -223,11 +227,13 @@ async def _wake_dependants(
 
 
 async def read_dependants(
-    connection: AsyncConnection, scope: int, keys: Sequence[IndexKey]
+    connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]
 ) -> Sequence[Row[str, str, int, str, str]]:
     """View, parent and its partition, for each level that read one of the keys, with index and key."""
     dialect = connection.dialect
-    return (await connection.execute(_dependants(dialect), {"of_scope": scope, **many_pairs(dialect, keys)})).all()
+    return (
+        await connection.execute(_dependants(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
+    ).all()
 
 
 @built_once
@@ -239,10 +245,10 @@ def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
 
 
 async def _wake_unsettled(
-    connection: AsyncConnection, scope: int, touched: Mapping[str, tuple[int, ...]], wakes: dict[ViewParent, Wake]
+    connection: AsyncConnection, scope: Scope, touched: Mapping[str, tuple[int, ...]], wakes: dict[ViewParent, Wake]
 ) -> None:
     dialect = connection.dialect
-    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope, "targets": many(dialect, touched)})
+    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope.number, "targets": many(dialect, touched)})
     for view, parent, partition, target in rows:
         merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
 
@@ -255,37 +261,37 @@ def _unsettled(dialect: Dialect) -> Select[str, str, int, str]:
     )
 
 
-async def _forget_calls(connection: AsyncConnection, scope: int, parents: Collection[str]) -> None:
+async def _forget_calls(connection: AsyncConnection, scope: Scope, parents: Collection[str]) -> None:
     """Delete what indices of effects hold of parents; these entries have names that begin with their parent's."""
     entry = index_entries.c
     await connection.execute(
         delete(index_entries).where(
-            entry.scope == scope, entry.object > bindparam("begins"), entry.object < bindparam("ends")
+            entry.scope == scope.number, entry.object > bindparam("begins"), entry.object < bindparam("ends")
         ),
         [dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)],
     )
 
 
-async def forget_levels(connection: AsyncConnection, scope: int, gone: Collection[ViewParent]) -> None:
+async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
     """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
-    named = [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
+    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
     for table in (levels, dependencies, wakeups):
         await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
     places = [applied_place(view, parent) for view, parent in sorted(gone)]
     await connection.execute(
         delete(index_entries).where(row_of(index_entries, "index", "key")),
-        [{"of_scope": scope, "of_index": index, "of_key": key} for index, key in places],
+        [{"of_scope": scope.number, "of_index": index, "of_key": key} for index, key in places],
     )
     await supersede(connection, scope, gone)
 
 
-async def _forget_orphans(connection: AsyncConnection, scope: int, partition: int, views: Collection[str]) -> None:
+async def _forget_orphans(connection: AsyncConnection, scope: Scope, partition: int, views: Collection[str]) -> None:
     """Delete levels that outlived a reset of the tables while their parents did not."""
     table = levels.c
-    held = select(objects.c.object).where(objects.c.scope == scope, objects.c.object == table.parent)
+    held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
     orphans = await connection.execute(
         select(table.view, table.parent).where(
-            table.scope == scope,
+            table.scope == scope.number,
             table.partition == partition,
             one_of(connection.dialect, table.view, views),
             ~held.exists(),
@@ -295,23 +301,23 @@ async def _forget_orphans(connection: AsyncConnection, scope: int, partition: in
         await forget_levels(connection, scope, gone)
 
 
-async def supersede(connection: AsyncConnection, scope: int, of: Collection[ViewParent]) -> None:
+async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:
     """Withdraw the unclaimed intents of levels."""
     await connection.execute(
         update(intents)
         .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
         .values(state="superseded"),
-        [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
+        [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
     )
 
 
-async def write_wakes(connection: AsyncConnection, scope: int, wakes: Mapping[ViewParent, Wake]) -> None:
+async def write_wakes(connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
     """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
     if not wakes:
         return
     rows = [
         {
-            "scope": scope,
+            "scope": scope.number,
             "view": view,
             "parent": parent,
             "partition": wake.partition,

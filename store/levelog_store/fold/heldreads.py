@@ -8,17 +8,8 @@ from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import OF_SCOPE, built_once, many, one_of, one_of_named
-from levelog_store.rows import (
-    Entry,
-    ExpiredEntry,
-    Held,
-    HeldLevel,
-    HeldObject,
-    HeldTombstone,
-    Input,
-    StoredObject,
-    SyncRow,
-)
+from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone
+from levelog_store.rows import Entry, Input, Scope, StoredObject, SyncRow
 from levelog_store.tables import (
     checkpoints,
     index_entries,
@@ -33,7 +24,7 @@ _ENTRY = tuple(index_entries.c[name] for name in Entry.__struct_fields__)
 
 async def read_held(
     connection: AsyncConnection,
-    scope: int,
+    scope: Scope,
     names: Collection[str],
     *,
     indexed: Collection[str],
@@ -59,7 +50,7 @@ async def read_held(
     return held
 
 
-async def read_entries(connection: AsyncConnection, scope: int, names: Collection[str]) -> dict[str, list[Entry]]:
+async def read_entries(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, list[Entry]]:
     """Index entries of the named objects."""
     dialect = connection.dialect
     rows = await connection.execute(_entries(dialect), _of(dialect, scope, names))
@@ -97,28 +88,28 @@ def _named(dialect: Dialect, table: Table) -> ColumnElement[bool]:
     return and_(table.c.scope == OF_SCOPE, one_of_named(dialect, table.c.object, "names"))
 
 
-def _of(dialect: Dialect, scope: int, names: Collection[str]) -> dict[str, Any]:
-    return {"of_scope": scope, "names": many(dialect, names)}
+def _of(dialect: Dialect, scope: Scope, names: Collection[str]) -> dict[str, Any]:
+    return {"of_scope": scope.number, "names": many(dialect, names)}
 
 
-async def read_times(connection: AsyncConnection, scope: int) -> dict[int, datetime]:
+async def read_times(connection: AsyncConnection, scope: Scope) -> dict[int, datetime]:
     """Time of each partition, by its own records."""
     table = checkpoints.c
     rows = await connection.execute(
-        select(table.partition, table.time).where(table.scope == scope, table.time.is_not(None))
+        select(table.partition, table.time).where(table.scope == scope.number, table.time.is_not(None))
     )
     return dict(rows.all())
 
 
 async def read_expired(
-    connection: AsyncConnection, scope: int, partitions: Collection[int], until: datetime
+    connection: AsyncConnection, scope: Scope, partitions: Collection[int], until: datetime
 ) -> list[ExpiredEntry]:
     """Entries of objects in the partitions that expire up to a time."""
     rows = await connection.execute(
         select(objects.c.object, objects.c.partition, *_ENTRY)
         .join(objects, and_(objects.c.scope == index_entries.c.scope, objects.c.object == index_entries.c.object))
         .where(
-            index_entries.c.scope == scope,
+            index_entries.c.scope == scope.number,
             index_entries.c.expires_at.is_not(None),
             index_entries.c.expires_at <= until,
             one_of(connection.dialect, objects.c.partition, partitions),
@@ -132,16 +123,16 @@ async def read_expired(
     return found
 
 
-async def read_syncs(connection: AsyncConnection, scope: int) -> dict[Input, SyncRow]:
+async def read_syncs(connection: AsyncConnection, scope: Scope) -> dict[Input, SyncRow]:
     """Lists begun and completed, for each partition and resource."""
     columns = [syncs.c[name] for name in SyncRow.__struct_fields__]
-    rows = await connection.execute(select(*columns).where(syncs.c.scope == scope))
+    rows = await connection.execute(select(*columns).where(syncs.c.scope == scope.number))
     return {(row["partition"], row["resource"]): SyncRow(**row) for row in rows.mappings()}
 
 
 async def read_unlisted(
     connection: AsyncConnection,
-    scope: int,
+    scope: Scope,
     partition: int,
     resource: str,
     *,
@@ -157,7 +148,7 @@ async def read_unlisted(
     columns = [objects.c[name] for name in StoredObject.__struct_fields__]
     rows = await connection.execute(
         select(*columns).where(
-            objects.c.scope == scope,
+            objects.c.scope == scope.number,
             objects.c.resource == resource,
             objects.c.partition == partition,
             objects.c.sequence < before,

@@ -23,17 +23,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, row_of
 from levelog_store.fold.changes import FoldedReceipt, FoldedSighting
-from levelog_store.rows import ViewParent
+from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels, objects, wakeups
 
 
-async def write_receipts(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
+async def write_receipts(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
     """Note what became of intents, and raise the rounds of their levels to at least the receipts'."""
     await connection.execute(
         _note_receipts(),
         [
             {
-                "of_scope": scope,
+                "of_scope": scope.number,
                 "of": r.key,
                 "to_state": r.state,
                 "noted": r.receipt,
@@ -65,12 +65,12 @@ def _note_receipts() -> Update:
     )
 
 
-async def write_sightings(connection: AsyncConnection, scope: int, sightings: Sequence[FoldedSighting]) -> None:
+async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: Sequence[FoldedSighting]) -> None:
     """Note what the API had of the targets of intents, the last of each."""
     table = intents.c
     statement = (
         update(intents)
-        .where(table.scope == scope, table.key == bindparam("of"))
+        .where(table.scope == scope.number, table.key == bindparam("of"))
         .values(sighted_version=bindparam("had"), sighted_at=bindparam("at", type_=table.sighted_at.type))
     )
     newest = {each.key: each for each in sightings}  # in the order of the log
@@ -79,14 +79,14 @@ async def write_sightings(connection: AsyncConnection, scope: int, sightings: Se
     )
 
 
-async def _raise_rounds(connection: AsyncConnection, scope: int, receipts: Sequence[FoldedReceipt]) -> None:
+async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
     """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
     newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
     await connection.execute(
         _raise_levels(connection.dialect),
         [
             {
-                "of_scope": scope,
+                "of_scope": scope.number,
                 "of_view": view,
                 "of_parent": parent,
                 "of_uid": r.parent_uid,
@@ -143,7 +143,7 @@ RETRIABLE: Final = ("failed", "blocked", "drifting")
 """Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""
 
 
-async def retry_levels(connection: AsyncConnection, scope: int, of: Sequence[ViewParent]) -> None:
+async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
     """Let the levels be evaluated and reconciled once more, and their writes that wait for an attempt be sent, at once.
 
     To be committed by anybody, beside the processes of the application: a wakeup is all that it asks of them.
@@ -151,7 +151,7 @@ async def retry_levels(connection: AsyncConnection, scope: int, of: Sequence[Vie
     if not of:
         return
     dialect = connection.dialect
-    named = [{"of_scope": scope, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
+    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
     level, wake = levels.c, wakeups.c
     source = select(
         level.scope, level.view, level.parent, level.partition, level.cause, literal(1), now(dialect)

@@ -7,6 +7,7 @@ from msgspec import Struct
 from sqlalchemy import Select, and_, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.rows import Scope
 from levelog_store.tables import objects, scopes, syncs, tombstones, unreadable
 
 
@@ -33,23 +34,23 @@ _LISTED = func.coalesce(func.sum(case((_IS_LISTED, 1), else_=0)), 0)
 _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
 
 
-async def read_contact(connection: AsyncConnection, scope: int, resource: str) -> ContactRow:
+async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> ContactRow:
     """What is known of one resource; nothing where it was never heard of."""
     row = (
         await connection.execute(
             select(_LISTED, _STALE, func.max(syncs.c.heard_at)).where(
-                syncs.c.scope == scope, syncs.c.resource == resource
+                syncs.c.scope == scope.number, syncs.c.resource == resource
             )
         )
     ).one()
     return ContactRow(*row)
 
 
-async def read_errors(connection: AsyncConnection, scope: int) -> list[tuple[str, str]]:
+async def read_errors(connection: AsyncConnection, scope: Scope) -> list[tuple[str, str]]:
     """Resources that nothing is heard of now, each with the reason, by name."""
     rows = await connection.execute(
         select(syncs.c.resource, func.max(syncs.c.error))
-        .where(syncs.c.scope == scope, syncs.c.error != "")
+        .where(syncs.c.scope == scope.number, syncs.c.error != "")
         .group_by(syncs.c.resource)
         .order_by(syncs.c.resource)
     )
@@ -83,7 +84,7 @@ class UnreadableRecord(Struct, frozen=True, kw_only=True):
     recorded_at: datetime
 
 
-async def read_unreadable(connection: AsyncConnection, scope: int) -> list[UnreadableRecord]:
+async def read_unreadable(connection: AsyncConnection, scope: Scope) -> list[UnreadableRecord]:
     """What could not be read and was not told since, by a later record of the object or a later list; by place."""
     table = unreadable.c
     told = func.coalesce(objects.c.sequence, tombstones.c.sequence, syncs.c.started_sequence, 0)
@@ -99,7 +100,7 @@ async def read_unreadable(connection: AsyncConnection, scope: int) -> list[Unrea
                 syncs.c.resource == table.place,
             ),
         )
-        .where(table.scope == scope, table.sequence >= told)
+        .where(table.scope == scope.number, table.sequence >= told)
         .order_by(table.place)
     )
     return [UnreadableRecord(**row) for row in rows.mappings()]

@@ -12,8 +12,7 @@ from levelog_store.connect.database import Database
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import ViewParent
+from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels, scopes, syncs, wakeups
 
 
@@ -238,8 +237,8 @@ def _were(names: Sequence[str]) -> str:
 
 async def read_waits(connection: AsyncConnection, scope: Scope) -> Waits:
     """What keeps levels from being evaluated."""
-    handlers = by_name(await read_handlers(connection, scope.number))
-    progress = await read_progress(connection, scope.number)
+    handlers = by_name(await read_handlers(connection, scope))
+    progress = await read_progress(connection, scope)
     resources = {each.resource for each in progress.values()}
     return Waits(
         reads={
@@ -249,5 +248,5 @@ async def read_waits(connection: AsyncConnection, scope: Scope) -> Waits:
         },
         listed=await listed_resources(connection, scope),
         progress=progress,
-        objects=await count_objects(connection, scope.number, resources),
+        objects=await count_objects(connection, scope, resources),
     )

@@ -5,15 +5,15 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Asked, Basis, PastDecision, PastIntent, PastRead
 from levelog_store.dialects import one_of
 from levelog_store.fold.changes import Causes, read_causes
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import Basis, IndexKey
+from levelog_store.rows import Scope
 from levelog_store.tables import decisions, dependencies, index_entries, intents, levels, wakeups
 
 WHOLE: Final = "*"
@@ -24,108 +24,6 @@ _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
 _DRIFT = msgspec.json.Decoder(dict[str, list[str]])
 _BASIS = msgspec.json.Decoder(Basis)
 _KEYS = msgspec.json.Decoder(list[str])
-
-
-class PastRead(Struct, frozen=True):
-    """A key that a view read."""
-
-    index: str
-    key: str
-    version: int
-    """Sequence of the record that had changed it last; 0 or less: none had."""
-    content: bytes | None
-    """JSON array of what it held; None where that is what it was at the decision before, or too long to be kept."""
-
-
-class PastDecision(Struct, frozen=True, kw_only=True):
-    """One evaluation of a view for a parent, or another status without one."""
-
-    ordinal: int
-    """Orders the decisions on a level, and roughly all of them."""
-    view: str
-    """Operator and view, `webs/pods`."""
-    parent: str
-    parent_uid: str
-    parent_sequence: int
-    """Record that showed the parent as it was evaluated."""
-    cause: int
-    """Newest record that asked for it."""
-    causes: Causes
-    """All records that asked for it; none: its time had come, or somebody asked who is no record."""
-    suppressed: Causes
-    """Records that asked since the decision before, and changed nothing that the view reads."""
-    is_called: bool
-    """The view was called; else there are no reads, and desired and actual are as before."""
-    reads: list[PastRead]
-    outcome: str
-    """Status of the level after it."""
-    reason: str
-    round: int
-    """Reconcile calls so far."""
-    desired: bytes | None
-    actual: bytes | None
-    drift: dict[str, list[str]]
-    """Keys that are missing, extra, changed."""
-    intents: list[str]
-    """Idempotency keys."""
-    fingerprint: str
-    decided_at: datetime
-    basis: Basis
-    """What it rests on besides parent and reads."""
-
-    @property
-    def identity(self) -> tuple[str, str, int]:
-        """View, parent and ordinal."""
-        return self.view, self.parent, self.ordinal
-
-    @property
-    def sequence(self) -> int:
-        """The last record that it can have seen."""
-        return max(self.cause, self.parent_sequence, *(read.version for read in self.reads))
-
-    @property
-    def seen_to(self) -> int:
-        """The last record that was folded anywhere when it was made."""
-        return max(self.basis.folded, default=0)
-
-    @property
-    def versions(self) -> dict[IndexKey, int]:
-        """Version of each key that was read."""
-        return {(read.index, read.key): read.version for read in self.reads}
-
-
-class PastIntent(Struct, frozen=True, kw_only=True):
-    """A write that was decided, and what became of it."""
-
-    key: str
-    view: str
-    parent: str
-    round: int
-    ordinal: int
-    """Order within the round."""
-    verb: str
-    target: str
-    target_uid: str
-    """Incarnation that the decision saw; empty: none."""
-    is_watched: bool
-    state: str
-    attempts: int
-    error: str
-    decided_at: datetime
-    receipt: bytes | None
-    """ReceiptNoted as JSON, once there is one."""
-    result_uid: str
-    result_version: int
-    """Of the target, as the API answered."""
-
-
-class Asked(Struct, frozen=True, kw_only=True):
-    """A write as a decision asked for it."""
-
-    key: str
-    verb: str
-    target: str
-    body: bytes
 
 
 IntentT = TypeVar("IntentT", PastIntent, Asked)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import one_of
 from levelog_store.owners.handlers import Kind
-from levelog_store.rows import StoredObject
+from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import backfills, checkpoints, objects
 
 _AFTER_SLASH: Final = "0"
@@ -44,18 +44,18 @@ class Progress(Struct, frozen=True, kw_only=True):
     """Those with objects of the resource, when the code was promoted."""
 
 
-async def read_unfinished(connection: AsyncConnection, scope: int) -> list[Backfill]:
+async def read_unfinished(connection: AsyncConnection, scope: Scope) -> list[Backfill]:
     """What is still to be done, by name and partition."""
     columns = [backfills.c[name] for name in Backfill.__struct_fields__]
     rows = await connection.execute(
         select(*columns)
-        .where(backfills.c.scope == scope, backfills.c.is_done.is_(False))
+        .where(backfills.c.scope == scope.number, backfills.c.is_done.is_(False))
         .order_by(backfills.c.name, backfills.c.partition)
     )
     return [Backfill(**row) for row in rows.mappings()]
 
 
-async def read_progress(connection: AsyncConnection, scope: int) -> dict[str, Progress]:
+async def read_progress(connection: AsyncConnection, scope: Scope) -> dict[str, Progress]:
     """How far each index and view is that is not done in all partitions."""
     table = backfills.c
     done = func.sum(case((table.is_done, 1), else_=0))
@@ -68,7 +68,7 @@ async def read_progress(connection: AsyncConnection, scope: int) -> dict[str, Pr
             done.label("done"),
             func.count().label("partitions"),
         )
-        .where(table.scope == scope)
+        .where(table.scope == scope.number)
         .group_by(table.name)
         .having(done < func.count())
     )
@@ -94,7 +94,7 @@ class Page(Struct, frozen=True):
 
 
 async def read_page(
-    connection: AsyncConnection, scope: int, resource: str, positions: Mapping[int, str], limit: int
+    connection: AsyncConnection, scope: Scope, resource: str, positions: Mapping[int, str], limit: int
 ) -> Page:
     """The next objects of a resource in some partitions, by name, each partition beginning after its own position."""
     table = objects.c
@@ -103,7 +103,7 @@ async def read_page(
     rows = await connection.execute(
         select(*columns)
         .where(
-            table.scope == scope,
+            table.scope == scope.number,
             table.object > after,
             table.object < f"{resource}{_AFTER_SLASH}",
             one_of(connection.dialect, table.partition, list(positions)),
@@ -116,19 +116,19 @@ async def read_page(
     return Page(fresh, position=found[-1].object if found else after, is_last=len(found) < limit)
 
 
-async def read_folded_to(connection: AsyncConnection, scope: int, partitions: Collection[int]) -> int:
+async def read_folded_to(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> int:
     """Sequence up to which one of the partitions is folded, the highest of them."""
     table = checkpoints.c
     found = await connection.scalar(
         select(func.max(table.sequence)).where(
-            table.scope == scope, one_of(connection.dialect, table.partition, partitions)
+            table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
         )
     )
     return int(found or 0)
 
 
 async def write_progress(
-    connection: AsyncConnection, scope: int, name: str, positions: Mapping[int, str], page: Page
+    connection: AsyncConnection, scope: Scope, name: str, positions: Mapping[int, str], page: Page
 ) -> None:
     """Note that the objects of a page are done, in the partitions that it was asked for.
 
@@ -137,7 +137,7 @@ async def write_progress(
     table = backfills.c
     statement = (
         update(backfills)
-        .where(table.scope == scope, table.name == name, table.partition == bindparam("of"))
+        .where(table.scope == scope.number, table.name == name, table.partition == bindparam("of"))
         .values(position=bindparam("to"), objects=table.objects + bindparam("more"), is_done=page.is_last)
     )
     done = Counter(row.partition for row in page.objects)
@@ -148,11 +148,13 @@ async def write_progress(
     await connection.execute(statement, rows)
 
 
-async def count_objects(connection: AsyncConnection, scope: int, resources: Collection[str]) -> dict[str, int]:
+async def count_objects(connection: AsyncConnection, scope: Scope, resources: Collection[str]) -> dict[str, int]:
     """How many objects there are of each resource."""
     table = objects.c
     found = dict.fromkeys(resources, 0)
     for resource in found:
-        counted = await connection.scalar(select(func.count()).where(table.scope == scope, table.resource == resource))
+        counted = await connection.scalar(
+            select(func.count()).where(table.scope == scope.number, table.resource == resource)
+        )
         found[resource] = int(counted or 0)
     return found

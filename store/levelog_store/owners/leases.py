@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.errors import IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of, one_of_named
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 from levelog_store.tables import leases, processors, scopes
 
 DURATION: Final = timedelta(seconds=15)

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.wire.canonical import canonical
 from levelog_store.dialects import insert_for, one_of
 from levelog_store.owners.handlers import Differences, Handler, differences
+from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
     dependencies,
@@ -42,9 +43,9 @@ NOTHING_KNOWN: Final[Mapping[str, Any]] = {
 """Columns of such a level. Rounds stay, so that no key is used twice."""
 
 
-async def read_handlers(connection: AsyncConnection, scope: int) -> list[Handler]:
+async def read_handlers(connection: AsyncConnection, scope: Scope) -> list[Handler]:
     """Handlers of the code whose results the tables hold."""
-    rows = await connection.execute(select(handlers).where(handlers.c.scope == scope))
+    rows = await connection.execute(select(handlers).where(handlers.c.scope == scope.number))
     return [
         Handler(
             kind=row.kind,
@@ -57,7 +58,7 @@ async def read_handlers(connection: AsyncConnection, scope: int) -> list[Handler
     ]
 
 
-async def promote(connection: AsyncConnection, scope: int, code: Sequence[Handler]) -> Differences:
+async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Handler]) -> Differences:
     """Turn the tables from those of the code that they hold into those of `code`, but for what is to be computed.
 
     The caller has taken all leases away in the same transaction. What was to be computed for the older code and is
@@ -75,9 +76,9 @@ async def promote(connection: AsyncConnection, scope: int, code: Sequence[Handle
     await _decide_again(connection, scope, found.decided)
     await _supersede(connection, scope, [*found.forgotten, *evaluated, *found.decided])
     await _plan(connection, scope, found)
-    await connection.execute(delete(handlers).where(handlers.c.scope == scope))
+    await connection.execute(delete(handlers).where(handlers.c.scope == scope.number))
     rows = [
-        {"scope": scope, **{name: getattr(each, name) for name in Handler.__struct_fields__}}
+        {"scope": scope.number, **{name: getattr(each, name) for name in Handler.__struct_fields__}}
         | {"reads": canonical(each.reads)}
         for each in code
     ]
@@ -86,38 +87,38 @@ async def promote(connection: AsyncConnection, scope: int, code: Sequence[Handle
     return found
 
 
-async def _empty_indices(connection: AsyncConnection, scope: int, names: Collection[str]) -> None:
+async def _empty_indices(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> None:
     if names:
         for table in (index_entries, key_versions, dependencies):
             await connection.execute(
-                delete(table).where(table.c.scope == scope, one_of(connection.dialect, table.c.index, names))
+                delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.index, names))
             )
 
 
-async def _forget_views(connection: AsyncConnection, scope: int, names: Collection[str]) -> None:
+async def _forget_views(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> None:
     if names:
         for table in (levels, dependencies, wakeups):
             await connection.execute(
-                delete(table).where(table.c.scope == scope, one_of(connection.dialect, table.c.view, names))
+                delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.view, names))
             )
 
 
-async def _block_levels(connection: AsyncConnection, scope: int, views: Collection[str]) -> None:
+async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Forget what the levels of views were evaluated and decided on; rounds stay, so that no key is used twice."""
     if not views:
         return
     table = dependencies.c
     await connection.execute(
-        delete(dependencies).where(table.scope == scope, one_of(connection.dialect, table.view, views))
+        delete(dependencies).where(table.scope == scope.number, one_of(connection.dialect, table.view, views))
     )
     await connection.execute(
         update(levels)
-        .where(levels.c.scope == scope, one_of(connection.dialect, levels.c.view, views))
+        .where(levels.c.scope == scope.number, one_of(connection.dialect, levels.c.view, views))
         .values(status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
     )
 
 
-async def _keep_rounds(connection: AsyncConnection, scope: int, views: Collection[str]) -> None:
+async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Let a view that was there before go on with the rounds of its parents, so that no idempotency key comes twice."""
     if not views:
         return
@@ -137,7 +138,7 @@ async def _keep_rounds(connection: AsyncConnection, scope: int, views: Collectio
     rounds = (
         select(*values.values())
         .join(objects, (held.scope == table.scope) & (held.object == table.parent) & (held.uid == table.parent_uid))
-        .where(table.scope == scope, one_of(connection.dialect, table.view, views))
+        .where(table.scope == scope.number, one_of(connection.dialect, table.view, views))
         .group_by(table.scope, table.view, table.parent, held.partition, held.uid)
     )
     await connection.execute(
@@ -145,13 +146,13 @@ async def _keep_rounds(connection: AsyncConnection, scope: int, views: Collectio
     )
 
 
-async def _decide_again(connection: AsyncConnection, scope: int, views: Collection[str]) -> None:
+async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Wake the levels of views that are not in sync, as if nothing had been decided on what they read."""
     if not views:
         return
     table = levels.c
     concerned = (
-        table.scope == scope,
+        table.scope == scope.number,
         one_of(connection.dialect, table.view, views),
         table.drift.is_not(None),
         table.status.not_in(("in_sync", "deleting")),
@@ -171,28 +172,30 @@ async def _decide_again(connection: AsyncConnection, scope: int, views: Collecti
     )
 
 
-async def _supersede(connection: AsyncConnection, scope: int, views: Collection[str]) -> None:
+async def _supersede(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     if views:
         table = intents.c
         await connection.execute(
             update(intents)
-            .where(table.scope == scope, one_of(connection.dialect, table.view, views), table.state == "pending")
+            .where(table.scope == scope.number, one_of(connection.dialect, table.view, views), table.state == "pending")
             .values(state="superseded")
         )
 
 
-async def _plan(connection: AsyncConnection, scope: int, found: Differences) -> None:
+async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -> None:
     """Note what has to be computed anew, and in which partitions; nothing where there are no objects yet."""
     anew = [*found.indexed, *found.evaluated]
     gone = [*found.emptied, *found.forgotten, *(handler.name for handler in anew)]
     if gone:
         await connection.execute(
-            delete(backfills).where(backfills.c.scope == scope, one_of(connection.dialect, backfills.c.name, gone))
+            delete(backfills).where(
+                backfills.c.scope == scope.number, one_of(connection.dialect, backfills.c.name, gone)
+            )
         )
     populated = await _populated(connection, scope, {handler.resource for handler in anew})
     rows = [
         {
-            "scope": scope,
+            "scope": scope.number,
             "name": handler.name,
             "partition": partition,
             "kind": handler.kind,
@@ -208,12 +211,12 @@ async def _plan(connection: AsyncConnection, scope: int, found: Differences) -> 
         await connection.execute(insert(backfills), rows)
 
 
-async def _populated(connection: AsyncConnection, scope: int, resources: Iterable[str]) -> dict[str, list[int]]:
+async def _populated(connection: AsyncConnection, scope: Scope, resources: Iterable[str]) -> dict[str, list[int]]:
     """Partitions that hold objects of each resource."""
     table = objects.c
     rows = await connection.execute(
         select(table.resource, table.partition)
-        .where(table.scope == scope, one_of(connection.dialect, table.resource, list(resources)))
+        .where(table.scope == scope.number, one_of(connection.dialect, table.resource, list(resources)))
         .distinct()
     )
     found: dict[str, list[int]] = {}

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
 from sqlalchemy import delete, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,6 +13,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import insert_for
 from levelog_store.owners.handlers import Handler, differences
 from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
+from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
     checkpoints,
@@ -35,22 +35,6 @@ from levelog_store.tables import (
 log = logging.getLogger(__name__)
 
 _FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs, unreadable, backfills)
-
-
-class Scope(Struct, frozen=True, kw_only=True):
-    """One application on one cluster, as a process found it when it started."""
-
-    number: int
-    """The first part of every key."""
-    cluster: Cluster
-    application: Application
-    partitions: int
-    fingerprint: str
-    """Of this process's code. Commits are refused once another code was promoted."""
-    stream_created: str
-    """Identity of the stream that the tables were folded from."""
-    resets: int
-    """How often everything folded was deleted, to be folded again."""
 
 
 async def open_scope(
@@ -97,7 +81,7 @@ async def open_scope(
             .values(fingerprint=fingerprint)
         )
         is_new = promoted.rowcount > 0
-        is_unfinished = bool(differences(await read_handlers(connection, found.number), code))
+        is_unfinished = bool(differences(await read_handlers(connection, found), code))
     if is_new or is_unfinished:  # unfinished: whoever promoted this code has not come to comparing the handlers
         # In a transaction of its own: from the commit above on, `guard` refuses the older code, so that this waits for
         # what it had begun and for nothing that it begins meanwhile.
@@ -114,11 +98,11 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
     row = await connection.execute(select(scopes.c.fingerprint).where(scopes.c.scope == scope.number).with_for_update())
     if row.scalar_one() != scope.fingerprint:
         return  # this process learns it from its leases
-    known = await read_handlers(connection, scope.number)
+    known = await read_handlers(connection, scope)
     if not is_new and not differences(known, code):
         return
-    await _dispossess(connection, scope.number)
-    found = await promote(connection, scope.number, code)
+    await _dispossess(connection, scope)
+    found = await promote(connection, scope, code)
     if not known:
         return  # the first code; all of it is new
     for what, names in (
@@ -146,7 +130,7 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
             raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
         if found.resets != scope.resets:
             return found
-        await _dispossess(connection, scope.number)
+        await _dispossess(connection, scope)
         for table in _FOLDED:
             await connection.execute(delete(table).where(table.c.scope == scope.number))
         await connection.execute(
@@ -154,7 +138,7 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
             .where(checkpoints.c.scope == scope.number)
             .values(sequence=0, record_sequence=0, record_id="", time=null())
         )
-        await _block_levels(connection, scope.number, reason)
+        await _block_levels(connection, scope, reason)
         await connection.execute(
             update(intents)
             .where(intents.c.scope == scope.number, intents.c.receipt.is_not(None), intents.c.is_folded.is_(False))
@@ -211,17 +195,17 @@ async def _make_partitions(connection: AsyncConnection, scope: Scope) -> None:
         await connection.execute(insert_for(connection.dialect, table).on_conflict_do_nothing(), rows)
 
 
-async def _dispossess(connection: AsyncConnection, number: int) -> None:
+async def _dispossess(connection: AsyncConnection, scope: Scope) -> None:
     """Take all leases from their owners, once the transactions that they guard are through."""
-    mine = leases.c.scope == number
+    mine = leases.c.scope == scope.number
     await connection.execute(select(leases.c.partition).where(mine).order_by(leases.c.partition).with_for_update())
     await connection.execute(update(leases).where(mine).values(owner="", expires_at=None, epoch=leases.c.epoch + 1))
-    await connection.execute(delete(processors).where(processors.c.scope == number))
+    await connection.execute(delete(processors).where(processors.c.scope == scope.number))
 
 
-async def _block_levels(connection: AsyncConnection, number: int, reason: str) -> None:
+async def _block_levels(connection: AsyncConnection, scope: Scope, reason: str) -> None:
     await connection.execute(
         update(levels)
-        .where(levels.c.scope == number)
+        .where(levels.c.scope == scope.number)
         .values(status="blocked", reason=reason, cause=0, suppressed="", **NOTHING_KNOWN)
     )

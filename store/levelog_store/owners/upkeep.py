@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Table, and_, delete, exists, or_, select, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -31,7 +32,7 @@ _ENDED: Final = ("settled", "satisfied", "failed", "superseded")
 _MADE: Final = ("settled", "satisfied")
 
 
-async def prune(connection: AsyncConnection, scope: int, first: int, *, limit: int = PAGE) -> dict[str, int]:
+async def prune(connection: AsyncConnection, scope: Scope, first: int, *, limit: int = PAGE) -> dict[str, int]:
     """Delete up to `limit` rows of each table that are older than the log, which begins with record `first`.
 
     Returns how many, by table. The caller holds the lease of a partition (`leases.guard`) in the same transaction.
@@ -45,8 +46,8 @@ async def prune(connection: AsyncConnection, scope: int, first: int, *, limit: i
     deleted: dict[str, int] = {}
     for table, condition in conditions.items():
         keys = [column for column in table.primary_key.columns if column.name != "scope"]
-        found = select(*keys).where(table.c.scope == scope, condition).limit(limit)
-        gone = await connection.execute(delete(table).where(table.c.scope == scope, _in(keys, found)))
+        found = select(*keys).where(table.c.scope == scope.number, condition).limit(limit)
+        gone = await connection.execute(delete(table).where(table.c.scope == scope.number, _in(keys, found)))
         deleted[table.name] = gone.rowcount
     return deleted
 

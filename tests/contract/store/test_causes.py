@@ -7,6 +7,7 @@ from levelog_store.connect.database import Database
 from levelog_store.fold.changes import MOST, Causes, Wake, added, noted, read_causes
 from levelog_store.fold.changewrites import write_wakes
 from levelog_store.tables import wakeups
+from rigs.leasing import SCOPE
 
 LEVEL = "webs/pods", "webs.example.com/default/shop"
 
@@ -14,7 +15,7 @@ LEVEL = "webs/pods", "webs.example.com/default/shop"
 async def asked(database: Database, *batches: tuple[int, ...]) -> str:
     for batch in batches:
         async with database.transaction() as connection:
-            await write_wakes(connection, 1, {LEVEL: Wake(0, batch)})
+            await write_wakes(connection, SCOPE, {LEVEL: Wake(0, batch)})
     async with database.reading() as connection:
         return str((await connection.execute(select(wakeups.c.causes))).scalar_one())
 

@@ -2,9 +2,11 @@ from datetime import timedelta
 
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
-from levelog_store.rows import Decided, LevelRow, PendingWake
+from levelog_store.rows import LevelRow
 from rigs.intents import decide, intent, intents_by_key
+from rigs.leasing import SCOPE
 
 VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
 
@@ -21,11 +23,11 @@ async def test_invariant_8_a_decision_is_given_up_if_an_intent_that_it_withdraws
     first, second = intent("pods/default/a"), intent("pods/default/b")
     keys = await decide(database, first)
     async with database.transaction() as connection:
-        claimed = await claims.claim(connection, 1, "actuator", limit=10, lease=timedelta(minutes=1))
+        claimed = await claims.claim(connection, SCOPE, "actuator", limit=10, lease=timedelta(minutes=1))
     assert [one.key for one in claimed] == keys
     keys += await decide(database, second)
     async with database.transaction() as connection:
-        assert await write_decisions(connection, 1, [outcome(*keys)], "code") == []
+        assert await write_decisions(connection, SCOPE, [outcome(*keys)], "code") == []
     async with database.transaction() as connection:
-        assert len(await write_decisions(connection, 1, [outcome()], "code")) == 1
+        assert len(await write_decisions(connection, SCOPE, [outcome()], "code")) == 1
     assert [(await intents_by_key(database))[key]["state"] for key in keys] == ["claimed", "superseded"]

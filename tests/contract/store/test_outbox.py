@@ -18,11 +18,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent, Postponement, StoredReceipt, UnseenWrite
-from levelog_store.connect.database import Database, upsert
-from levelog_store.dialects import many
+from levelog_store.connect.database import Database
+from levelog_store.dialects import many, upsert
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
+from rigs.leasing import SCOPE, scope_numbered
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE = timedelta(seconds=30)
@@ -34,7 +35,7 @@ async def claim(
     database: Database, owner: str = "one", *, limit: int = 100, lease: timedelta = LEASE
 ) -> list[ClaimedIntent]:
     async with database.transaction() as connection:
-        return await claims.claim(connection, 1, owner, limit=limit, lease=lease)
+        return await claims.claim(connection, SCOPE, owner, limit=limit, lease=lease)
 
 
 def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
@@ -54,7 +55,7 @@ def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
 
 async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
     async with database.transaction(durable=False) as connection:
-        return await claims.store_receipts(connection, 1, owner, receipts)
+        return await claims.store_receipts(connection, SCOPE, owner, receipts)
 
 
 async def postpone(
@@ -62,7 +63,7 @@ async def postpone(
 ) -> None:
     later = Postponement(key=key, delay=delay, error="503", attempts=1, is_doubtful=is_doubtful)
     async with database.transaction() as connection:
-        await claims.postpone(connection, 1, owner, [later])
+        await claims.postpone(connection, SCOPE, owner, [later])
 
 
 async def test_a_new_intent_is_claimed_once_with_all_that_a_request_needs(database: Database) -> None:
@@ -132,7 +133,7 @@ async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(data
 async def test_a_claim_holds_until_it_ends_is_taken_or_has_its_receipt(database: Database) -> None:
     async def held(owner: str) -> set[str]:
         async with database.reading() as connection:
-            return await claims.still_claimed(connection, 1, owner, [lasting, ended, done, "unknown"])
+            return await claims.still_claimed(connection, SCOPE, owner, [lasting, ended, done, "unknown"])
 
     lasting, ended, done = await decide(database, intent(A), intent(B), intent("pods/default/c"))
     await claim(database)
@@ -158,7 +159,7 @@ async def test_receipts_are_stored_word_for_word(database: Database) -> None:
     assert held[failed]["error"] == "no 'way'"
     assert held[failed]["receipt"] == json.loads(words)
     async with database.reading() as connection:
-        found = await claims.unrelayed(connection, 1, 10)
+        found = await claims.unrelayed(connection, SCOPE, 10)
     assert {row.key: row.receipt for row in found} == {written: b'{"a": 1.0}', failed: words.encode()}
 
 
@@ -167,16 +168,16 @@ async def test_receipts_wait_to_be_relayed_until_they_are_noted(database: Databa
     await claim(database)
     await store(database, *(receipt(key) for key in keys))
     async with database.transaction() as connection:
-        await claims.mark_relayed(connection, 1, keys[:1])
+        await claims.mark_relayed(connection, SCOPE, keys[:1])
     async with database.reading() as connection:
-        assert [row.key for row in await claims.unrelayed(connection, 1, 10)] == keys[1:]
-        assert await claims.unrelayed(connection, 2, 10) == []
+        assert [row.key for row in await claims.unrelayed(connection, SCOPE, 10)] == keys[1:]
+        assert await claims.unrelayed(connection, scope_numbered(2), 10) == []
 
 
 async def test_the_time_of_the_next_intent_that_waits_is_known(database: Database) -> None:
     async def wait() -> timedelta | None:
         async with database.reading() as connection:
-            return await claims.next_due(connection, 1)
+            return await claims.next_due(connection, SCOPE)
 
     assert await wait() is None
     (key,) = await decide(database, intent(A))
@@ -193,7 +194,7 @@ async def test_all_claims_end_at_once_when_their_process_is_known_to_be_gone(dat
     await claim(database)
     await postpone(database, waiting, timedelta(hours=1), is_doubtful=True)
     async with database.transaction() as connection:
-        assert await claims.end_claims(connection, 1) == 1
+        assert await claims.end_claims(connection, SCOPE) == 1
     assert [(each.key, each.is_doubtful) for each in await claim(database, "two")] == [(claimed, True)]
 
 
@@ -245,21 +246,23 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
     while len(finished) < len(rows):
         async with database.transaction() as connection:
             lease = chance.choice((LEASE, PAST))
-            for each in await claims.claim(connection, scope, "one", limit=chance.randint(1, 4), lease=lease):
+            for each in await claims.claim(
+                connection, scope_numbered(scope), "one", limit=chance.randint(1, 4), lease=lease
+            ):
                 assert open_claims.get(each.target, each.key) == each.key
                 open_claims[each.target] = each.key
             for key in [key for key in open_claims.values() if chance.random() < 0.6]:
                 match chance.randrange(3):
                     case 0:
-                        if await claims.store_receipts(connection, scope, "one", [receipt(key)]):
+                        if await claims.store_receipts(connection, scope_numbered(scope), "one", [receipt(key)]):
                             finished.append(key)
                             del open_claims[target[key]]
                     case 1:
                         later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=True)
-                        await claims.postpone(connection, scope, "one", [later])
+                        await claims.postpone(connection, scope_numbered(scope), "one", [later])
                     case _:
                         later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=False)
-                        await claims.postpone(connection, scope, "one", [later])
+                        await claims.postpone(connection, scope_numbered(scope), "one", [later])
                         if key in await _pending(connection, scope):
                             del open_claims[target[key]]
             ends = update(intents).where(intents.c.scope == scope, intents.c.state == "claimed")
@@ -306,7 +309,7 @@ async def test_claimants_at_once_never_get_the_same_intent_nor_one_target_twice(
 async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Database) -> None:
     first, second = await decide(shared, intent(A), intent(B))
     async with shared.transaction() as connection:
-        (mine,) = await claims.claim(connection, 1, "one", limit=1, lease=LEASE)
+        (mine,) = await claims.claim(connection, SCOPE, "one", limit=1, lease=LEASE)
         async with asyncio.timeout(5):
             theirs = await claim(shared, "two")
     assert {mine.key, *keys_of(theirs)} == {first, second}
@@ -379,7 +382,7 @@ async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_
 
 
 async def take_unseen(connection: AsyncConnection) -> list[UnseenWrite]:
-    return await claims.take_unseen(connection, 1, limit=10, after=LEASE, most=timedelta(minutes=5))
+    return await claims.take_unseen(connection, SCOPE, limit=10, after=LEASE, most=timedelta(minutes=5))
 
 
 async def due_in(connection: AsyncConnection) -> timedelta:
@@ -448,4 +451,4 @@ async def test_a_claim_passes_by_the_api_versions_that_it_is_told_to_leave(datab
 
 async def taken(database: Database, *, without: tuple[str, ...]) -> list[ClaimedIntent]:
     async with database.transaction() as connection:
-        return await claims.claim(connection, 1, "a", limit=10, lease=timedelta(seconds=30), without=without)
+        return await claims.claim(connection, SCOPE, "a", limit=10, lease=timedelta(seconds=30), without=without)

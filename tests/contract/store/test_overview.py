@@ -11,7 +11,8 @@ from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
 from levelog_store.owners.handlers import Handler
-from levelog_store.owners.scopes import Scope, open_scope
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import backfills, levels, objects, syncs, wakeups
 from rigs.intents import decide, intent
 

@@ -16,6 +16,7 @@ from levelog_store.decide.inputreads import read_buckets, read_dependencies, rea
 from levelog_store.fold.changewrites import read_dependants
 from levelog_store.fold.heldreads import read_expired, read_held
 from levelog_store.owners.upkeep import HOT, analyze_new
+from rigs.leasing import SCOPE
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ROWS = 20_000
@@ -90,7 +91,7 @@ def reads_all(plan: str) -> bool:
 
 async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database) -> None:
     async def read(connection: AsyncConnection) -> None:
-        await read_held(connection, 1, NAMES, indexed=NAMES, parents=NAMES)
+        await read_held(connection, SCOPE, NAMES, indexed=NAMES, parents=NAMES)
 
     plan = await plan_of(filled, read)
     assert found_by(plan, "object") == 3, plan  # objects, tombstones, entries
@@ -114,17 +115,17 @@ async def test_invariant_5_many_keys_are_looked_up_each_by_itself(
 ) -> None:
     """However many others there are."""
     wanted = KEYS if columns[0] == "index" else LEVELS
-    plan = await plan_of(filled, lambda connection: read(connection, 1, wanted))
+    plan = await plan_of(filled, lambda connection: read(connection, SCOPE, wanted))
     assert found_by(plan, *columns) >= tables, plan
     assert not reads_all(plan), plan
 
 
 async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire(filled: Database) -> None:
-    plan = await plan_of(filled, lambda c: read_expired(c, 1, range(16), NOON))
+    plan = await plan_of(filled, lambda c: read_expired(c, SCOPE, range(16), NOON))
     assert "index_entries_expiry" in plan
     assert found_by(plan, "expires_at") == 1, plan
     async with filled.reading() as connection:
-        assert len(await read_expired(connection, 1, range(16), NOON)) == ROWS // 100
+        assert len(await read_expired(connection, SCOPE, range(16), NOON)) == ROWS // 100
 
 
 async def test_statistics_are_made_once_a_table_has_rows(shared: Database) -> None:

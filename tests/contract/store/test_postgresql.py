@@ -9,7 +9,8 @@ from sqlalchemy.engine import make_url
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog_store.connect import engines
-from levelog_store.connect.database import Database, upsert
+from levelog_store.connect.database import Database
+from levelog_store.dialects import upsert
 from levelog_store.tables import key_versions
 from rigs.ports import free_port
 from rigs.postgres import PostgresServer

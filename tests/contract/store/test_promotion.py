@@ -61,7 +61,7 @@ async def test_invariant_10_a_promotion_that_ended_in_the_middle_is_finished_by_
     await scope_of(database, code=CODE)
     assert not await can_commit(database, scope, epochs)
     async with database.reading() as connection:
-        assert set(await read_handlers(connection, scope.number)) == set(CODE)
-        assert await read_unfinished(connection, scope.number) == []
+        assert set(await read_handlers(connection, scope)) == set(CODE)
+        assert await read_unfinished(connection, scope) == []
         assert set((await connection.execute(select(leases.c.owner))).scalars()) == {""}
         assert (await connection.execute(select(backfills))).all() == []

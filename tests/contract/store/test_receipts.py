@@ -4,6 +4,7 @@ from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes, FoldedReceipt
 from levelog_store.fold.changewrites import write_changes
 from rigs.intents import decide, intent, intents_by_key
+from rigs.leasing import SCOPE
 
 
 def folded(key: str, state: str) -> FoldedReceipt:
@@ -26,7 +27,7 @@ async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states
     states = ("claimed", "written", "settled", "satisfied", "failed", "superseded")
     keys = await decide(database, *(intent(f"pods/default/{state}", state=state) for state in states))
     async with database.transaction() as connection:
-        await write_changes(connection, 1, Changes(receipts=[folded(key, "written") for key in keys]))
+        await write_changes(connection, SCOPE, Changes(receipts=[folded(key, "written") for key in keys]))
     held = await intents_by_key(database)
     assert [held[key]["state"] for key in keys] == [
         "written",

@@ -10,6 +10,7 @@ from levelog_store.decide.inputreads import read_wakes
 from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.tables import levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
+from rigs.leasing import SCOPE
 
 VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
@@ -25,14 +26,14 @@ async def level(database: Database, parent: str, status: str) -> None:
 
 async def retry(database: Database, *parents: str) -> None:
     async with database.transaction() as connection:
-        await retry_levels(connection, 1, [(VIEW, parent) for parent in parents])
+        await retry_levels(connection, SCOPE, [(VIEW, parent) for parent in parents])
 
 
 async def test_a_level_without_a_wakeup_gets_one_that_is_due(database: Database) -> None:
     await level(database, PARENT, "failed")
     await retry(database, PARENT, "webs.example.com/default/unknown")
     async with database.reading() as connection:
-        (wake,) = await read_wakes(connection, 1, [3], [VIEW], 10)
+        (wake,) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
     assert (wake.parent, wake.partition, wake.cause, wake.due_at is not None) == (PARENT, 3, 9, True)
 
 
@@ -43,7 +44,7 @@ async def test_a_wakeup_that_waits_for_its_time_is_due_and_another_one_than_was_
         await connection.execute(insert(wakeups).values(**waiting))
     await retry(database, PARENT)
     async with database.reading() as connection:
-        (wake,) = await read_wakes(connection, 1, [3], [VIEW], 10)
+        (wake,) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
         assert len((await connection.execute(select(wakeups))).all()) == 1
     assert (wake.cause, wake.generation) == (11, 5)
 
@@ -56,7 +57,7 @@ async def test_writes_that_wait_for_their_next_attempt_can_be_claimed_and_others
     await decide(database, waits, held, foreign)
     await retry(database, PARENT)
     async with database.transaction() as connection:
-        claimed = await claim(connection, 1, "me", limit=10, lease=timedelta(seconds=30))
+        claimed = await claim(connection, SCOPE, "me", limit=10, lease=timedelta(seconds=30))
     assert [(each.key, each.attempts, each.is_doubtful) for each in claimed] == [(waits["key"], 4, True)]
     rows = await intents_by_key(database)
     assert rows[held["key"]]["owner"] == "other"

@@ -6,9 +6,10 @@ from sqlalchemy import Boolean, Integer, Table, insert, select
 from sqlalchemy.types import TypeEngine
 
 from levelog.errors import ConfigurationError
-from levelog_store.connect.database import Database, upsert
-from levelog_store.dialects import Json, Timestamp
-from levelog_store.owners.scopes import Scope, reset_scope
+from levelog_store.connect.database import Database
+from levelog_store.dialects import Json, Timestamp, upsert
+from levelog_store.owners.scopes import reset_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import (
     dependencies,
     index_entries,

@@ -79,7 +79,7 @@ async def filled(database: Database) -> str:
     )
     entry = Entry("webs/images", '"a"', 0, b'["nginx",80]')
     async with database.transaction() as connection:
-        await write_changes(connection, scope.number, Changes(objects={name: web}, entries_written=[(name, entry)]))
+        await write_changes(connection, scope, Changes(objects={name: web}, entries_written=[(name, entry)]))
         for view, desired, actual in (
             ("webs/sizes", b'{"image":"nginx","readyReplicas":3}', b'{"image":null,"readyReplicas":2}'),
             ("webs/counts", b"3", b"null"),
@@ -126,7 +126,7 @@ async def test_an_index_shows_the_errors_of_stale_entries_and_of_objects_that_it
     async with database.reading() as connection:
         [scope] = await find_scopes(connection)
     async with database.transaction() as connection:
-        await write_changes(connection, scope.number, Changes(entries_written=noted))
+        await write_changes(connection, scope, Changes(entries_written=noted))
     found = await rows(database, f"select key, value_2, name, error from {prefix}images where error <> '' order by 4")
     assert found == [
         {"key": None, "value_2": None, "name": "shop", "error": "KeyError"},
@@ -143,7 +143,7 @@ async def written(database: Database, values: list[bytes]) -> None:
     name = "webs.example.com/default/shop"
     entries = [(name, Entry("webs/images", str(number), 0, value)) for number, value in enumerate(values)]
     async with database.transaction() as connection:
-        await write_changes(connection, scope.number, Changes(entries_written=entries))
+        await write_changes(connection, scope, Changes(entries_written=entries))
 
 
 async def test_invariant_14_a_nul_in_one_row_hides_none_of_the_others(database: Database) -> None:
@@ -198,7 +198,7 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
     async def shown(*rows_of_partitions: SyncRow) -> tuple[Any, ...]:
         syncs = {(row.partition, row.resource): row for row in rows_of_partitions}
         async with database.transaction() as connection:
-            await write_changes(connection, scope.number, Changes(syncs=syncs))
+            await write_changes(connection, scope, Changes(syncs=syncs))
         [row] = await rows(database, f"select * from {prefix}inputs")
         assert (row["resource"], row["namespaces"], row["cluster"]) == ("webs.example.com", "shops", "c1")
         assert str(row["last_contact"]).startswith("2026-01-01 12:00")

@@ -2,7 +2,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from levelog_store.connect.database import Database, upsert
+from levelog_store.connect.database import Database
+from levelog_store.dialects import upsert
 from levelog_store.tables import objects, syncs
 
 

@@ -39,7 +39,8 @@ from levelog_replay.scratch import open_scratch
 from levelog_replay.selecting import Selection
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope, open_scope
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 from rigs.acting import QUICK
 from rigs.depot import DEFINITION, DEPOT_FILE, SHOPS, config_map, pod, shop

@@ -18,8 +18,9 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.processor import Processor
 from levelog_processors.program import BoundView
 from levelog_store.decide import decisionwrites
+from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites
-from levelog_store.rows import Decided, Entry, IndexKey, OpenIntent, PendingWake, ViewParent
+from levelog_store.rows import Entry, IndexKey, Scope, ViewParent
 from rigs.machine.world import Laboratory
 
 Bug = Callable[[Laboratory], Generator[None]]
@@ -44,7 +45,7 @@ def dropped_absent_key(_: Laboratory) -> Generator[None]:
     """A key that nothing was ever under is not remembered as read."""
     real = getattr(decisionwrites, "_add_dependencies")  # noqa: B009 - private to its module
 
-    async def without_absent(connection: Any, scope: int, batch: Sequence[Decided]) -> None:
+    async def without_absent(connection: Any, scope: Scope, batch: Sequence[Decided]) -> None:
         kept = [
             msgspec.structs.replace(
                 each,
@@ -123,9 +124,9 @@ def decided_while_lagging(_: Laboratory) -> Generator[None]:
 def never_superseded(_: Laboratory) -> Generator[None]:
     """Unclaimed intents of a level stay when it goes, or decides anew."""
 
-    async def nothing(connection: Any, scope: int, of: Collection[ViewParent]) -> None: ...
+    async def nothing(connection: Any, scope: Scope, of: Collection[ViewParent]) -> None: ...
 
-    async def pretended(connection: Any, scope: int, keys: Collection[str]) -> set[str]:
+    async def pretended(connection: Any, scope: Scope, keys: Collection[str]) -> set[str]:
         return set(keys)
 
     with (
@@ -147,7 +148,7 @@ def committed_without_lease(_: Laboratory) -> Generator[None]:
 def reads_not_checked_again(_: Laboratory) -> Generator[None]:
     """What a decision read counts as unchanged when it is written."""
 
-    async def as_read(connection: Any, scope: int, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
+    async def as_read(connection: Any, scope: Scope, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
         return {place: max(version, 0) for each in batch for place, version in each.versions.items()}
 
     with _replaced((decisionwrites, "_current_versions"), by=as_read):

@@ -14,7 +14,7 @@ from levelog_kube.client import KubeClient
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import Scope
+from levelog_store.rows import Scope
 from rigs.machine.cluster import Api, Cluster, Happening
 from rigs.machine.log import Log
 
@@ -53,7 +53,7 @@ class SteppedSender:
     async def claim(self, most: int) -> int:
         """Claim intents; returns how many."""
         async with self._database.transaction() as connection:
-            claimed = await claims.claim(connection, self._scope.number, self._owner, limit=most, lease=CLAIM)
+            claimed = await claims.claim(connection, self._scope, self._owner, limit=most, lease=CLAIM)
         self._claimed += claimed
         return len(claimed)
 
@@ -78,26 +78,26 @@ class SteppedSender:
         self._claimed = []
         self._serial += 1
         async with self._database.transaction() as connection:
-            await claims.end_claims(connection, self._scope.number)
+            await claims.end_claims(connection, self._scope)
 
     async def relay(self) -> bool:
         """Record the receipts that the log does not hold; whether there were any."""
         async with self._database.reading() as connection:
-            rows = await claims.unrelayed(connection, self._scope.number, 1000)
+            rows = await claims.unrelayed(connection, self._scope, 1000)
         if not rows:
             return False
         for row in sorted(rows, key=lambda row: row.key):
             receipt = msgspec.json.decode(row.receipt, type=ReceiptNoted)
             self._log.append_receipt(receipt)
         async with self._database.transaction() as connection:
-            await claims.mark_relayed(connection, self._scope.number, [row.key for row in rows])
+            await claims.mark_relayed(connection, self._scope, [row.key for row in rows])
         return True
 
     async def _store(self, result: Result) -> None:
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
                 row = stored(result.receipt(self._scope.application, self._clock(), self._owner))
-                await claims.store_receipts(connection, self._scope.number, self._owner, [row])
+                await claims.store_receipts(connection, self._scope, self._owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
-                await claims.postpone(connection, self._scope.number, self._owner, [later.postponement])
+                await claims.postpone(connection, self._scope, self._owner, [later.postponement])

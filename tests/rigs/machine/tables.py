@@ -10,6 +10,7 @@ from sqlalchemy import Table, select
 
 from levelog.wire.objects import ObjectKey
 from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, decisions, index_entries, intents, leases, levels, objects, wakeups
 
 Row = Mapping[str, Any]
@@ -47,13 +48,13 @@ class Tables(Struct, frozen=True, kw_only=True):
         ]
 
 
-async def read_tables(database: Database, scope: int) -> Tables:
+async def read_tables(database: Database, scope: Scope) -> Tables:
     """Take the snapshot."""
     async with database.reading() as connection:
 
         async def rows(table: Table, *names: str) -> Sequence[Row]:
             columns = [table.c[name] for name in names] if names else [table]
-            found = await connection.execute(select(*columns).where(table.c.scope == scope))
+            found = await connection.execute(select(*columns).where(table.c.scope == scope.number))
             return [dict(row) for row in found.mappings()]
 
         return Tables(
@@ -79,10 +80,12 @@ async def read_tables(database: Database, scope: int) -> Tables:
         )
 
 
-async def read_epochs(database: Database, scope: int) -> dict[int, int]:
+async def read_epochs(database: Database, scope: Scope) -> dict[int, int]:
     """Epoch of each partition's lease."""
     async with database.reading() as connection:
-        found = await connection.execute(select(leases.c.partition, leases.c.epoch).where(leases.c.scope == scope))
+        found = await connection.execute(
+            select(leases.c.partition, leases.c.epoch).where(leases.c.scope == scope.number)
+        )
         return {row.partition: row.epoch for row in found}
 
 

@@ -19,8 +19,8 @@ from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_processors.waiting import Agenda
 from levelog_store.decide import inputreads as stored
-from levelog_store.owners.scopes import Scope
-from levelog_store.rows import PendingWake
+from levelog_store.decide.decisions import PendingWake
+from levelog_store.rows import Scope
 from rigs.machine.log import Log
 from rigs.machine.seam import SeamedDatabase
 
@@ -91,7 +91,7 @@ class Worker:
             return
         self.epochs = epochs
         async with self._database.reading() as connection:
-            checkpoints = await stored.read_checkpoints(connection, self._scope.number)
+            checkpoints = await stored.read_checkpoints(connection, self._scope)
         self._folded_to = {partition: checkpoints[partition] for partition in epochs}
         self._position = min(self._folded_to.values(), default=0)
         self._has_to_reach = await self._log.last_sequence()

@@ -14,8 +14,8 @@ from levelog.wire.objects import Application, ObjectKey
 from levelog_migrations import upgrade
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
-from levelog_store.rows import Decided
 from levelog_store.tables import leases, processors
 from rigs.machine.checks import Broken, Call, check_call, check_tables
 from rigs.machine.cluster import KINDS, Cluster, key_of
@@ -135,7 +135,7 @@ class World:
     async def tend(self, name: str) -> None:
         """Let a processor renew, take and give up leases."""
         await self.workers[name].tend()
-        self._epochs = await read_epochs(self._database, self._scope.number)
+        self._epochs = await read_epochs(self._database, self._scope)
 
     async def expire(self, name: str) -> None:
         """Let a processor's leases end without its knowing, as if it had stood still."""
@@ -229,7 +229,7 @@ class World:
         """The tables as they are."""
         if self._tables is None or self._read_at != self._database.transactions:
             self._read_at = self._database.transactions
-            self._tables = await read_tables(self._database, self._scope.number)
+            self._tables = await read_tables(self._database, self._scope)
         return self._tables
 
     async def check(self) -> None:

@@ -8,9 +8,8 @@ from levelog.wire.subjects import partition_of
 from levelog_history.happenings import Entry, Happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.revisions import Revisions
+from levelog_store.decide.decisions import Basis, PastDecision
 from levelog_store.fold.changes import Causes
-from levelog_store.look.recall import PastDecision
-from levelog_store.rows import Basis
 from rigs.webs import NOON, deleted, logged, pod, web
 
 PARTITIONS = 4

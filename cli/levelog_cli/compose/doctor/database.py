@@ -35,7 +35,7 @@ async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
         async with await Database.open(url, read_only=True) as database, database.reading() as connection:
             for scope in await find_scopes(connection):
                 yield Finding.ok(_DATABASE, f"holds application {scope.application} on cluster {scope.cluster}")
-                for record in await read_unreadable(connection, scope.number):
+                for record in await read_unreadable(connection, scope):
                     yield Finding.note(
                         "records",
                         f"{record.place}: a record cannot be read and is skipped, by application {scope.application}: "

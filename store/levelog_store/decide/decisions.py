@@ -1,0 +1,229 @@
+"""What a decision begins with, what it comes to, and what it asks to be written."""
+
+from datetime import datetime
+
+from msgspec import Struct, field
+
+from levelog_store.fold.changes import Causes
+from levelog_store.rows import IndexKey, LevelRow
+
+
+class PendingWake(Struct, frozen=True, kw_only=True):
+    """A row of `wakeups` whose time has come."""
+
+    view: str
+    parent: str
+    partition: int
+    cause: int
+    causes: str = ""
+    generation: int
+    due_at: datetime | None
+
+
+class OpenIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An intent of a level's last round, next to what the tables hold of its target now."""
+
+    view: str
+    parent: str
+    key: str
+    state: str
+    verb: str
+    target: str
+    is_watched: bool
+    is_folded: bool
+    error: str = ""
+    outcome: str = ""
+    result_uid: str = ""
+    result_version: int = 0
+    sighted_version: int | None = None
+    """Version that the API had when the target was looked at; 0: it was gone; None: nobody looked."""
+    sighted_at: datetime | None = None
+    held_uid: str | None = None
+    held_version: int | None = None
+    held_is_deleting: bool | None = None
+    held_manager: str = ""
+    """Who wrote the target last."""
+    buried_version: int | None = None
+    """Version of the target's tombstone."""
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """What is held of an intent's target."""
+
+    uid: str
+    version: int
+    is_deleting: bool
+    body: bytes
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A write as a decision asked for it."""
+
+    key: str
+    verb: str
+    target: str
+    body: bytes
+
+
+class IntentRow(Struct, frozen=True, kw_only=True):
+    """A decided intent, as it is stored."""
+
+    key: str
+    round: int
+    ordinal: int
+    verb: str
+    target: str
+    api_version: str
+    kind: str
+    target_uid: str
+    target_version: int
+    is_watched: bool
+    body: bytes
+    sealed: bytes | None = None
+    options: bytes
+    state: str
+
+
+class PastIntent(Struct, frozen=True, kw_only=True):
+    """A write that was decided, and what became of it."""
+
+    key: str
+    view: str
+    parent: str
+    round: int
+    ordinal: int
+    """Order within the round."""
+    verb: str
+    target: str
+    target_uid: str
+    """Incarnation that the decision saw; empty: none."""
+    is_watched: bool
+    state: str
+    attempts: int
+    error: str
+    decided_at: datetime
+    receipt: bytes | None
+    """ReceiptNoted as JSON, once there is one."""
+    result_uid: str
+    result_version: int
+    """Of the target, as the API answered."""
+
+
+class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a decision rests on besides its parent and what its view read: enough to decide again, and alike."""
+
+    folded: tuple[int, ...] = ()
+    """Sequence up to which each partition was folded, in the snapshot that the view saw."""
+    status: str = "blocked"
+    """Of the level before, as all that follows."""
+    round: int = 0
+    attempts: int = 0
+    decided_inputs: str = ""
+    is_due: bool = False
+    """The wakeup's time had come."""
+    repeats: str | None = None
+    intents: tuple[OpenIntent, ...] = ()
+    """That were under way, or had failed."""
+    satisfied: tuple[str, ...] = ()
+    """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
+
+
+class PastRead(Struct, frozen=True):
+    """A key that a view read."""
+
+    index: str
+    key: str
+    version: int
+    """Sequence of the record that had changed it last; 0 or less: none had."""
+    content: bytes | None
+    """JSON array of what it held; None where that is what it was at the decision before, or too long to be kept."""
+
+
+class PastDecision(Struct, frozen=True, kw_only=True):
+    """One evaluation of a view for a parent, or another status without one."""
+
+    ordinal: int
+    """Orders the decisions on a level, and roughly all of them."""
+    view: str
+    """Operator and view, `webs/pods`."""
+    parent: str
+    parent_uid: str
+    parent_sequence: int
+    """Record that showed the parent as it was evaluated."""
+    cause: int
+    """Newest record that asked for it."""
+    causes: Causes
+    """All records that asked for it; none: its time had come, or somebody asked who is no record."""
+    suppressed: Causes
+    """Records that asked since the decision before, and changed nothing that the view reads."""
+    is_called: bool
+    """The view was called; else there are no reads, and desired and actual are as before."""
+    reads: list[PastRead]
+    outcome: str
+    """Status of the level after it."""
+    reason: str
+    round: int
+    """Reconcile calls so far."""
+    desired: bytes | None
+    actual: bytes | None
+    drift: dict[str, list[str]]
+    """Keys that are missing, extra, changed."""
+    intents: list[str]
+    """Idempotency keys."""
+    fingerprint: str
+    decided_at: datetime
+    basis: Basis
+    """What it rests on besides parent and reads."""
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """View, parent and ordinal."""
+        return self.view, self.parent, self.ordinal
+
+    @property
+    def sequence(self) -> int:
+        """The last record that it can have seen."""
+        return max(self.cause, self.parent_sequence, *(read.version for read in self.reads))
+
+    @property
+    def seen_to(self) -> int:
+        """The last record that was folded anywhere when it was made."""
+        return max(self.basis.folded, default=0)
+
+    @property
+    def versions(self) -> dict[IndexKey, int]:
+        """Version of each key that was read."""
+        return {(read.index, read.key): read.version for read in self.reads}
+
+
+class Decided(Struct, kw_only=True):
+    """What one decision writes."""
+
+    wake: PendingWake
+    level: LevelRow
+    status_before: str = ""
+    due_at: datetime | None = None
+    """When to look again although nothing changed; None: not."""
+    versions: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
+    """Version of each key read."""
+    dependencies_added: set[IndexKey] = field(default_factory=set[IndexKey])
+    dependencies_removed: set[IndexKey] = field(default_factory=set[IndexKey])
+    intents: list[IntentRow] = field(default_factory=list[IntentRow])
+    settled: list[str] = field(default_factory=list[str])
+    """Keys of intents that the log has shown to be done."""
+    withdraws: bool = False
+    """All unclaimed intents of the level are superseded."""
+    withdrawn: list[str] = field(default_factory=list[str])
+    """Keys of unclaimed intents that are superseded; the decision holds only if none of them is claimed meanwhile."""
+    is_evaluated: bool = False
+    """The view was called."""
+    is_kept: bool = False
+    """It is kept: the view was called, or the status is another."""
+    decided_at: datetime | None = None
+    """None: when the level was evaluated."""
+    parent_sequence: int = 0
+    basis: Basis = Basis()
+    contents: dict[IndexKey, bytes] = field(default_factory=dict[IndexKey, bytes])
+    """What keys held, as JSON, where that is news and short."""
+    suppressed: str = ""
+    """Records that asked since the decision before, and changed nothing that the view reads."""
