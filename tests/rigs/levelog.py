@@ -1,22 +1,27 @@
-"""The command `levelog` as a process of its own, as users start it."""
+"""The command `levelog` as a process of its own.
+
+It is forked from one that has loaded it, but where its environment has to be there when Python starts.
+"""
 
 import asyncio
 import json
 import os
 import signal
-import sys
-from asyncio.subprocess import PIPE
-from collections.abc import Mapping
+import sqlite3
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import yaml
 
 from levelog_sandbox import Sandbox, StatusError
-from rigs.processes import Process
+from rigs.preloaded import LOADED, PROGRAM, Preloaded
+from rigs.processes import Child, Process
 from rigs.waiting import until
 
-PROGRAM = Path(sys.executable).parent / "levelog"
 WEBS = Path(__file__).parents[2] / "examples/webs"
 WEBS_FILE = WEBS / "webs.py"
 
@@ -61,22 +66,21 @@ class Levelog:
         self, *arguments: str | Path, seconds: float = 60.0, env: Mapping[str, str] | None = None, typed: str = ""
     ) -> Ended:
         """Run a command that ends by itself; `typed` is what it finds on stdin."""
-        process = await asyncio.create_subprocess_exec(
-            *map(str, (PROGRAM, *arguments)),
-            cwd=self.folder,
-            env={**self.env, **(env or {})},
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-        )
-        try:
-            async with asyncio.timeout(seconds):
-                out, err = await process.communicate(typed.encode())
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-        return Ended(process.returncode or 0, out.decode(), err.decode())
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            stdin.write(typed.encode())
+            stdin.seek(0)
+            settings = {**self.env, **(env or {})}
+            child = _started([*map(str, arguments)], (stdin, out, err), settings, self.folder)
+            try:
+                async with asyncio.timeout(seconds):
+                    status = await _end_of(child)
+            except BaseException:
+                child.kill()
+                child.wait()
+                raise
+            out.seek(0)
+            err.seek(0)
+            return Ended(status, out.read().decode(), err.read().decode())
 
     async def refused(self, *arguments: str | Path, status: int, env: Mapping[str, str] | None = None) -> str:
         """Run a command that is to be refused: one sentence on stderr, and nothing else but the log of how it began."""
@@ -97,11 +101,21 @@ class Levelog:
     async def in_sync(self, rounds: int = 1) -> dict[str, Any]:
         """Wait until the only level is in sync after so many rounds, and return it."""
 
-        async def is_in_sync() -> list[dict[str, Any]]:
-            found = await self.levels()
-            return found if [(one["status"], one["round"]) for one in found] == [("in_sync", rounds)] else []
+        async def is_in_sync() -> bool:
+            return self._rounds() == [("in_sync", rounds)]
 
-        return (await until(is_in_sync, f"a level in sync after {rounds} rounds", seconds=90))[0]
+        await until(is_in_sync, f"a level in sync after {rounds} rounds", seconds=90)
+        [level] = await self.levels()
+        return level
+
+    def _rounds(self) -> list[tuple[str, int]]:
+        """Status and round of each level, from SQLite itself; nothing until there are tables."""
+        try:
+            file = (self.data / "levelog.db").absolute().as_uri()
+            with closing(sqlite3.connect(f"{file}?mode=ro", uri=True)) as database:
+                return database.execute("SELECT status, round FROM levels").fetchall()
+        except sqlite3.OperationalError:
+            return []
 
     def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> "Running":
         """Start a command that runs until it is stopped, logging JSON."""
@@ -109,15 +123,29 @@ class Levelog:
         log = self.folder / f"levelog-{self._started}.log"
         log.write_text("")
         options = ("--log-format", "json")
-        # The processes' guard passes the environment on as it is, so that what is missing in ours has to be emptied.
-        missing = {name: "" for name in os.environ if name not in self.env}
-        return Running(
-            [PROGRAM, *arguments, *options], log, env={**missing, **self.env, **(env or {})}, folder=self.folder
-        )
+        return Running([PROGRAM, *arguments, *options], log, env={**self.env, **(env or {})}, folder=self.folder)
 
 
 class Running(Process):
     """A command that runs."""
+
+    def _spawn(
+        self,
+        argv: Sequence[str | Path],
+        output: BinaryIO,
+        env: Mapping[str, str] | None,
+        folder: Path | None,
+        user: str | None,
+    ) -> Child:
+        assert env is not None
+        assert folder is not None
+        if not _is_preloaded(env):
+            # The processes' guard passes the environment on as it is: what is missing in ours has to be emptied.
+            missing = {name: "" for name in os.environ if name not in env}
+            return super()._spawn(argv, output, {**missing, **env}, folder, user)
+        with Path(os.devnull).open("rb") as stdin:
+            files = [stdin.fileno(), output.fileno(), output.fileno()]
+            return Preloaded([*map(str, argv[1:])], env=env, folder=folder, files=files)
 
     async def says(self, *texts: str, seconds: float = 60.0) -> str:
         """Wait until its log has a line with all the texts; returns the first one."""
@@ -143,3 +171,29 @@ class Running(Process):
         """Ask it to end and wait for that; returns its status."""
         os.kill(self.pid, wish)
         return await self.ends(seconds=seconds)
+
+
+def _is_preloaded(env: Mapping[str, str]) -> bool:
+    """Whether a fork does the same as a start of Python with this environment."""
+    names = [name for name in {**os.environ, **env} if name.startswith(LOADED)]
+    return all(env.get(name) == os.environ.get(name) for name in names)
+
+
+def _started(
+    arguments: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path
+) -> "Preloaded | subprocess.Popen[bytes]":
+    if _is_preloaded(env):
+        return Preloaded(arguments, env=env, folder=folder, files=[file.fileno() for file in files])
+    stdin, stdout, stderr = files
+    return subprocess.Popen([PROGRAM, *arguments], cwd=folder, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+
+
+async def _end_of(child: "Preloaded | subprocess.Popen[bytes]") -> int:
+    if isinstance(child, Preloaded):
+        return await child.ended()
+
+    async def has_ended() -> bool:
+        return child.poll() is not None
+
+    await until(has_ended, "the end of the command", seconds=3600)
+    return child.wait()

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
 # The shell starts a watcher and then becomes the program, so that the pid is the program's. The watcher reads a pipe
 # whose other end only the test process holds: end of file means that this process is gone, a line means that the
@@ -20,6 +21,24 @@ exec "$@" 3<&-
 
 class ProcessEnded(Exception):
     """A server ended although nobody asked it to; the message holds the end of its log."""
+
+
+class Child(Protocol):
+    """What is used of subprocess.Popen."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, wish: signal.Signals, /) -> None: ...
+
+    def kill(self) -> None: ...
 
 
 class Process:
@@ -40,28 +59,39 @@ class Process:
     ) -> None:
         self.name = Path(argv[0]).name
         self.log = log
+        self._lifeline = -1
+        with log.open("ab") as output:
+            self._child = self._spawn(argv, output, env, folder, user)
+        self.pid = self._child.pid
+
+    def _spawn(
+        self,
+        argv: Sequence[str | Path],
+        output: BinaryIO,
+        env: Mapping[str, str] | None,
+        folder: Path | None,
+        user: str | None,
+    ) -> Child:
         reading, self._lifeline = os.pipe()
         try:
-            with log.open("ab") as output:
-                self._child = subprocess.Popen(
-                    ["/bin/sh", "-c", _GUARD, "guard", *map(str, argv)],
-                    stdin=reading,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=None if env is None else {**os.environ, **env},
-                    cwd=folder,
-                    user=user,
-                    group=None if user is None else pwd.getpwnam(user).pw_gid,
-                    extra_groups=None if user is None else [],
-                    # Ctrl-C is for the test runner, which stops its servers in order.
-                    start_new_session=True,
-                )
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "guard", *map(str, argv)],
+                stdin=reading,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=None if env is None else {**os.environ, **env},
+                cwd=folder,
+                user=user,
+                group=None if user is None else pwd.getpwnam(user).pw_gid,
+                extra_groups=None if user is None else [],
+                # Ctrl-C is for the test runner, which stops its servers in order.
+                start_new_session=True,
+            )
         except BaseException:
             os.close(self._lifeline)
             raise
         finally:
             os.close(reading)
-        self.pid = self._child.pid
 
     @property
     def is_running(self) -> bool:

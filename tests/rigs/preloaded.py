@@ -1,0 +1,224 @@
+"""The command `levelog` in a process that is forked from one that has loaded it already.
+
+Loading takes a second of processor time, the fork a hundredth. Limits: what Python or a module reads from the
+environment when it starts or is loaded is that of the tests; no functions of atexit run; `ps` shows another name.
+"""
+
+import asyncio
+import atexit
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+PROGRAM: Final = Path(sys.executable).parent / "levelog"
+LOADED: Final = ("PYTHON", "LC_", "LANG")
+"""How variables begin that are read before a command is."""
+
+_LIBRARIES: Final = (
+    "alembic.command",
+    "sqlalchemy.dialects.postgresql.asyncpg",
+    "sqlalchemy.dialects.sqlite.aiosqlite",
+    "uvloop",
+)
+"""Loaded by their users when they are used first."""
+_NUMBER: Final = struct.Struct("i")
+_MESSAGE_BYTES: Final = 200_000
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class Preloaded:
+    """`levelog` with arguments; named as in subprocess.Popen, and killed when the process that started it ends."""
+
+    def __init__(self, arguments: Sequence[str], *, env: Mapping[str, str], folder: Path, files: Sequence[int]) -> None:
+        """`files` are the descriptors of stdin, stdout and stderr."""
+        self._told, telling = os.pipe()
+        self.returncode: int | None = None
+        try:
+            request = {"arguments": list(arguments), "env": dict(env), "folder": str(folder)}
+            socket.send_fds(_source(), [json.dumps(request).encode()], [*files, telling])
+        finally:
+            os.close(telling)
+        self.pid = self._read()
+
+    def poll(self) -> int | None:
+        """The status, once it has ended."""
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Block until it has ended. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(PROGRAM), timeout or 0)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    async def ended(self) -> int:
+        """Wait until it has ended."""
+        loop, has_ended = asyncio.get_running_loop(), asyncio.Event()
+        if self.returncode is None:
+            loop.add_reader(self._told, has_ended.set)
+            try:
+                await has_ended.wait()
+            finally:
+                loop.remove_reader(self._told)
+        return self.wait()
+
+    def send_signal(self, wish: signal.Signals) -> None:
+        """Nothing if it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, wish)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def _end(self) -> None:
+        self.returncode = self._read()
+        os.close(self._told)
+
+    def _read(self) -> int:
+        told = os.read(self._told, _NUMBER.size)
+        if not told:
+            raise RuntimeError("the process that commands are forked from has ended")
+        (number,) = _NUMBER.unpack(told)
+        return int(number)
+
+
+_sources: list[socket.socket] = []
+
+
+def _source() -> socket.socket:
+    """Where to ask for a fork: a process that lives as long as this one."""
+    if not _sources:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        _sources.append(ours)
+        atexit.register(_end_source, ours, process)
+    return _sources[0]
+
+
+def _end_source(ours: socket.socket, process: "subprocess.Popen[bytes]") -> None:
+    ours.close()
+    process.wait()
+
+
+def _serve(control: socket.socket) -> dict[str, Any]:
+    """Fork for each request, and report who ends; returns in the forked processes alone, with what was asked."""
+    waking, woken = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(waking, False)
+    signal.set_wakeup_fd(woken)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reports: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([control.fileno(), waking], [], [])
+        if waking in ready:
+            os.read(waking, 4096)
+            _report(reports)
+        if control.fileno() in ready:
+            message, files, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 4)
+            if not message:
+                os._exit(0)  # what was forked dies with its parent
+            *files, report = files
+            pid = os.fork()
+            if not pid:
+                _take_place(files)
+                request: dict[str, Any] = json.loads(message)
+                return request
+            for file in files:
+                os.close(file)
+            reports[pid] = report
+            _tell(report, pid)
+
+
+def _report(reports: dict[int, int]) -> None:
+    while reports:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        report = reports.pop(pid)
+        _tell(report, os.waitstatus_to_exitcode(status))
+        os.close(report)
+
+
+def _tell(report: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # nobody waits for it any more
+        os.write(report, _NUMBER.pack(number))
+
+
+def _take_place(files: Sequence[int]) -> None:
+    """Be a process of its own, with these as stdin, stdout and stderr."""
+    os.setsid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.closerange(len(files), 1024)
+
+
+def _run(request: Mapping[str, Any]) -> NoReturn:
+    """Do what the console script does, and end as Python would, but for taking it all apart."""
+    from levelog_cli.start import main
+
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    sys.argv = [str(PROGRAM), *request["arguments"]]
+    status: Any = 0
+    try:
+        main()
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException as error:  # noqa: BLE001 - as Python does with what nobody catches
+        sys.excepthook(type(error), error, error.__traceback__)
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status if isinstance(status, int) else 1)
+
+
+def _load() -> None:
+    import levelog_cli
+
+    modules = pkgutil.walk_packages(levelog_cli.__path__, "levelog_cli.")
+    for name in (*_LIBRARIES, *(module.name for module in modules)):
+        importlib.import_module(name)
+    assert threading.active_count() == 1, "a thread would not be in the forks"
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    sys.path[0] = str(PROGRAM.parent)
+    with socket.socket(fileno=int(sys.argv[1])) as control:
+        _load()
+        asked = _serve(control)
+        control.detach()
+    _run(asked)
