@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import pytest
 import pytest_asyncio
 
-from levelog_migrations import upgrade
 from rigs.apirequests import ApiRequest, Point, at
 from rigs.controlplane import ControlPlane
 from rigs.faultproxy import FaultProxy
@@ -28,6 +27,7 @@ from rigs.faults import (
 )
 from rigs.meters import METERS, VERBS
 from rigs.meterstack import MeterStack, of_meter
+from rigs.migrated import migrate
 from rigs.nats import NatsServer
 
 IS_FULL: Final = float(os.environ.get("LEVELOG_TEST_EXAMPLES", "1")) > 1
@@ -63,7 +63,7 @@ async def control_plane_with_meters(control_plane: ControlPlane) -> ControlPlane
 async def tables(tmp_path: Path) -> Path:
     """An empty database to copy."""
     path = tmp_path / "tables.db"
-    await upgrade(f"sqlite:///{path}")
+    await migrate(f"sqlite:///{path}")
     return path
 
 

@@ -19,7 +19,6 @@ import pytest_asyncio
 
 from levelog_ingest import listing
 from levelog_kube.client import KubeClient
-from levelog_migrations import upgrade
 from rigs.api import Api
 from rigs.apirequests import ApiRequest, asks
 from rigs.controlplane import ControlPlane
@@ -37,6 +36,7 @@ from rigs.faults import (
 )
 from rigs.meters import METERS
 from rigs.meterstack import Effects, MeterStack, lists
+from rigs.migrated import migrate
 from rigs.nats import NatsServer
 
 OF_ALL: Final[tuple[Action, ...]] = (FailBefore(), Refuse(code=503), FailAfter(), Hold(stage="answer"))
@@ -201,7 +201,7 @@ async def stage(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest
     admin = control_plane.admin
     if not await admin.is_ok("/apis/example.com/v1/meters"):
         await admin.create_crd(group="example.com", plural=METERS.partition(".")[0], kind="Meter")
-    await upgrade(f"sqlite:///{tmp_path}/levelog.db")
+    await migrate(f"sqlite:///{tmp_path}/levelog.db")
     async with NatsServer(settings=accounts(range(2 + len(STREAMED) + len(PAGED)))) as server:
         yield Stage(admin, server, tmp_path)
 

@@ -98,8 +98,10 @@ async def test_nats_is_without_jetstream(levelog: Levelog) -> None:
     assert not (levelog.data / "levelog.db").exists()
 
 
-async def test_a_postgresql_that_was_not_migrated(levelog: Levelog, nats_server: NatsServer, postgres_url: str) -> None:
-    env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+async def test_a_postgresql_that_was_not_migrated(
+    levelog: Levelog, nats_server: NatsServer, empty_postgres_url: str
+) -> None:
+    env = {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": empty_postgres_url}
     for command in ("run", "process", "actuate"):
         sentence = await levelog.refused(command, WEBS_FILE, status=2, env=env)
         assert "has no tables of levelog yet" in sentence

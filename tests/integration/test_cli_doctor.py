@@ -124,8 +124,8 @@ async def test_settings_of_nats(levelog: Levelog) -> None:
     assert lines(found, "nats")[0].startswith("wrong  nats         JetStream is not enabled on NATS at ")
 
 
-async def test_a_database_that_was_not_migrated_and_then_is(levelog: Levelog, postgres_url: str) -> None:
-    levelog.env["LEVELOG_DATABASE_URL"] = postgres_url
+async def test_a_database_that_was_not_migrated_and_then_is(levelog: Levelog, empty_postgres_url: str) -> None:
+    levelog.env["LEVELOG_DATABASE_URL"] = empty_postgres_url
     found = await examine(levelog, is_well=False)
     assert "wrong  database     loses what it committed when its machine fails: fsync is off → fsync = on" in found
     assert "run `levelog migrate`" in lines(found, "database")[-1]

@@ -23,14 +23,6 @@ BY_NAME = ("yield owner.uid, pod.spec.containers[0].image", "yield owner.name, p
 REVERSED = ("actual=sorted(images[web.metadata.uid])", "actual=sorted(images[web.metadata.uid], reverse=True)")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path}/levelog.db"
-
-
 @pytest.fixture
 def versions(tmp_path: Path) -> Versions:
     return Versions(tmp_path)

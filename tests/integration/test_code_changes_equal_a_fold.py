@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from levelog.operator import Operator
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import LoggedRecord
-from levelog_migrations import upgrade
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
@@ -21,6 +20,7 @@ from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import index_entries, objects
+from rigs.migrated import migrate
 from rigs.versions import Versions
 from rigs.webs import deleted, logged, pod
 
@@ -62,7 +62,7 @@ def records_of(given_changes: Sequence[tuple[int, str, str, str]]) -> list[Logge
 async def ran(folder: Path, name: str, parts: Sequence[tuple[int, Sequence[LoggedRecord], int]]) -> list[Any]:
     """Entries and objects after each version has folded its records, and computed so many pages of what changed."""
     url = f"sqlite:///{folder / name}.db"
-    await upgrade(url)
+    await migrate(url)
     async with await Database.open(url) as database:
         for version, records, pages in parts:
             program = Program([operator_of(version)])

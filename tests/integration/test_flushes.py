@@ -103,7 +103,7 @@ async def test_invariant_1_an_acknowledged_batch_was_flushed(
 COMMITS = """
 import asyncio, os, sys
 from sqlalchemy import text
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 
 async def main():
     async with await Database.open(sys.argv[1]) as database:

@@ -27,9 +27,9 @@ async def rows(url: str, *statements: str) -> list[tuple[object, ...]]:
         await engine.dispose()
 
 
-async def test_each_test_has_an_empty_database(postgres: PostgresDatabases, postgres_url: str) -> None:
+async def test_each_test_has_an_empty_database(postgres: PostgresDatabases, empty_postgres_url: str) -> None:
     tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-    assert await rows(postgres_url, "CREATE TABLE once (n int)", tables) == [("once",)]
+    assert await rows(empty_postgres_url, "CREATE TABLE once (n int)", tables) == [("once",)]
     async with postgres.database() as other:
         assert await rows(other, tables) == []
 

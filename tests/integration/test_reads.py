@@ -12,7 +12,6 @@ from sqlalchemy import text
 from levelog import Intent, Level, Objects, Operator, Resource, Struct
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import ObjectDeleted, ObjectSeen
-from levelog_migrations import upgrade
 from levelog_processors.decide.cut import Decider
 from levelog_processors.fold.batches import Folder
 from levelog_processors.fold.rules import Fold
@@ -100,14 +99,6 @@ def reading_big_ones() -> Operator:
         return {pod.metadata.name: ""}
 
     return op
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    """An empty database of each kind."""
-    if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path}/levelog.db"
 
 
 async def test_an_object_that_is_looked_up_wakes_when_it_comes_changes_and_goes(
@@ -268,7 +259,6 @@ async def _never(_: PendingWake) -> bool:
 
 @pytest.fixture
 async def database(postgres_url: str) -> AsyncIterator[Database]:
-    await upgrade(postgres_url)
     async with await Database.open(postgres_url) as opened:
         yield opened
 

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy import text
 
-from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
@@ -39,7 +38,6 @@ def decided(*, version: int) -> Decided:
 
 @pytest.fixture
 async def database(postgres_url: str) -> AsyncIterator[Database]:
-    await upgrade(postgres_url)
     async with await Database.open(postgres_url) as opened:
         yield opened
 

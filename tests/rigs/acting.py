@@ -24,7 +24,6 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
@@ -33,6 +32,7 @@ from rigs.apirequests import ApiRequest, asks
 from rigs.faultproxy import FaultProxy
 from rigs.intents import decide, intent, intents_by_key
 from rigs.kubeconfig import write_kubeconfig
+from rigs.migrated import migrate
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
@@ -91,7 +91,7 @@ class Acting:
             self.connection = connection = await stack.enter_async_context(await connect_nats(self._nats_url))
             self.stream = await ensure_stream(connection, cluster, partitions=PARTITIONS)
             self.hints = await stack.enter_async_context(Hints(connection, cluster, APPLICATION))
-            await upgrade(self.database_url)
+            await migrate(self.database_url)
             self.database = await stack.enter_async_context(await Database.open(self.database_url))
             self.scope = await scope_of(self.database, self.stream, cluster)
             self._stack = stack.pop_all()

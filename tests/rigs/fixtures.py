@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from rigs.binaries import Binaries, BinariesMissing, find_binaries
 from rigs.controlplane import ControlPlane
+from rigs.migrated import migrated_sqlite, migrated_template
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases, PostgresMissing, PostgresServer, given_databases
 
@@ -83,19 +84,33 @@ async def postgres() -> AsyncIterator[PostgresDatabases]:
         yield started
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres_template(postgres: PostgresDatabases) -> AsyncIterator[str]:
+    """The name of a migrated database that nobody is connected to."""
+    async with migrated_template(postgres) as name:
+        yield name
+
+
 @pytest_asyncio.fixture
-async def postgres_url(postgres: PostgresDatabases) -> AsyncIterator[str]:
-    """The SQLAlchemy URL of a fresh, empty database."""
+async def postgres_url(postgres: PostgresDatabases, postgres_template: str) -> AsyncIterator[str]:
+    """The SQLAlchemy URL of a fresh database at the newest revision."""
+    async with postgres.database(template=postgres_template) as url:
+        yield url
+
+
+@pytest_asyncio.fixture
+async def empty_postgres_url(postgres: PostgresDatabases) -> AsyncIterator[str]:
+    """The SQLAlchemy URL of a fresh database without tables."""
     async with postgres.database() as url:
         yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
+    """A fresh database of each kind, at the newest revision."""
     if request.param == "postgresql":
         return str(request.getfixturevalue("postgres_url"))
-    return f"sqlite:///{tmp_path}/levelog.db"
+    return migrated_sqlite(tmp_path)
 
 
 @pytest_asyncio.fixture

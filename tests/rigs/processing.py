@@ -20,7 +20,6 @@ from levelog_log.hints import Hints
 from levelog_log.messages import AboutResource, Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_migrations import upgrade
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_processors.upkeep import verify
@@ -31,6 +30,7 @@ from levelog_store.owners.backfills import read_unfinished
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import intents, leases, levels
+from rigs.migrated import migrate
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
 
@@ -73,7 +73,7 @@ class Processing:
             self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age)
             self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
             self._writer = Writer(self._cluster, PARTITIONS, source="test")
-            await upgrade(self._database_url)
+            await migrate(self._database_url)
             self.database = await stack.enter_async_context(await Database.open(self._database_url))
             self.hints = await stack.enter_async_context(Hints(connection, self._cluster, Application("webs")))
             self.scope = await open_scope(

@@ -4,13 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from levelog_migrations import upgrade
 from levelog_store.connect.database import Database
 
 
 @pytest_asyncio.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    await upgrade(database_url)
     async with await Database.open(database_url) as opened:
         yield opened
 
@@ -18,7 +16,6 @@ async def database(database_url: str) -> AsyncIterator[Database]:
 @pytest_asyncio.fixture
 async def shared_url(postgres_url: str) -> str:
     """Of a database that several processes may use."""
-    await upgrade(postgres_url)
     return postgres_url
 
 

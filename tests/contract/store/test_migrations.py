@@ -33,6 +33,14 @@ CATALOG = {
 }
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("empty_postgres_url"))
+    return f"sqlite:///{tmp_path}/levelog.db"
+
+
 async def catalog(url: str) -> dict[str, str]:
     """Everything that the database knows about its tables."""
     async with await Database.open(url) as database, database.reading() as connection:
@@ -114,9 +122,9 @@ async def test_looking_makes_no_file(tmp_path: Path) -> None:
         await current(f"sqlite:///{tmp_path}/absent.db")
 
 
-async def test_many_processes_may_upgrade_at_once(postgres_url: str) -> None:
-    await asyncio.gather(*(upgrade(postgres_url) for _ in range(5)))
-    await check(postgres_url)
+async def test_many_processes_may_upgrade_at_once(empty_postgres_url: str) -> None:
+    await asyncio.gather(*(upgrade(empty_postgres_url) for _ in range(5)))
+    await check(empty_postgres_url)
 
 
 async def test_a_failed_upgrade_leaves_nothing_half_done(database_url: str) -> None:
@@ -128,9 +136,9 @@ async def test_a_failed_upgrade_leaves_nothing_half_done(database_url: str) -> N
     assert await current(database_url) is None
 
 
-async def test_text_has_byte_order_where_the_server_sorts_otherwise(postgres_url: str) -> None:
-    await upgrade(postgres_url)
-    async with await Database.open(postgres_url) as database, database.reading() as connection:
+async def test_text_has_byte_order_where_the_server_sorts_otherwise(empty_postgres_url: str) -> None:
+    await upgrade(empty_postgres_url)
+    async with await Database.open(empty_postgres_url) as database, database.reading() as connection:
         others = await connection.execute(
             text("""
                 SELECT table_name, column_name FROM information_schema.columns

@@ -18,7 +18,7 @@ from rigs.waiting import until
 OPEN = """
 import asyncio, sys
 from levelog.errors import ConfigurationError
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 
 async def main():
     try:
@@ -34,7 +34,7 @@ asyncio.run(main())
 COMMIT = """
 import asyncio, sys
 from sqlalchemy import insert
-from levelog_store.database import Database
+from levelog_store.connect.database import Database
 from levelog_store.tables import key_versions
 
 async def main():

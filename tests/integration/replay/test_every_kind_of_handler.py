@@ -25,7 +25,6 @@ from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_migrations import upgrade
 from levelog_processors.decide.functions import Caller
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
@@ -95,7 +94,6 @@ async def recorded(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox(bookmark_seconds=1))
         sandbox.user.create(DEFINITION)
-        await upgrade(postgres_url)
         database = await stack.enter_async_context(await Database.open(postgres_url))
         client = await stack.enter_async_context(await connect_kube(sandbox.kubeconfig(tmp_path / "kubeconfig")))
         connection = await stack.enter_async_context(await connect_nats(nats_server.url))

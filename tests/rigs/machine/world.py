@@ -11,7 +11,6 @@ from sqlalchemy import update
 
 from levelog.errors import LeaseLost
 from levelog.wire.objects import Application, ObjectKey
-from levelog_migrations import upgrade
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
@@ -27,6 +26,7 @@ from rigs.machine.seam import SeamedDatabase
 from rigs.machine.sender import SteppedSender
 from rigs.machine.tables import Tables, read_epochs, read_tables
 from rigs.machine.worker import Worker
+from rigs.migrated import migrate
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Laboratory:
         return self._loop.run_until_complete(step)
 
     async def _open(self) -> None:
-        await upgrade(self._url)
+        await migrate(self._url)
         self.database = SeamedDatabase(await Database.open(self._url))
 
     async def world(self) -> "World":
