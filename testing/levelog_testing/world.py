@@ -48,8 +48,7 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
-from levelog_testing.externals import Externals
-from levelog_testing.standins import StandIns
+from levelog_testing.outside import Externals, StandIns
 
 PARTITIONS: Final = 4
 REDACTOR: Final = Redactor(b"of simulations, where nothing is secret")
