@@ -1,7 +1,7 @@
 """Classes of objects and of other systems' records: the fields that a handler declares are what wakes it."""
 
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, dataclass_transform, get_args
 
 import msgspec
 
@@ -14,8 +14,12 @@ Manifest: TypeAlias = dict[str, Any]
 Scope: TypeAlias = Literal["Namespaced", "Cluster"]
 
 
-class Struct(msgspec.Struct, rename="camel"):
-    """Part of an object: field names in snake_case stand for Kubernetes' camelCase ones."""
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Struct(msgspec.Struct, frozen=True, rename="camel"):
+    """Part of an object: field names in snake_case stand for Kubernetes' camelCase ones.
+
+    Frozen, as functions that only compute change nothing; so one may stand as a default, `status: Status = Status()`.
+    """
 
 
 class OwnerReference(Struct, omit_defaults=True):

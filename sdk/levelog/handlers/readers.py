@@ -1,25 +1,26 @@
 """Objects as handlers take them: filtered, and decoded to the class that a parameter names, or as plain JSON."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec.inspect import DataclassType, StructType, Type, type_info
 
 from levelog.calls.observations import ALWAYS, decode, digest_of
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
 from levelog.handlers.injection import shown
-from levelog.resources import ResourceBase, ResourceType
+from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.records import refuse_left_out
 
 
-class _Peek(Struct):
+class _Peek(msgspec.Struct):
     """The part of an object that filters look at."""
 
-    class Metadata(Struct):
+    class Metadata(msgspec.Struct):
         labels: dict[str, str] | None = None
         annotations: dict[str, str] | None = None
 
@@ -36,6 +37,8 @@ class ObjectReader:
         self.cls = cls
         self.resource: ResourceType = cls.resource_type
         self.selector = selector
+        if not is_plain and not issubclass(cls, External):
+            _refuse_own_names(cls)
         self.is_plain = is_plain
         """The handler takes a mapping, so that what it reads is known only when it is called."""
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
@@ -121,6 +124,32 @@ def require_resource(where: str, cls: object) -> None:
             f'class {cls.__name__}(Resource, group="…", version="…", plural="…")'
         )
     raise OperatorError(f"{where}{shown(cls)}, which is not a class derived from Resource")
+
+
+@cache
+def _refuse_own_names(cls: type[ResourceBase]) -> None:
+    """Raises OperatorError for a dataclass in a class of objects: a field_name of it stands for no fieldName."""
+    waiting: list[Any] = [type_info(cls)]
+    seen: set[type] = set()
+    while waiting:
+        match waiting.pop():
+            case StructType() | DataclassType() as found:
+                if found.cls in seen:
+                    continue
+                seen.add(found.cls)
+                own = [field.name for field in found.fields if "_" in field.encode_name.strip("_")]
+                if own and not issubclass(found.cls, Struct):
+                    raise OperatorError(
+                        f"class {cls.__name__}: {found.cls.__name__} looks for {own[0]} under that very name, not in "
+                        f"camelCase: class {found.cls.__name__}(levelog.Struct)"
+                    )
+                waiting += [field.type for field in found.fields]
+            case found:
+                for name in found.__struct_fields__:
+                    held = getattr(found, name)
+                    waiting += [
+                        each for each in (held if isinstance(held, tuple) else (held,)) if isinstance(each, Type)
+                    ]
 
 
 def is_mapping(hint: Any) -> bool:
