@@ -16,9 +16,10 @@ import pytest_asyncio
 import yaml
 
 from levelog_sandbox import Denial, Sandbox
-from rigs.levelog import PROGRAM, WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.ports import is_listening
+from rigs.preloaded import PROGRAM
 from rigs.waiting import until
 
 

@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -63,14 +63,23 @@ class Levelog:
             self.env["KUBECONFIG"] = str(kubeconfig)
 
     async def ends(
-        self, *arguments: str | Path, seconds: float = 60.0, env: Mapping[str, str] | None = None, typed: str = ""
+        self,
+        *arguments: str | Path,
+        seconds: float = 60.0,
+        env: Mapping[str, str] | None = None,
+        typed: str = "",
+        is_preloaded: bool = True,
     ) -> Ended:
-        """Run a command that ends by itself; `typed` is what it finds on stdin."""
+        """Run a command that ends by itself; `typed` is what it finds on stdin.
+
+        Without `is_preloaded` it starts as users start it.
+        """
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             stdin.write(typed.encode())
             stdin.seek(0)
             settings = {**self.env, **(env or {})}
-            child = _started([*map(str, arguments)], (stdin, out, err), settings, self.folder)
+            start = _forked if is_preloaded and _is_forkable(settings) else _executed
+            child = start([*map(str, arguments)], (stdin, out, err), settings, self.folder)
             try:
                 async with asyncio.timeout(seconds):
                     status = await _end_of(child)
@@ -102,20 +111,21 @@ class Levelog:
         """Wait until the only level is in sync after so many rounds, and return it."""
 
         async def is_in_sync() -> bool:
-            return self._rounds() == [("in_sync", rounds)]
+            return await self._rounds() == [("in_sync", rounds)]
 
         await until(is_in_sync, f"a level in sync after {rounds} rounds", seconds=90)
         [level] = await self.levels()
         return level
 
-    def _rounds(self) -> list[tuple[str, int]]:
-        """Status and round of each level, from SQLite itself; nothing until there are tables."""
-        try:
-            file = (self.data / "levelog.db").absolute().as_uri()
-            with closing(sqlite3.connect(f"{file}?mode=ro", uri=True)) as database:
-                return database.execute("SELECT status, round FROM levels").fetchall()
-        except sqlite3.OperationalError:
-            return []
+    async def _rounds(self) -> list[tuple[str, int]]:
+        """Status and round of each level; nothing until there are tables. The embedded database is read itself."""
+        file = self.data / "levelog.db"
+        if "LEVELOG_DATABASE_URL" in self.env:
+            return [(level["status"], level["round"]) for level in await self.levels()]
+        address = f"{file.absolute().as_uri()}?mode=ro"
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(address, uri=True)) as database:
+            return database.execute("SELECT status, round FROM levels").fetchall()
+        return []
 
     def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> "Running":
         """Start a command that runs until it is stopped, logging JSON."""
@@ -139,13 +149,12 @@ class Running(Process):
     ) -> Child:
         assert env is not None
         assert folder is not None
-        if not _is_preloaded(env):
+        if not _is_forkable(env):
             # The processes' guard passes the environment on as it is: what is missing in ours has to be emptied.
             missing = {name: "" for name in os.environ if name not in env}
             return super()._spawn(argv, output, {**missing, **env}, folder, user)
         with Path(os.devnull).open("rb") as stdin:
-            files = [stdin.fileno(), output.fileno(), output.fileno()]
-            return Preloaded([*map(str, argv[1:])], env=env, folder=folder, files=files)
+            return _forked([*map(str, argv[1:])], (stdin, output, output), env, folder)
 
     async def says(self, *texts: str, seconds: float = 60.0) -> str:
         """Wait until its log has a line with all the texts; returns the first one."""
@@ -173,17 +182,19 @@ class Running(Process):
         return await self.ends(seconds=seconds)
 
 
-def _is_preloaded(env: Mapping[str, str]) -> bool:
+def _is_forkable(env: Mapping[str, str]) -> bool:
     """Whether a fork does the same as a start of Python with this environment."""
     names = [name for name in {**os.environ, **env} if name.startswith(LOADED)]
     return all(env.get(name) == os.environ.get(name) for name in names)
 
 
-def _started(
+def _forked(arguments: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path) -> Preloaded:
+    return Preloaded(arguments, env=env, folder=folder, files=[file.fileno() for file in files])
+
+
+def _executed(
     arguments: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path
-) -> "Preloaded | subprocess.Popen[bytes]":
-    if _is_preloaded(env):
-        return Preloaded(arguments, env=env, folder=folder, files=[file.fileno() for file in files])
+) -> "subprocess.Popen[bytes]":
     stdin, stdout, stderr = files
     return subprocess.Popen([PROGRAM, *arguments], cwd=folder, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
 

@@ -72,7 +72,9 @@ class Story:
         await until(is_shared, f"{number} processors with partitions", seconds=120)
 
     async def replay(self, file: Path, *arguments: str) -> tuple[int, dict[str, Any], str]:
-        ended = await self.levelog.ends("replay", file, "--json", *arguments, env=self.env, seconds=120)
+        ended = await self.levelog.ends(
+            "replay", file, "--json", *arguments, env=self.env, seconds=120, is_preloaded=False
+        )
         assert ended.stdout, ended.stderr
         return ended.status, json.loads(ended.stdout), ended.stderr
 

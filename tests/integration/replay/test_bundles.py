@@ -125,7 +125,7 @@ async def test_decisions_in_a_bundle_are_made_again_and_a_planted_bug_is_found(e
     telling = exported.file.with_name("webs.py")
     telling.write_text(WEBS_FILE.read_text() + TELLTALE)
     replay = ("replay", telling, "--bundle", exported.file, "--json")
-    same = await exported.levelog.ends(*replay)
+    same = await exported.levelog.ends(*replay, is_preloaded=False)
     assert same.status == 0, same.stderr
     assert "loaded: []" in same.stderr, "no Kubernetes client"
     assert not exported.levelog.data.exists()

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from rigs.levelog import PROGRAM, WEBS_FILE, Ended
+from rigs.levelog import WEBS_FILE, Ended
 from rigs.nats import NatsServer
+from rigs.preloaded import PROGRAM
 from rigs.recorded import Recorded, record_webs
 from rigs.tty import on_terminal
 
