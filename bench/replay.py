@@ -33,7 +33,7 @@ from levelog_replay.judging import Judge
 from levelog_replay.recorded import RecordedReplay, Side
 from levelog_replay.scratch import Scratch, open_scratch
 from levelog_replay.selecting import Selection
-from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.recall import read_called
 from rigs.nats import NatsServer
 
@@ -182,7 +182,7 @@ class _Decided:
         self.records = recording.records
         self._scratch = scratch
 
-    def decisions(self) -> AsyncGenerator[PastDecision]:
+    def decisions(self) -> AsyncGenerator[Decision]:
         return read_called(self._scratch.database, self._scratch.scope)
 
     async def intents(self, keys: list[str]) -> dict[str, Asked]:  # noqa: ARG002 - the view writes nothing

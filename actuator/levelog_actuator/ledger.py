@@ -10,7 +10,7 @@ from levelog.errors import Unavailable
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.results import Ended, Later, Result, about, stored
 from levelog_actuator.settings import ActuatorSettings
-from levelog_store.actuate import claims
+from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -91,7 +91,7 @@ class Ledger:
             kept: set[str] = set()
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
-                kept = await claims.store_receipts(
+                kept = await outcomes.store_receipts(
                     connection, self._scope, self._owner, rows, look_after=self._settings.look_after
                 )
             if later:

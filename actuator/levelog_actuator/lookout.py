@@ -18,8 +18,8 @@ from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
-from levelog_store.actuate import claims
-from levelog_store.actuate.claims import UnseenWrite
+from levelog_store.actuate import outcomes
+from levelog_store.actuate.outcomes import UnseenWrite
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -66,7 +66,7 @@ class Lookout:
     async def look(self) -> int:
         """Read the targets that it is time for, and publish what is new; returns how many it was time for."""
         async with self._database.transaction(durable=False) as connection:
-            writes = await claims.take_unseen(
+            writes = await outcomes.take_unseen(
                 connection,
                 self._scope,
                 limit=BATCH,

@@ -13,7 +13,7 @@ from levelog.wire.records import ReceiptNoted
 from levelog_actuator.settings import ActuatorSettings
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
-from levelog_store.actuate import claims
+from levelog_store.actuate import outcomes
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -94,7 +94,7 @@ class Relay:
         left: set[str] = set()
         while True:
             async with self._database.reading() as connection:
-                rows = await claims.unrelayed(connection, self._scope, BATCH + len(left))
+                rows = await outcomes.unrelayed(connection, self._scope, BATCH + len(left))
             new = [row for row in rows if row.key not in left]
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
@@ -108,4 +108,4 @@ class Relay:
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
         await self._publisher.publish([self._writer.message(receipt) for receipt in receipts])
         async with self._database.transaction(durable=False) as connection:
-            await claims.mark_relayed(connection, self._scope, [receipt.key for receipt in receipts])
+            await outcomes.mark_relayed(connection, self._scope, [receipt.key for receipt in receipts])

@@ -9,7 +9,8 @@ from msgspec import Struct
 from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
 from levelog.wire.records import STATE_AFTER, CallNoted, Outcome, ReceiptNoted
-from levelog_store.actuate.claims import ClaimedIntent, Postponement, StoredReceipt
+from levelog_store.actuate.claims import ClaimedIntent, Postponement
+from levelog_store.actuate.outcomes import StoredReceipt
 
 MOST_ERROR_CHARACTERS: Final = 1000
 
@@ -102,6 +103,7 @@ def stored(receipt: ReceiptNoted) -> StoredReceipt:
     return StoredReceipt(
         key=receipt.key,
         state="settled" if (receipt.verb, state) == ("event", "written") else state,  # no level waits for Events
+        outcome=receipt.outcome,
         error=receipt.error,
         attempts=receipt.attempts,
         result_uid=receipt.target_uid,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog_store.actuate.claims import LOOK_AFTER
+from levelog_store.actuate.outcomes import LOOK_AFTER
 
 
 class ActuatorSettings(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from levelog_history.differences import shown
 from levelog_history.explaining import Cause, Explained, ReadChange, Write
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 
 _DEEP: Final = INDENT + "  "
 _MOST: Final = 12
@@ -25,7 +25,7 @@ _WHY: Final[dict[Why, str]] = {
 }
 
 
-def explained_lines(last: PastDecision, chosen: Sequence[Explained], *, target: str = "") -> Iterator[str]:
+def explained_lines(last: Decision, chosen: Sequence[Explained], *, target: str = "") -> Iterator[str]:
     """The lines of decisions on one level, of which `last` is the newest; `target` is what was asked about."""
     if target:
         verbs = [write.intent.verb for each in chosen for write in each.writes if write.intent.target == target]
@@ -33,7 +33,7 @@ def explained_lines(last: PastDecision, chosen: Sequence[Explained], *, target: 
         yield from folded(f"{target} was {done} for {last.parent} by {last.view}", "")
     reason = f" ({last.reason})" if last.reason else ""
     rounds = f", round {last.round}" if last.round else ""
-    yield from folded(f"{last.view} of {last.parent}: {last.outcome}{rounds}{reason}", "")
+    yield from folded(f"{last.view} of {last.parent}: {last.status}{rounds}{reason}", "")
     if not chosen:
         yield "nothing was decided since"
         return
@@ -98,8 +98,8 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
     decision, before = explained.decision, explained.before
     yield from timeline.day(decision.decided_at)
     at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
-    was = before.outcome if before else ""
-    status = decision.outcome if was in ("", decision.outcome) else f"{was} -> {decision.outcome}"
+    was = before.status if before else ""
+    status = decision.status if was in ("", decision.status) else f"{was} -> {decision.status}"
     has_round = before is None or before.round != decision.round
     rounds = f", round {decision.round}" if has_round and decision.round else ""
     yield from folded(f"{decision.view}: {status}{rounds}", f"{'=>':>8}  {at}  ")
@@ -110,7 +110,7 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
         yield from folded(decision.reason)
     yield from _reads(explained.reads)
     yield from _listed([str(each) for each in explained.differences], INDENT)
-    for part, keys in decision.drift.items():
+    for part, keys in decision.differing.items():
         yield from folded(f"{part}: {', '.join(keys)}")
     for write in explained.writes:
         yield from _write(write, is_asked=write.intent.target == target)

@@ -9,7 +9,7 @@ from levelog_cli.tables import folded, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.comparing import Divergence, Tally
 from levelog_replay.outcomes import Outcome
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ERRORS, IndexKey
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]
         yield from _part(part, found.before, found.after, names, width)
 
 
-def read_lines(reads: Mapping[IndexKey, tuple[bytes, ...]], past: PastDecision) -> Iterator[str]:
+def read_lines(reads: Mapping[IndexKey, tuple[bytes, ...]], past: Decision) -> Iterator[str]:
     """The lines of what a decision read."""
     for (index, key), values in sorted(reads.items()):
         if key == ERRORS and values in ((), _NO_ERRORS):

@@ -10,7 +10,7 @@ from levelog_cli.tables import line_width
 from levelog_history.decided import Decided
 from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
-from levelog_store.decide.decisions import Basis, PastDecision
+from levelog_store.decide.decisions import Basis, Decision
 
 _TEXT: Final = {
     "created": "created",
@@ -78,7 +78,7 @@ class Timeline:
         at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
         parent = "" if decision.parent == self._only else f" of {decision.parent}"
         was = decision.basis.status
-        status = decision.outcome if is_first(decision) or was == decision.outcome else f"{was} -> {decision.outcome}"
+        status = decision.status if is_first(decision) or was == decision.status else f"{was} -> {decision.status}"
         rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
         reason = f": {decision.reason}" if decision.reason else ""
         yield from folded(f"{decision.view}{parent}: {status}{rounds}{reason}", f"{'=>':>8}  {at}  ")
@@ -88,12 +88,12 @@ class Timeline:
         yield from folded("; ".join([woken(decision), *writes]))
 
 
-def is_first(decision: PastDecision) -> bool:
+def is_first(decision: Decision) -> bool:
     """Tell whether there was no level before a decision, or one of which nothing was known yet."""
     return (decision.basis.status, decision.basis.round) == (Basis().status, 0)
 
 
-def woken(decision: PastDecision) -> str:
+def woken(decision: Decision) -> str:
     """Which records asked for a decision."""
     called = "" if decision.is_called else "; the view was not called"
     sequences = [str(sequence) for sequence in decision.causes.sequences]

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import Application
 from levelog_history.moments import Moment
-from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, Decision
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ class Decided(Struct, frozen=True, kw_only=True):
     """A decision, with what it asked for."""
 
     application: Application
-    decision: PastDecision
+    decision: Decision
     writes: list[Asked]
     """As far as they are kept."""
 

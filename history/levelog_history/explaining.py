@@ -12,7 +12,7 @@ from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
 from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
-from levelog_store.decide.decisions import PastDecision, PastIntent, PastRead
+from levelog_store.decide.decisions import Decision, PastIntent, Read
 from levelog_store.rows import ERRORS
 
 _SLACK: Final = timedelta(minutes=5)
@@ -57,8 +57,8 @@ class Write(Struct, frozen=True, kw_only=True):
 class Explained(Struct, frozen=True, kw_only=True):
     """One decision."""
 
-    decision: PastDecision
-    before: PastDecision | None
+    decision: Decision
+    before: Decision | None
     causes: list[Cause]
     reads: list[ReadChange]
     differences: list[Difference]
@@ -66,17 +66,17 @@ class Explained(Struct, frozen=True, kw_only=True):
     writes: list[Write]
 
 
-def is_by(moment: Moment, decision: PastDecision) -> bool:
+def is_by(moment: Moment, decision: Decision) -> bool:
     """Tell whether a decision was there at a moment."""
     return not moment.is_before(decision.sequence, decision.decided_at)
 
 
-def explain(decisions: Sequence[PastDecision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:
+def explain(decisions: Sequence[Decision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:
     """Explain all decisions on one level, given in order from the first that is kept."""
-    known: dict[tuple[str, str], PastRead] = {}
+    known: dict[tuple[str, str], Read] = {}
     held: dict[tuple[str, str], bytes | None] = {}
     found: list[Explained] = []
-    before: PastDecision | None = None
+    before: Decision | None = None
     for decision in decisions:
         if before is not None and before.parent_uid != decision.parent_uid:
             before = None
@@ -103,7 +103,7 @@ def is_news(explained: Explained) -> bool:
         before is None
         or explained.differences
         or explained.decision.intents
-        or before.outcome != explained.decision.outcome
+        or before.status != explained.decision.status
     )
 
 
@@ -119,10 +119,10 @@ def newest_chain(explained: Sequence[Explained]) -> list[Explained]:
 
 
 def _is_at_rest(explained: Explained) -> bool:
-    return explained.decision.outcome == "in_sync"
+    return explained.decision.status == "in_sync"
 
 
-def _cause(sequence: int, decision: PastDecision, happened: Happened) -> Cause:
+def _cause(sequence: int, decision: Decision, happened: Happened) -> Cause:
     entries = happened.entries.get(sequence, [])
     record = happened.others.get(sequence)
     times = [entry.time for entry in entries] + ([record.record.time] if record else [])
@@ -132,8 +132,8 @@ def _cause(sequence: int, decision: PastDecision, happened: Happened) -> Cause:
 
 
 def _read_changes(
-    decision: PastDecision,
-    known: dict[tuple[str, str], PastRead],
+    decision: Decision,
+    known: dict[tuple[str, str], Read],
     held: dict[tuple[str, str], bytes | None],
 ) -> list[ReadChange]:
     """What changed of what is read; takes note of it."""
@@ -181,11 +181,11 @@ def _changed_values(old: bytes | None, new: bytes | None) -> tuple[list[Any], li
     return removed, added
 
 
-def _level_differences(before: PastDecision | None, decision: PastDecision) -> list[Difference]:
+def _level_differences(before: Decision | None, decision: Decision) -> list[Difference]:
     return differences(_level(before), _level(decision))
 
 
-def _level(decision: PastDecision | None) -> dict[str, Any]:
+def _level(decision: Decision | None) -> dict[str, Any]:
     if decision is None:
         return {}
     sides = (("desired", decision.desired), ("actual", decision.actual))

@@ -10,7 +10,7 @@ from levelog.wire.subjects import partition_of
 from levelog_history.happenings import Happened
 from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
-from levelog_store.decide.decisions import PastDecision, PastIntent
+from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.fold.changes import Causes
 
 Why: TypeAlias = Literal["not_read", "own_write", "looked_at", "waiting", "no_level"]
@@ -22,7 +22,7 @@ the parent was gone, and its level with it."""
 class Asking(Struct, frozen=True, kw_only=True):
     """Which records asked for a level, as far as the tables know."""
 
-    decisions: Sequence[PastDecision]
+    decisions: Sequence[Decision]
     looked: Causes
     """In vain, since the last decision."""
     waiting: Causes

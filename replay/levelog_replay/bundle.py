@@ -24,7 +24,7 @@ from levelog_replay.bundlelines import (
     UnreadableLine,
 )
 from levelog_replay.scratch import Origin
-from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, Decision
 
 _BATCH: Final = 1000
 _LINE: Final = msgspec.json.Decoder(Line)
@@ -84,16 +84,16 @@ class Bundle:
         if batch:
             yield batch
 
-    async def decisions(self) -> AsyncGenerator[PastDecision]:
+    async def decisions(self) -> AsyncGenerator[Decision]:
         """Every decision, in the order of the snapshots that they saw."""
         async with aclosing(self.written()) as found:
             async for past, _ in found:
                 yield past
 
-    async def written(self) -> AsyncGenerator[tuple[PastDecision, list[Asked]]]:
+    async def written(self) -> AsyncGenerator[tuple[Decision, list[Asked]]]:
         """The same, each with its writes."""
         made: DecisionLine | None = None
-        past: PastDecision | None = None
+        past: Decision | None = None
         writes: list[Asked] = []
         for line in self.lines(self.decisions_at):
             if isinstance(line, IntentLine):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from levelog.wire.canonical import canonical
 from levelog.wire.envelope import decode, encode
 from levelog.wire.objects import Application, Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord, Unreadable
@@ -19,7 +20,7 @@ from levelog.wire.subjects import object_in
 from levelog_history.moments import Moment
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Origin
-from levelog_store.decide.decisions import Asked, Basis, PastDecision, PastRead
+from levelog_store.decide.decisions import Asked, Basis, Decision, Read
 from levelog_store.fold.changes import Causes
 
 FORMAT: Final = 1
@@ -103,7 +104,7 @@ class UnreadableLine(Struct, frozen=True, kw_only=True, tag="unreadable", tag_fi
 
 
 class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field="line"):
-    """What a decision was made on; fields as those of PastDecision."""
+    """What a decision was made on; fields as those of Decision."""
 
     ordinal: int
     view: str
@@ -117,9 +118,9 @@ class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field=
     decided_at: datetime
     basis: Basis
 
-    def past(self, outcome: "OutcomeLine") -> PastDecision:
+    def past(self, outcome: "OutcomeLine") -> Decision:
         """The decision with what it came to."""
-        return PastDecision(
+        return Decision(
             ordinal=self.ordinal,
             view=self.view,
             parent=self.parent,
@@ -129,13 +130,13 @@ class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field=
             causes=Causes(tuple(self.causes), has_more=False),
             suppressed=Causes((), has_more=False),
             is_called=True,
-            reads=[PastRead(index, key, version, _bytes(held)) for index, key, version, held in self.reads],
-            outcome=outcome.status,
+            reads=[Read(index, key, version, _bytes(held)) for index, key, version, held in self.reads],
+            status=outcome.status,
             reason=outcome.reason,
             round=outcome.round,
             desired=bytes(outcome.desired) or None,
             actual=bytes(outcome.actual) or None,
-            drift=outcome.drift,
+            drift=canonical(outcome.drift) if outcome.drift else None,
             intents=outcome.intents,
             fingerprint=self.fingerprint,
             decided_at=self.decided_at,
@@ -220,7 +221,7 @@ def record_line(logged: LoggedRecord) -> RecordLine | UnreadableLine:
     return RecordLine(sequence=sequence, partition=partition, id=name, headers=headers, base64=coded)
 
 
-def decision_lines(past: PastDecision, intents: dict[str, Asked]) -> list[Line]:
+def decision_lines(past: Decision, intents: dict[str, Asked]) -> list[Line]:
     """The lines of a decision, with those of its intents that are kept."""
     decision = DecisionLine(
         ordinal=past.ordinal,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from levelog_replay.history import History
 from levelog_replay.judging import LEFT_OUT, NO_VIEW, Judged
 from levelog_replay.outcomes import Outcome
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.rows import IndexKey, StoredObject
 
 
@@ -29,7 +29,7 @@ class Tally(Struct):
 class Divergence(Struct, frozen=True, kw_only=True):
     """A decision that came out otherwise, with what it was made on."""
 
-    past: PastDecision
+    past: Decision
     parts: list[str]
     """What differs: status, round, desired, actual, keys; or `made`, if one side does not make it."""
     before: Outcome | None
@@ -79,7 +79,7 @@ class Comparison:
             return None
         return self._take(before.past, before.outcome, after, first)
 
-    def _take(self, past: PastDecision, before: Outcome | None, after: Judged, shown: Judged) -> Divergence | None:
+    def _take(self, past: Decision, before: Outcome | None, after: Judged, shown: Judged) -> Divergence | None:
         tally = self._tally(past.view)
         if after.outcome is None and not _is_absent(after):
             self._skip(after)

@@ -36,7 +36,7 @@ from levelog_replay.bundlelines import (
 from levelog_replay.history import History
 from levelog_replay.outcomes import Outcome
 from levelog_replay.selecting import Selection
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 
 
 class Exported(Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def _written(path: Path) -> Generator[_Writer]:
         raise ConfigurationError(f"bundle {path} cannot be written: {error.strerror}") from error
 
 
-def _is_kept(past: PastDecision, selection: Selection, history: History) -> bool:
+def _is_kept(past: Decision, selection: Selection, history: History) -> bool:
     return selection.has(past) and past.seen_to <= history.last
 
 

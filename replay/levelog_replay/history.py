@@ -9,7 +9,7 @@ from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_replay.scratch import Origin
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.recall import read_asked, read_called
 from levelog_store.rows import Scope
 
@@ -40,7 +40,7 @@ class Recording(Protocol):
 class History(Recording, Protocol):
     """Records with the decisions that were made on them."""
 
-    def decisions(self) -> AsyncGenerator[PastDecision]:
+    def decisions(self) -> AsyncGenerator[Decision]:
         """Every decision, in the order of the snapshots that they saw."""
         ...
 
@@ -85,7 +85,7 @@ class LiveHistory(LogRecording):
         self._database = database
         self._scope = scope
 
-    def decisions(self) -> AsyncGenerator[PastDecision]:
+    def decisions(self) -> AsyncGenerator[Decision]:
         """Every decision, in the order of the snapshots that they saw."""
         return read_called(self._database, self._scope)
 

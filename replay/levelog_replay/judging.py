@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.secrets.redaction import Redactor
-from levelog.wire.canonical import canonical
 from levelog_processors.decide.functions import Acting, Caller
 from levelog_processors.decide.intents import rows_of
 from levelog_processors.decide.rules import Case, conclude
@@ -21,7 +20,7 @@ from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
 from levelog_replay.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import IntentRow, PastDecision, PendingWake, Target
+from levelog_store.decide.decisions import Decision, IntentRow, PendingWake, Target
 from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex
 
 NO_VIEW: Final = "the code has no such view"
@@ -31,7 +30,7 @@ LEFT_OUT: Final = "the view leaves the object out"
 class Judged(Struct, frozen=True, kw_only=True):
     """A decision made again."""
 
-    past: PastDecision
+    past: Decision
     outcome: Outcome | None
     """None: it could not be made."""
     obstacle: str = ""
@@ -87,7 +86,7 @@ class Judge:
         """End what runs of users' functions."""
         await self._acting.close()
 
-    async def judge(self, past: Sequence[PastDecision]) -> list[Judged]:
+    async def judge(self, past: Sequence[Decision]) -> list[Judged]:
         """Make decisions again that saw the same snapshot, at most one of each level; in the order given."""
         tried = await self._evaluated(past)
         cases = [case for case in tried if isinstance(case, Case)]
@@ -95,7 +94,7 @@ class Judge:
         targets = await self._targets(cases)
         return [self._concluded(each, case, targets) for each, case in zip(past, tried, strict=True)]
 
-    async def _evaluated(self, past: Sequence[PastDecision]) -> list[Case | str]:
+    async def _evaluated(self, past: Sequence[Decision]) -> list[Case | str]:
         """The cases, their views called; a text says why a decision cannot be made again."""
         scope = self._scratch.scope
         versions = {place: version for each in past for place, version in each.versions.items()}
@@ -110,7 +109,7 @@ class Judge:
                 await evaluate(some, fetch)
         return tried
 
-    def _case(self, past: PastDecision, parent: StoredObject | None, buckets: Mapping[IndexKey, Bucket]) -> Case | str:
+    def _case(self, past: Decision, parent: StoredObject | None, buckets: Mapping[IndexKey, Bucket]) -> Case | str:
         view = self._scratch.program.views.get(past.view)
         if view is None:
             return NO_VIEW
@@ -136,7 +135,7 @@ class Judge:
             status=basis.status,
             desired=past.desired,  # what a view leaves as it was that raises
             actual=past.actual,
-            drift=canonical(past.drift) if past.drift else None,
+            drift=past.drift,
             round=basis.round,
             attempts=basis.attempts,
             decided_inputs=basis.decided_inputs,
@@ -167,7 +166,7 @@ class Judge:
             self._attend(self._stops, past, case, case.evaluation)
         return case
 
-    def _attend(self, stops: Stops, past: PastDecision, case: Case, evaluation: Evaluation) -> None:
+    def _attend(self, stops: Stops, past: Decision, case: Case, evaluation: Evaluation) -> None:
         """Let the functions of a decision be stopped in."""
         evaluation.around = partial(stops.at, "view", (past.view, past.parent), case.view.handler.function)
         stops.begin(
@@ -187,7 +186,7 @@ class Judge:
         async with self._scratch.database.reading() as connection:
             return await stored.read_targets(connection, self._scratch.scope, names)
 
-    def _concluded(self, past: PastDecision, case: Case | str, targets: Mapping[str, Target]) -> Judged:
+    def _concluded(self, past: Decision, case: Case | str, targets: Mapping[str, Target]) -> Judged:
         if isinstance(case, str):
             return Judged(past=past, outcome=None, obstacle=case)
         scope = self._scratch.scope
@@ -200,7 +199,7 @@ class Judge:
         return Judged(past=past, outcome=Outcome.of(decided), parent=case.parent, reads=reads)
 
 
-def _as_then(row: IntentRow, past: PastDecision) -> IntentRow:
+def _as_then(row: IntentRow, past: Decision) -> IntentRow:
     """An intent of then in the state of then: its target was looked up after the round, in a later snapshot."""
     if row.key not in past.intents:
         return row

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from levelog_store.decide.decisions import Asked, Decided, PastDecision
+from levelog_store.decide.decisions import Asked, Decided, Decision
 
 COMPARED: Final = ("status", "round", "desired", "actual", "drift", "keys")
 
@@ -39,22 +38,22 @@ class Outcome(Struct, frozen=True, kw_only=True):
             round=decided.level.round,
             desired=decided.level.desired,
             actual=decided.level.actual,
-            drift=msgspec.json.decode(decided.level.drift) if decided.level.drift else {},
+            drift=decided.level.differing,
             keys=tuple(row.key for row in rows),
             intents=tuple(Asked(key=r.key, verb=r.verb, target=r.target, body=r.body) for r in rows),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
         )
 
     @classmethod
-    def recorded(cls, past: PastDecision) -> "Outcome":
+    def recorded(cls, past: Decision) -> "Outcome":
         """What was decided then."""
         return cls(
-            status=past.outcome,
+            status=past.status,
             reason=past.reason,
             round=past.round,
             desired=past.desired,
             actual=past.actual,
-            drift=past.drift,
+            drift=past.differing,
             keys=tuple(past.intents),
             satisfied=past.basis.satisfied,
         )

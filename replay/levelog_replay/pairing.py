@@ -7,7 +7,7 @@ from typing import Final
 from levelog_replay.judging import NO_VIEW, Judged
 from levelog_replay.outcomes import Outcome
 from levelog_replay.scratch import Scratch
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.look.recall import read_asked, read_called
 from levelog_store.rows import ViewParent
 
@@ -37,7 +37,7 @@ class _Moments:
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
         self._decisions = read_called(scratch.database, scratch.scope)
-        self._ahead: PastDecision | None = None
+        self._ahead: Decision | None = None
 
     async def next(self) -> int:
         """The next snapshot; _END: there is none."""
@@ -53,7 +53,7 @@ class _Moments:
             found[past.view, past.parent].append(await self._judged(past))
         return found
 
-    async def _judged(self, past: PastDecision) -> Judged:
+    async def _judged(self, past: Decision) -> Judged:
         outcome = Outcome.recorded(past)
         if past.intents:
             async with self._scratch.database.reading() as connection:

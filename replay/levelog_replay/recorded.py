@@ -15,7 +15,7 @@ from levelog_replay.history import History
 from levelog_replay.judging import Judge, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.selecting import Selection
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ViewParent
 
 MOST_AT_ONCE: Final = 256
@@ -56,7 +56,7 @@ class RecordedReplay:
 
     async def run(self) -> AsyncGenerator[tuple[Judged, ...]]:
         """Each selected decision in the order of the snapshots, as each side makes it."""
-        moment: dict[ViewParent, PastDecision] = {}
+        moment: dict[ViewParent, Decision] = {}
         folded: tuple[int, ...] = ()
         async with aclosing(self._history.decisions()) as decisions:  # lest its connection outlive an error
             async for past in decisions:
@@ -73,12 +73,12 @@ class RecordedReplay:
             for judged in await self._judge(list(moment.values()), folded):
                 yield judged
 
-    async def again(self, past: PastDecision) -> None:
+    async def again(self, past: Decision) -> None:
         """Make the decision once more that `run` has just given: the tables are still as it saw them."""
         for side in self._sides:
             await self._judge_on(side, [past])
 
-    async def _judge(self, past: Sequence[PastDecision], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
+    async def _judge(self, past: Sequence[Decision], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
         self.decisions += len(past)
         if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):
             return [(Judged(past=each, outcome=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
@@ -92,7 +92,7 @@ class RecordedReplay:
         await self._folder.fold_up_to(folded)
         self._at = folded
 
-    async def _judge_on(self, side: Side, past: Sequence[PastDecision]) -> list[Judged]:
+    async def _judge_on(self, side: Side, past: Sequence[Decision]) -> list[Judged]:
         views = side.scratch.program.views
         ready = set(side.scratch.readiness.views)
         early = {each.ordinal for each in past if each.view in views and each.view not in ready}

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
 from levelog_history.moments import Moment
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -20,7 +20,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     """Names, `operator/view`."""
     has_parent: Callable[[ObjectKey], bool] | None = None
 
-    def has(self, past: PastDecision) -> bool:
+    def has(self, past: Decision) -> bool:
         """Tell whether a decision is among them."""
         if self.views and past.view not in self.views:
             return False
@@ -30,5 +30,5 @@ class Selection(Struct, frozen=True, kw_only=True):
             return False
         return self.end is None or not self.end.is_before(past.cause, past.decided_at)
 
-    def _is_before(self, past: PastDecision, moment: Moment) -> bool:
+    def _is_before(self, past: Decision, moment: Moment) -> bool:
         return past.decided_at < moment.time if moment.time is not None else past.seen_to < moment.sequence

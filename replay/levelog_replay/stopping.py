@@ -15,7 +15,7 @@ from levelog.levels import Drift
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fence.calls import suspended
 from levelog_replay.debugger import DebuggerLeft, HandlerDebugger
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.rows import IndexKey, StoredObject, ViewParent
 
 Kind: TypeAlias = Literal["view", "reconcile function"]
@@ -42,7 +42,7 @@ class Breaks(Struct, frozen=True, kw_only=True):
 class Scene(Struct, kw_only=True):
     """A decision that is being made again."""
 
-    past: PastDecision
+    past: Decision
     parent: StoredObject
     known: Mapping[IndexKey, tuple[bytes, ...]]
     """What it read when it was recorded, with the JSON of the values."""
@@ -108,12 +108,12 @@ class Stops:
         scene.is_chosen = past.identity == self._chosen
         self._scenes[past.view, past.parent] = scene
 
-    def has_asked_of_error(self, past: PastDecision) -> bool:
+    def has_asked_of_error(self, past: Decision) -> bool:
         """Tell whether a function raised for this decision, and was looked at."""
         return past.identity in self._raised
 
     @contextmanager
-    def choosing(self, past: PastDecision) -> Generator[None]:
+    def choosing(self, past: Decision) -> Generator[None]:
         """Stop in the functions of this decision, if it is made in the context."""
         self._chosen = past.identity
         try:

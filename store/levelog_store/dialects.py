@@ -7,8 +7,8 @@ that are `built_once`, and take their values by name.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, wraps
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from sqlalchemy import (
     BindParameter,
@@ -113,21 +113,27 @@ def now(dialect: Dialect, after: timedelta = timedelta(0)) -> ColumnElement[date
     return func.strftime("%Y-%m-%d %H:%M:%f000", "now", *modifiers, type_=Timestamp())
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 """The scope, for statements that are built once."""
 
 
-def built_once(build: Callable[[Dialect], T]) -> Callable[[Dialect], T]:
-    """Have a function that builds a statement called once for each kind of database, however many engines there are."""
-    built: dict[str, T] = {}
+def built_once(build: Callable[P, T]) -> Callable[P, T]:
+    """Have a function that builds a statement called once for each kind of database, however many engines there are.
+
+    Its other arguments are few: each of their values is kept for good.
+    """
+    built: dict[object, T] = {}
 
     @wraps(build)
-    def find(dialect: Dialect) -> T:
-        if dialect.name not in built:
-            built[dialect.name] = build(dialect)
-        return built[dialect.name]
+    def find(*arguments: P.args, **named: P.kwargs) -> T:
+        kinds = (each.name if isinstance(each, Dialect) else each for each in arguments)
+        place = (*kinds, *named.items())
+        if place not in built:
+            built[place] = build(*arguments, **named)
+        return built[place]
 
     return find
 
@@ -224,13 +230,12 @@ async def upsert(
         return
     keys = {column.name for column in table.primary_key}
     changed = tuple(name for name in rows[0] if name not in keys) if update is None else tuple(update)
-    await connection.execute(_statement(connection.dialect.name, table, changed), rows)
+    await connection.execute(_upsert(connection.dialect, table, changed), rows)
 
 
-@lru_cache(maxsize=64)
-def _statement(dialect: str, table: Table, changed: tuple[str, ...]) -> postgresql.Insert | sqlite.Insert:
-    """Made once: to build it takes longer than to send it."""
-    statement = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+@built_once
+def _upsert(dialect: Dialect, table: Table, changed: tuple[str, ...]) -> postgresql.Insert | sqlite.Insert:
+    statement = insert_for(dialect, table)
     keys = list(table.primary_key)
     if not changed:
         return statement.on_conflict_do_nothing(index_elements=keys)

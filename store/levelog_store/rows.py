@@ -118,19 +118,34 @@ class SyncRow(Struct, frozen=True, kw_only=True):
         return bool(self.error) or self.finished_sequence < max(self.started_sequence, self.gap_sequence)
 
 
-class LevelRow(Struct, frozen=True, kw_only=True):
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What an evaluation of a level came to: in its row, in the decision that is kept, and in what is compared."""
+
+    status: str
+    reason: str = ""
+    round: int = 0
+    """Reconcile calls so far."""
+    desired: bytes | None = None
+    actual: bytes | None = None
+    drift: bytes | None = None
+    """JSON: keys that are missing, extra, changed; None: nothing differs."""
+
+    @property
+    def differing(self) -> dict[str, list[str]]:
+        """The drift, decoded."""
+        return _DRIFT.decode(self.drift) if self.drift else {}
+
+
+_DRIFT: Final = msgspec.json.Decoder(dict[str, list[str]])
+
+
+class LevelRow(Verdict, frozen=True, kw_only=True):
     """A row of `levels`; see the table for what each column means."""
 
     view: str
     parent: str
     partition: int
     parent_uid: str
-    status: str
-    reason: str = ""
-    desired: bytes | None = None
-    actual: bytes | None = None
-    drift: bytes | None = None
-    round: int = 0
     attempts: int = 0
     evaluations: int = 0
     inputs: str = ""

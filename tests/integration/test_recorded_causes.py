@@ -2,9 +2,9 @@
 
 import msgspec
 
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.fold.changes import Wake
-from levelog_store.fold.changewrites import write_wakes
+from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.look.recall import read_decisions, read_intents, read_intents_on
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -13,7 +13,7 @@ from rigs.webs import deleted, pod, receipt, web
 SHOP = "webs.example.com/default/shop"
 
 
-async def decisions(stack: Processing) -> list[PastDecision]:
+async def decisions(stack: Processing) -> list[Decision]:
     async with stack.database.reading() as connection:
         return await read_decisions(connection, stack.scope, [SHOP], view="pods")
 
@@ -33,7 +33,7 @@ async def test_a_decision_names_all_records_that_led_to_it(nats_server: NatsServ
         await stack.folded(pods[-1])
         first, second = await decisions(stack)
         assert (list(first.causes.sequences), list(second.causes.sequences)) == (webs, pods)
-        assert (second.outcome, second.round, second.is_called) == ("settling", 1, True)
+        assert (second.status, second.round, second.is_called) == ("settling", 1, True)
         assert [(read.index, read.key, read.version) for read in second.reads if read.version > 0] == [
             ("webs/images", '"uid-shop"', pods[-1])
         ]
@@ -88,7 +88,7 @@ async def test_a_status_that_changes_without_a_call_is_a_decision_too(
         told = await stack.tell(receipt(row, version=5))
         await stack.folded(told)
         first, second, third = await decisions(stack)
-        assert [(each.outcome, each.is_called) for each in (first, second, third)] == [
+        assert [(each.status, each.is_called) for each in (first, second, third)] == [
             ("settling", True),
             ("settling", True),
             ("in_sync", False),

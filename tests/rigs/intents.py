@@ -48,6 +48,7 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "owner": "",
         "expires_at": None,
         "error": "",
+        "outcome": "",
         "cause": 1,
         "decided_at": NOON + timedelta(seconds=number),
         "receipt": None,

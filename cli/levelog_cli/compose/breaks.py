@@ -9,7 +9,7 @@ from levelog_processors.program import Program
 from levelog_replay.history import History
 from levelog_replay.selecting import Selection
 from levelog_replay.stopping import Breaks
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 
 Identity: TypeAlias = tuple[str, str, int]
 
@@ -63,7 +63,7 @@ async def _of_record(sequence: int, history: History, selection: Selection) -> s
     if sequence > history.last:
         raise ConfigurationError(f"--break {sequence}: the log ends at sequence {history.last}")
     asked: set[Identity] = set()
-    first: PastDecision | None = None
+    first: Decision | None = None
     async for past in history.decisions():
         if not selection.has(past):
             continue

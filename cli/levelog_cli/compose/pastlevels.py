@@ -17,7 +17,7 @@ from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment
 from levelog_replay.beginning import beginning
-from levelog_store.decide.decisions import PastDecision
+from levelog_store.decide.decisions import Decision
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.look.overview import find_scopes
 from levelog_store.look.recall import read_newest
@@ -30,7 +30,7 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
     Raises ConfigurationError for a moment that the log does not hold, and a parent or view without a level then.
     """
     moment = Moment.parse(at, datetime.now(UTC))
-    found: list[tuple[Scope, PastDecision]] = []
+    found: list[tuple[Scope, Decision]] = []
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         await refuse_beyond(LogSource(stream), moment)
         resources: set[str] = set()
@@ -48,7 +48,7 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
     found = [(scope, each) for scope, each in found if there.get(each.parent) == each.parent_uid]
     if not found and (wanted.name or wanted.view):
         raise ConfigurationError(f"there was no level of {wanted.name or wanted.view} at {moment}")
-    found = [(scope, each) for scope, each in found if wanted.status in ("", each.outcome)]
+    found = [(scope, each) for scope, each in found if wanted.status in ("", each.status)]
     if as_json:
         sys.stdout.write(msgspec.json.encode([_json(*row) for row in found]).decode() + "\n")
         return
@@ -57,23 +57,31 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
         sys.stdout.write(f"{what} at {moment}\n")
         return
     rows = [
-        (scope.application, each.view, each.parent, each.outcome, str(each.round), drift_text(each.drift), each.reason)
+        (
+            scope.application,
+            each.view,
+            each.parent,
+            each.status,
+            str(each.round),
+            drift_text(each.differing),
+            each.reason,
+        )
         for scope, each in found
     ]
     print_levels(rows, has_several=len(scopes) > 1)
 
 
-def _json(scope: Scope, decision: PastDecision) -> dict[str, Any]:
+def _json(scope: Scope, decision: Decision) -> dict[str, Any]:
     return {
         "cluster": scope.cluster,
         "application": scope.application,
         "view": decision.view,
         "parent": decision.parent,
-        "status": decision.outcome,
+        "status": decision.status,
         "reason": decision.reason,
         "desired": msgspec.Raw(decision.desired or b"null"),
         "actual": msgspec.Raw(decision.actual or b"null"),
-        "drift": decision.drift or None,
+        "drift": decision.differing or None,
         "round": decision.round,
         "sequence": decision.sequence,
         "decided_at": decision.decided_at,

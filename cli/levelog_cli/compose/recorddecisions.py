@@ -14,7 +14,7 @@ from levelog_cli.settings import Settings
 from levelog_history.decided import Decided
 from levelog_history.selection import Selected
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, PastDecision
+from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.overview import find_scopes
 from levelog_store.look.recall import read_about
 from levelog_store.rows import Scope
@@ -73,5 +73,5 @@ async def _in_bundle(source: BundleSource, is_shown: IsShown) -> AsyncIterator[D
             yield Decided(application=source.bundle.origin.application, decision=past, writes=writes)
 
 
-def _is_about(past: PastDecision, writes: Sequence[Asked], is_shown: IsShown) -> bool:
+def _is_about(past: Decision, writes: Sequence[Asked], is_shown: IsShown) -> bool:
     return is_shown(past.parent) or any(is_shown(asked.target) for asked in writes)

@@ -24,7 +24,7 @@ from levelog_history.moments import Moment
 from levelog_history.selection import Selected
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import PastDecision, PastIntent
+from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.look.overview import find_scopes
 from levelog_store.look.recall import read_decisions, read_intents, read_intents_on, read_objects_read, read_unconsumed
@@ -51,7 +51,7 @@ class _Level(Struct, kw_only=True):
     scope: Scope
     view: str
     parent: str
-    decisions: list[PastDecision]
+    decisions: list[Decision]
     target: str = ""
     """What was asked about, if it is not the parent."""
 
@@ -187,15 +187,15 @@ async def _show_ignored(
 def _plain(level: _Level, explained: Explained) -> dict[str, object]:
     decision, before = explained.decision, explained.before
 
-    def side(each: PastDecision | None) -> dict[str, object] | None:
+    def side(each: Decision | None) -> dict[str, object] | None:
         if each is None:
             return None
         return {
-            "status": each.outcome,
+            "status": each.status,
             "reason": each.reason,
             "desired": msgspec.Raw(each.desired or b"null"),
             "actual": msgspec.Raw(each.actual or b"null"),
-            "drift": each.drift,
+            "drift": each.differing,
         }
 
     return {

@@ -26,6 +26,7 @@ def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool
         partition=logged.partition,
         round=record.round,
         state=state,
+        outcome=record.outcome,
         receipt=canonical(record),
         result_uid=record.target_uid,
         result_version=record.target_version,

@@ -1,59 +1,68 @@
-"""The outbox: intents are claimed by actuators, their receipts stored and handed to the log.
+"""The outbox: intents are claimed by actuators, and given back.
 
 `pending` says that nothing was sent, or nothing that took effect, so that a processor may withdraw the intent.
 `claimed` says that a request may have taken effect, also while nobody holds the claim: whoever claims it next has to
 look at the target before writing. `due_at` is when an intent may be claimed, NULL for at once; for a claimed one it
 is the end of the claim; for a written one, when to look at the target if the log has not shown it. All times are the
 database's.
+
+States stand in statements as literals, not as parameters: only from literals can a planner prove that a partial index
+holds all rows in question.
 """
 
-from collections.abc import Collection, Sequence
-from datetime import timedelta
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
 
 from msgspec import Struct
+from sqlalchemy import (
+    ColumnElement,
+    Dialect,
+    Integer,
+    Select,
+    Text,
+    Update,
+    and_,
+    bindparam,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.selectable import NamedFromClause
 
-from levelog_store.actuate import outcomes as sql
-from levelog_store.dialects import many
+from levelog_store.decide.decisions import Sendable
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, now, one_of_named
 from levelog_store.rows import Scope
+from levelog_store.tables import intents
+
+PENDING: Final = literal_column("'pending'", Text)
+CLAIMED: Final = literal_column("'claimed'", Text)
+WRITTEN: Final = literal_column("'written'", Text)
+
+IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
+IS_HELD: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
+IS_KEY: Final = and_(IS_IN_SCOPE, intents.c.key == bindparam("of_key"))
 
 
-class ClaimedIntent(Struct, frozen=True, kw_only=True):
+def is_one_of_keys(dialect: Dialect) -> ColumnElement[bool]:
+    """Condition that a row of `OF_SCOPE` is one of the parameter `of_keys`."""
+    return and_(IS_IN_SCOPE, one_of_named(dialect, intents.c.key, "of_keys"))
+
+
+class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     """An intent that one actuator may act on until its claim ends."""
 
-    key: str
     view: str
     parent: str
     parent_uid: str
     partition: int
-    round: int
-    verb: str
-    target: str
-    api_version: str
-    target_uid: str
-    target_version: int
-    body: bytes
-    sealed: bytes | None = None
-    """The body as it is to be sent, encrypted, if `body` is redacted."""
-    options: bytes
     attempts: int
     """Claims that came to something, this one included."""
     is_doubtful: bool
     """An earlier request may have taken effect: look at the target before writing."""
-
-
-class StoredReceipt(Struct, frozen=True, kw_only=True):
-    """What became of an intent, as its row keeps it."""
-
-    key: str
-    state: str
-    error: str
-    attempts: int
-    result_uid: str
-    result_version: int
-    receipt: bytes
-    """ReceiptNoted as JSON."""
 
 
 class Postponement(Struct, frozen=True, kw_only=True):
@@ -67,34 +76,13 @@ class Postponement(Struct, frozen=True, kw_only=True):
     """A request may have taken effect."""
 
 
-class UnseenWrite(Struct, frozen=True, kw_only=True):
-    """A write that the log has not shown for a while, and whose level waits for it."""
-
-    key: str
-    view: str
-    parent: str
-    parent_uid: str
-    target: str
-    api_version: str
-    result_version: int
-    sighted_version: int | None
-    """What the log tells of the last look; None: nothing yet."""
-    age: timedelta
-    """Since it was decided."""
+_COLUMNS: Final = tuple(name for name in ClaimedIntent.__struct_fields__ if name in intents.c)
 
 
-class UnrelayedReceipt(Struct, frozen=True, kw_only=True):
-    """A stored receipt that the log may not hold yet."""
-
-    key: str
-    receipt: bytes
-
-
-LOOK_AFTER: Final = timedelta(seconds=30)
-"""So long the log may take to show a write before somebody looks."""
-
-_FIELDS: Final = ClaimedIntent.__struct_fields__[:-2]
-_RESULTS: Final = StoredReceipt.__struct_fields__[1:]
+def _claimed(row: Mapping[str, Any], *, more: int = 0) -> ClaimedIntent:
+    values = {name: row[name] for name in _COLUMNS}
+    values["attempts"] += more
+    return ClaimedIntent(**values, is_doubtful=row["state"] == "claimed")
 
 
 async def claim(
@@ -114,34 +102,103 @@ async def claim(
     """
     dialect = connection.dialect
     values = {"scope": scope.number, "limit": limit} | ({"without": many(dialect, without)} if without else {})
-    rows = (await connection.execute(sql.claimable(dialect, is_partial=bool(without)), values)).all()
+    rows = (await connection.execute(claimable(dialect, is_partial=bool(without)), values)).mappings().all()
     if rows:
-        keys = many(dialect, [row.key for row in rows])
-        await connection.execute(sql.take(dialect, lease), {"of_scope": scope.number, "of_keys": keys, "by": owner})
-    return [
-        ClaimedIntent(
-            **dict(zip(_FIELDS, row, strict=False)), attempts=row.attempts + 1, is_doubtful=row.state == "claimed"
+        keys = many(dialect, [row["key"] for row in rows])
+        await connection.execute(take(dialect, lease), {"of_scope": scope.number, "of_keys": keys, "by": owner})
+    return [_claimed(row, more=1) for row in rows]
+
+
+@built_once
+def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
+    """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
+
+    Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
+    versions `without`; the other has no such condition, for which planners expect few rows and sort them.
+    """
+
+    def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
+        return _first_of_targets(
+            lambda table: (
+                is_due(table) & ~one_of_named(dialect, table.c.api_version, "without") if is_partial else is_due(table)
+            )
         )
-        for row in rows
-    ]
+
+    due = first(lambda table: table.c.due_at <= now(dialect)).cte("due")
+    fresh = first(lambda table: table.c.due_at.is_(None)).cte("fresh")
+    return select(select(due).union_all(select(fresh)).subquery("found")).limit(bindparam("limit", type_=Integer))
+
+
+def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
+    mine, other = intents.alias("mine"), intents.alias("other")
+    place = [(table.c.decided_at, table.c.round, table.c.ordinal, table.c.key) for table in (other, mine)]
+    # What was claimed once may be on its way and goes first; then the order of the decisions.
+    is_ahead = or_(
+        and_(other.c.state == CLAIMED, mine.c.state == PENDING),
+        and_(other.c.state == mine.c.state, tuple_(*place[0]) < tuple_(*place[1])),
+    )
+    is_blocked = (
+        select(literal_column("1"))
+        .where(
+            other.c.scope == mine.c.scope,
+            other.c.target == mine.c.target,
+            other.c.state.in_((PENDING, CLAIMED, WRITTEN)),
+            other.c.state != WRITTEN,
+            is_ahead,
+        )
+        .offset(0)  # else PostgreSQL may join all open intents with each other: it looks up each target on its own so
+        .exists()
+    )
+    return (
+        select(*(mine.c[name] for name in (*_COLUMNS, "state")))
+        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine), ~is_blocked)
+        .order_by(mine.c.due_at)
+        .limit(bindparam("limit", type_=Integer))
+        .with_for_update(skip_locked=True, of=mine)
+    )
+
+
+@built_once
+def take(dialect: Dialect, lease: timedelta) -> Update:
+    """Claim the rows `of_keys`."""
+    ends = now(dialect, lease)
+    return (
+        update(intents)
+        .where(is_one_of_keys(dialect))
+        .values(state="claimed", owner=bindparam("by"), expires_at=ends, due_at=ends, attempts=intents.c.attempts + 1)
+    )
 
 
 async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:
     """Intents that are to be sent, or may have been, in the order of the decisions; nothing is claimed."""
-    rows = await connection.execute(sql.to_send(), {"of_scope": scope.number, "limit": limit})
-    return [
-        ClaimedIntent(
-            **dict(zip(_FIELDS, row, strict=False)), attempts=row.attempts, is_doubtful=row.state == "claimed"
-        )
-        for row in rows
-    ]
+    rows = await connection.execute(_to_send(), {"of_scope": scope.number, "limit": limit})
+    return [_claimed(row) for row in rows.mappings()]
+
+
+@built_once
+def _to_send() -> Select[Any]:
+    """Up to `limit` rows that are open, in the order of the decisions."""
+    table = intents.c
+    return (
+        select(*(table[name] for name in (*_COLUMNS, "state")))
+        .where(IS_IN_SCOPE, table.state.in_((PENDING, CLAIMED)))
+        .order_by(table.decided_at, table.round, table.ordinal, table.key)
+        .limit(bindparam("limit", type_=Integer))
+    )
 
 
 async def still_claimed(connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str]) -> set[str]:
     """Those of the intents that the owner may still act on."""
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
-    return set((await connection.execute(sql.held(dialect), values)).scalars())
+    return set((await connection.execute(held(dialect), values)).scalars())
+
+
+@built_once
+def held(dialect: Dialect) -> Select[Any]:
+    """Which of the rows `of_keys` their owner holds."""
+    is_current = intents.c.expires_at > now(dialect)
+    return select(intents.c.key).where(is_one_of_keys(dialect), IS_HELD, is_current)
 
 
 async def keep(
@@ -150,70 +207,21 @@ async def keep(
     """Let the claims of the intents last for another lease, as far as the owner still has them."""
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
-    await connection.execute(sql.keep(dialect, lease), values)
+    await connection.execute(_keep(dialect, lease), values)
 
 
-async def store_receipts(
-    connection: AsyncConnection,
-    scope: Scope,
-    owner: str,
-    receipts: Sequence[StoredReceipt],
-    *,
-    look_after: timedelta = LOOK_AFTER,
-) -> set[str]:
-    """Store what became of claimed intents; returns the keys of those that the owner still held.
-
-    The others were claimed by another actuator meanwhile, which looks at their targets itself. Targets that the log has
-    not shown `look_after` from now are `take_unseen`.
-    """
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
-    held = set((await connection.execute(sql.lock_held(dialect), values)).scalars())
-    rows = [
-        {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
-        for each in receipts
-        if each.key in held
-    ]
-    if rows:
-        await connection.execute(sql.end(dialect, look_after), rows)
-    return held
-
-
-async def take_unseen(
-    connection: AsyncConnection, scope: Scope, *, limit: int, after: timedelta, most: timedelta
-) -> list[UnseenWrite]:
-    """Writes whose targets are to be looked at now; no two callers get the same one.
-
-    They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
-    `most` at the latest.
-    """
-    found = await connection.execute(sql.unseen(connection.dialect), {"of_scope": scope.number, "limit": limit})
-    rows = found.mappings().all()
-    writes = [
-        UnseenWrite(
-            **{name: row[name] for name in sql.UNSEEN_COLUMNS if name != "decided_at"},
-            age=row["now"] - row["decided_at"],
-        )
-        for row in rows
-    ]
-    if rows:
-        moment = rows[0]["now"]
-        again = [moment + min(max(write.age, after), most) for write in writes]
-        await connection.execute(
-            sql.look_again(),
-            [
-                {"of_scope": scope.number, "of_key": write.key, "at": at}
-                for write, at in zip(writes, again, strict=True)
-            ],
-        )
-    return writes
+@built_once
+def _keep(dialect: Dialect, lease: timedelta) -> Update:
+    """Let the claims of the rows `of_keys` that their owner holds last longer."""
+    ends = now(dialect, lease)
+    return update(intents).where(is_one_of_keys(dialect), IS_HELD).values(expires_at=ends, due_at=ends)
 
 
 async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> None:
     """Give claimed intents back; those that the owner no longer holds are left as they are."""
-    moment = (await connection.execute(sql.moment(connection.dialect))).scalar_one()
+    moment = (await connection.execute(_moment(connection.dialect))).scalar_one()
     await connection.execute(
-        sql.give_back(),
+        give_back(),
         [
             {
                 "of_scope": scope.number,
@@ -230,24 +238,58 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
     )
 
 
+@built_once
+def _moment(dialect: Dialect) -> Select[datetime]:
+    """The database's time."""
+    return select(now(dialect))
+
+
+@built_once
+def give_back() -> Update:
+    """Put off the row `of_key` that its owner holds."""
+    return (
+        update(intents)
+        .where(IS_KEY, IS_HELD)
+        .values(
+            state=bindparam("to_state"),
+            owner="",
+            due_at=bindparam("at", type_=Timestamp()),
+            expires_at=bindparam("ends", type_=Timestamp()),
+            attempts=bindparam("made"),
+            error=bindparam("because"),
+        )
+    )
+
+
 async def next_due(connection: AsyncConnection, scope: Scope) -> timedelta | None:
     """How long until the next intent that waits for its time may be claimed; None if none does."""
-    row = (await connection.execute(sql.next_due(connection.dialect), {"of_scope": scope.number})).first()
+    row = (await connection.execute(_next_due(connection.dialect), {"of_scope": scope.number})).first()
     return None if row is None else row.due_at - row.now
+
+
+@built_once
+def _next_due(dialect: Dialect) -> Select[Any, datetime]:
+    """When the next row is due that is not yet, and the database's time."""
+    table = intents.c
+    return (
+        select(table.due_at, now(dialect).label("now"))
+        .where(IS_IN_SCOPE, table.state.in_((PENDING, CLAIMED)), table.due_at > now(dialect))
+        .order_by(table.due_at)
+        .limit(1)
+    )
 
 
 async def end_claims(connection: AsyncConnection, scope: Scope) -> int:
     """End all claims at once, when it is certain that no other process is left to act on them; returns how many."""
-    return (await connection.execute(sql.end_claims(connection.dialect), {"of_scope": scope.number})).rowcount
+    return (await connection.execute(_end_claims(connection.dialect), {"of_scope": scope.number})).rowcount
 
 
-async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> list[UnrelayedReceipt]:
-    """Stored receipts that are not noted as being in the log."""
-    rows = await connection.execute(sql.unrelayed(), {"of_scope": scope.number, "limit": limit})
-    return [UnrelayedReceipt(key=row.key, receipt=row.receipt) for row in rows]
-
-
-async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> None:
-    """Note that the receipts are in the log."""
-    dialect = connection.dialect
-    await connection.execute(sql.mark_relayed(dialect), {"of_scope": scope.number, "of_keys": many(dialect, keys)})
+@built_once
+def _end_claims(dialect: Dialect) -> Update:
+    """End the claims of all owners."""
+    table = intents.c
+    return (
+        update(intents)
+        .where(IS_IN_SCOPE, table.state == CLAIMED, table.owner != "")
+        .values(due_at=now(dialect), expires_at=now(dialect), owner="")
+    )

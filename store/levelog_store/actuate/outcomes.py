@@ -1,196 +1,159 @@
-"""The statements of the outbox, each built once: to build one takes longer than to run it.
+"""What became of claimed intents: stored, handed to the log, and looked at where the log does not show it."""
 
-States stand in them as literals, not as parameters: only from literals can a planner prove that a partial index holds
-all rows in question.
-"""
-
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from functools import lru_cache
+from collections.abc import Collection, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlalchemy import (
-    ColumnElement,
     Dialect,
     Integer,
     Select,
     Text,
     Update,
-    and_,
     bindparam,
     case,
     literal_column,
     null,
-    or_,
     select,
     text,
-    tuple_,
     update,
 )
-from sqlalchemy.sql.selectable import NamedFromClause
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, now, one_of_named
+from levelog.wire.records import Outcome
+from levelog_store.actuate.claims import CLAIMED, IS_HELD, IS_IN_SCOPE, IS_KEY, PENDING, WRITTEN, is_one_of_keys
+from levelog_store.dialects import Timestamp, built_once, many, now
+from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
-_PENDING: Final = literal_column("'pending'", Text)
-_CLAIMED: Final = literal_column("'claimed'", Text)
-_WRITTEN: Final = literal_column("'written'", Text)
-_OPEN: Final = (_PENDING, _CLAIMED)
-
-CLAIMED_COLUMNS: Final = (
-    "key",
-    "view",
-    "parent",
-    "parent_uid",
-    "partition",
-    "round",
-    "verb",
-    "target",
-    "api_version",
-    "target_uid",
-    "target_version",
-    "body",
-    "sealed",
-    "options",
-    "attempts",
-    "state",
-)
+LOOK_AFTER: Final = timedelta(seconds=30)
+"""So long the log may take to show a write before somebody looks."""
 
 
-UNSEEN_COLUMNS: Final = (
-    "key",
-    "view",
-    "parent",
-    "parent_uid",
-    "target",
-    "api_version",
-    "result_version",
-    "sighted_version",
-    "decided_at",
-)
+class StoredReceipt(Struct, frozen=True, kw_only=True):
+    """What became of an intent, as its row keeps it."""
+
+    key: str
+    state: str
+    outcome: Outcome
+    error: str
+    attempts: int
+    result_uid: str
+    result_version: int
+    receipt: bytes
+    """ReceiptNoted as JSON."""
 
 
-def _is_one_of(dialect: Dialect) -> ColumnElement[bool]:
-    return one_of_named(dialect, intents.c.key, "of_keys")
+class UnseenWrite(Struct, frozen=True, kw_only=True):
+    """A write that the log has not shown for a while, and whose level waits for it."""
+
+    key: str
+    view: str
+    parent: str
+    parent_uid: str
+    target: str
+    api_version: str
+    result_version: int
+    sighted_version: int | None
+    """What the log tells of the last look; None: nothing yet."""
+    age: timedelta
+    """Since it was decided."""
 
 
-_is_in_scope: Final = intents.c.scope == OF_SCOPE
-_is_held: Final = and_(intents.c.state == _CLAIMED, intents.c.owner == bindparam("by"))
+class UnrelayedReceipt(Struct, frozen=True, kw_only=True):
+    """A stored receipt that the log may not hold yet."""
+
+    key: str
+    receipt: bytes
 
 
-@lru_cache(maxsize=4)
-def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
-    """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
+_RESULTS: Final = tuple(name for name in StoredReceipt.__struct_fields__ if name != "key")
+_UNSEEN: Final = tuple(name for name in UnseenWrite.__struct_fields__ if name != "age")
 
-    Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
-    versions `without`; the other has no such condition, for which planners expect few rows and sort them.
+
+async def store_receipts(
+    connection: AsyncConnection,
+    scope: Scope,
+    owner: str,
+    receipts: Sequence[StoredReceipt],
+    *,
+    look_after: timedelta = LOOK_AFTER,
+) -> set[str]:
+    """Store what became of claimed intents; returns the keys of those that the owner still held.
+
+    The others were claimed by another actuator meanwhile, which looks at their targets itself. Targets that the log has
+    not shown `look_after` from now are `take_unseen`.
     """
-
-    def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
-        return _first_of_targets(
-            lambda table: (
-                is_due(table) & ~one_of_named(dialect, table.c.api_version, "without") if is_partial else is_due(table)
-            )
-        )
-
-    due = first(lambda table: table.c.due_at <= now(dialect)).cte("due")
-    fresh = first(lambda table: table.c.due_at.is_(None)).cte("fresh")
-    return select(select(due).union_all(select(fresh)).subquery("found")).limit(bindparam("limit", type_=Integer))
-
-
-def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
-    mine, other = intents.alias("mine"), intents.alias("other")
-    place = [(table.c.decided_at, table.c.round, table.c.ordinal, table.c.key) for table in (other, mine)]
-    # What was claimed once may be on its way and goes first; then the order of the decisions.
-    is_ahead = or_(
-        and_(other.c.state == _CLAIMED, mine.c.state == _PENDING),
-        and_(other.c.state == mine.c.state, tuple_(*place[0]) < tuple_(*place[1])),
-    )
-    is_blocked = (
-        select(literal_column("1"))
-        .where(
-            other.c.scope == mine.c.scope,
-            other.c.target == mine.c.target,
-            other.c.state.in_((*_OPEN, _WRITTEN)),
-            other.c.state != _WRITTEN,
-            is_ahead,
-        )
-        .offset(0)  # else PostgreSQL may join all open intents with each other: it looks up each target on its own so
-        .exists()
-    )
-    return (
-        select(*(mine.c[name] for name in CLAIMED_COLUMNS))
-        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_(_OPEN), is_wanted(mine), ~is_blocked)
-        .order_by(mine.c.due_at)
-        .limit(bindparam("limit", type_=Integer))
-        .with_for_update(skip_locked=True, of=mine)
-    )
-
-
-@lru_cache(maxsize=1)
-def to_send() -> Select[Any]:
-    """Up to `limit` rows that are open, in the order of the decisions."""
-    table = intents.c
-    return (
-        select(*(table[name] for name in CLAIMED_COLUMNS))
-        .where(_is_in_scope, table.state.in_(_OPEN))
-        .order_by(table.decided_at, table.round, table.ordinal, table.key)
-        .limit(bindparam("limit", type_=Integer))
-    )
-
-
-@lru_cache(maxsize=16)
-def take(dialect: Dialect, lease: timedelta) -> Update:
-    """Claim the rows `of_keys`."""
-    ends = now(dialect, lease)
-    return (
-        update(intents)
-        .where(_is_in_scope, _is_one_of(dialect))
-        .values(state="claimed", owner=bindparam("by"), expires_at=ends, due_at=ends, attempts=intents.c.attempts + 1)
-    )
-
-
-@lru_cache(maxsize=16)
-def keep(dialect: Dialect, lease: timedelta) -> Update:
-    """Let the claims of the rows `of_keys` that their owner holds last longer."""
-    ends = now(dialect, lease)
-    return update(intents).where(_is_in_scope, _is_one_of(dialect), _is_held).values(expires_at=ends, due_at=ends)
-
-
-@built_once
-def held(dialect: Dialect) -> Select[Any]:
-    """Which of the rows `of_keys` their owner holds."""
-    is_current = intents.c.expires_at > now(dialect)
-    return select(intents.c.key).where(_is_in_scope, _is_one_of(dialect), _is_held, is_current)
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
+    held = set((await connection.execute(lock_held(dialect), values)).scalars())
+    rows = [
+        {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
+        for each in receipts
+        if each.key in held
+    ]
+    if rows:
+        await connection.execute(end(dialect, look_after), rows)
+    return held
 
 
 @built_once
 def lock_held(dialect: Dialect) -> Select[Any]:
     """Which of the rows `of_keys` their owner holds, also if the claim has ended; locked where there are row locks."""
-    return select(intents.c.key).where(_is_in_scope, _is_one_of(dialect), _is_held).with_for_update()
+    return select(intents.c.key).where(is_one_of_keys(dialect), IS_HELD).with_for_update()
 
 
-@lru_cache(maxsize=16)
+@built_once
 def end(dialect: Dialect, look_after: timedelta) -> Update:
     """Store a receipt in the row `of_key`; one at a time, since a planner may scan all rows to join them with many.
 
     What is written is to be looked at after a while, unless the log has shown it by then.
     """
-    names = ("state", "error", "attempts", "result_uid", "result_version", "receipt")
     return (
         update(intents)
-        .where(_is_in_scope, intents.c.key == bindparam("of_key"))
+        .where(IS_KEY)
         .values(
-            **{name: bindparam(f"new_{name}", type_=intents.c[name].type) for name in names},
+            **{name: bindparam(f"new_{name}", type_=intents.c[name].type) for name in _RESULTS},
             is_relayed=False,
-            due_at=case((bindparam("new_state", type_=Text) == _WRITTEN, now(dialect, look_after)), else_=null()),
+            due_at=case((bindparam("new_state", type_=Text) == WRITTEN, now(dialect, look_after)), else_=null()),
             expires_at=None,
         )
     )
 
 
+async def take_unseen(
+    connection: AsyncConnection, scope: Scope, *, limit: int, after: timedelta, most: timedelta
+) -> list[UnseenWrite]:
+    """Writes whose targets are to be looked at now; no two callers get the same one.
+
+    They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
+    `most` at the latest.
+    """
+    found = await connection.execute(_unseen(connection.dialect), {"of_scope": scope.number, "limit": limit})
+    rows = found.mappings().all()
+    writes = [
+        UnseenWrite(
+            **{name: row[name] for name in _UNSEEN},
+            age=row["now"] - row["decided_at"],
+        )
+        for row in rows
+    ]
+    if rows:
+        moment = rows[0]["now"]
+        again = [moment + min(max(write.age, after), most) for write in writes]
+        await connection.execute(
+            _look_again(),
+            [
+                {"of_scope": scope.number, "of_key": write.key, "at": at}
+                for write, at in zip(writes, again, strict=True)
+            ],
+        )
+    return writes
+
+
 @built_once
-def unseen(dialect: Dialect) -> Select[Any]:
+def _unseen(dialect: Dialect) -> Select[Any]:
     """Up to `limit` rows whose writes the log should have shown by now, locked where there are row locks.
 
     Those of levels that are gone are left out: nobody waits for them.
@@ -207,11 +170,11 @@ def unseen(dialect: Dialect) -> Select[Any]:
         .exists()
     )
     return (
-        select(*(table[name] for name in UNSEEN_COLUMNS), now(dialect).label("now"))
+        select(*(table[name] for name in _UNSEEN), table.decided_at, now(dialect).label("now"))
         .where(
-            _is_in_scope,
-            table.state.in_((*_OPEN, _WRITTEN)),  # the condition of the index
-            table.state == _WRITTEN,
+            IS_IN_SCOPE,
+            table.state.in_((PENDING, CLAIMED, WRITTEN)),  # the condition of the index
+            table.state == WRITTEN,
             table.is_watched.is_(True),
             table.is_folded.is_(True),
             table.result_version > 0,
@@ -224,73 +187,35 @@ def unseen(dialect: Dialect) -> Select[Any]:
     )
 
 
-@lru_cache(maxsize=1)
-def look_again() -> Update:
+@built_once
+def _look_again() -> Update:
     """Put the next look at the target of the row `of_key` off to a time."""
-    return (
-        update(intents)
-        .where(_is_in_scope, intents.c.key == bindparam("of_key"), intents.c.state == _WRITTEN)
-        .values(due_at=bindparam("at", type_=Timestamp()))
-    )
+    return update(intents).where(IS_KEY, intents.c.state == WRITTEN).values(due_at=bindparam("at", type_=Timestamp()))
+
+
+async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> list[UnrelayedReceipt]:
+    """Stored receipts that are not noted as being in the log."""
+    rows = await connection.execute(_unrelayed(), {"of_scope": scope.number, "limit": limit})
+    return [UnrelayedReceipt(key=row.key, receipt=row.receipt) for row in rows]
 
 
 @built_once
-def moment(dialect: Dialect) -> Select[datetime]:
-    """The database's time."""
-    return select(now(dialect))
-
-
-@lru_cache(maxsize=1)
-def give_back() -> Update:
-    """Put off the row `of_key` that its owner holds."""
-    return (
-        update(intents)
-        .where(_is_in_scope, intents.c.key == bindparam("of_key"), _is_held)
-        .values(
-            state=bindparam("to_state"),
-            owner="",
-            due_at=bindparam("at", type_=Timestamp()),
-            expires_at=bindparam("ends", type_=Timestamp()),
-            attempts=bindparam("made"),
-            error=bindparam("because"),
-        )
-    )
-
-
-@built_once
-def next_due(dialect: Dialect) -> Select[Any, datetime]:
-    """When the next row is due that is not yet, and the database's time."""
-    table = intents.c
-    return (
-        select(table.due_at, now(dialect).label("now"))
-        .where(_is_in_scope, table.state.in_(_OPEN), table.due_at > now(dialect))
-        .order_by(table.due_at)
-        .limit(1)
-    )
-
-
-@built_once
-def end_claims(dialect: Dialect) -> Update:
-    """End the claims of all owners."""
-    table = intents.c
-    return (
-        update(intents)
-        .where(_is_in_scope, table.state == _CLAIMED, table.owner != "")
-        .values(due_at=now(dialect), expires_at=now(dialect), owner="")
-    )
-
-
-@lru_cache(maxsize=1)
-def unrelayed() -> Select[Any, Any]:
+def _unrelayed() -> Select[Any, Any]:
     """Key and receipt of up to `limit` rows whose receipt is not noted as being in the log."""
     return (
         select(intents.c.key, intents.c.receipt)
-        .where(_is_in_scope, text("receipt IS NOT NULL AND NOT is_relayed"))
+        .where(IS_IN_SCOPE, text("receipt IS NOT NULL AND NOT is_relayed"))
         .limit(bindparam("limit", type_=Integer))
     )
 
 
+async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> None:
+    """Note that the receipts are in the log."""
+    dialect = connection.dialect
+    await connection.execute(relayed(dialect), {"of_scope": scope.number, "of_keys": many(dialect, keys)})
+
+
 @built_once
-def mark_relayed(dialect: Dialect) -> Update:
+def relayed(dialect: Dialect) -> Update:
     """Note that the receipts of the rows `of_keys` are in the log."""
-    return update(intents).where(_is_in_scope, _is_one_of(dialect)).values(is_relayed=True)
+    return update(intents).where(is_one_of_keys(dialect)).values(is_relayed=True)

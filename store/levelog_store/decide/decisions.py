@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from levelog_store.fold.changes import Causes
-from levelog_store.rows import IndexKey, LevelRow
+from levelog_store.rows import IndexKey, LevelRow, Verdict
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):
@@ -20,21 +20,28 @@ class PendingWake(Struct, frozen=True, kw_only=True):
     due_at: datetime | None
 
 
-class OpenIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An intent of a level's last round, next to what the tables hold of its target now."""
+class StoredIntent(Struct, frozen=True, kw_only=True):
+    """A write that was decided, and how far it is."""
 
+    key: str
     view: str
     parent: str
-    key: str
-    state: str
     verb: str
     target: str
     is_watched: bool
-    is_folded: bool
+    state: str
     error: str = ""
-    outcome: str = ""
     result_uid: str = ""
     result_version: int = 0
+    """Of the target, as the API answered."""
+
+
+class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
+    """An intent of a level's last round, next to what the tables hold of its target now."""
+
+    is_folded: bool
+    outcome: str = ""
+    """As its receipt has it; empty: there is none."""
     sighted_version: int | None = None
     """Version that the API had when the target was looked at; 0: it was gone; None: nobody looked."""
     sighted_at: datetime | None = None
@@ -45,6 +52,20 @@ class OpenIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who wrote the target last."""
     buried_version: int | None = None
     """Version of the target's tombstone."""
+
+
+class PastIntent(StoredIntent, frozen=True, kw_only=True):
+    """An intent as it is looked back at."""
+
+    round: int
+    ordinal: int
+    """Order within the round."""
+    target_uid: str
+    """Incarnation that the decision saw; empty: none."""
+    attempts: int
+    decided_at: datetime
+    receipt: bytes | None
+    """ReceiptNoted as JSON, once there is one."""
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -65,48 +86,27 @@ class Asked(Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-class IntentRow(Struct, frozen=True, kw_only=True):
-    """A decided intent, as it is stored."""
+class Sendable(Asked, frozen=True, kw_only=True):
+    """The same, with all that an actuator needs to send it."""
 
-    key: str
     round: int
-    ordinal: int
-    verb: str
-    target: str
     api_version: str
-    kind: str
-    target_uid: str
-    target_version: int
-    is_watched: bool
-    body: bytes
-    sealed: bytes | None = None
-    options: bytes
-    state: str
-
-
-class PastIntent(Struct, frozen=True, kw_only=True):
-    """A write that was decided, and what became of it."""
-
-    key: str
-    view: str
-    parent: str
-    round: int
-    ordinal: int
-    """Order within the round."""
-    verb: str
-    target: str
     target_uid: str
     """Incarnation that the decision saw; empty: none."""
+    target_version: int
+    sealed: bytes | None = None
+    """The body as it is to be sent, encrypted, if `body` is redacted."""
+    options: bytes
+
+
+class IntentRow(Sendable, frozen=True, kw_only=True):
+    """A decided intent, as it is stored."""
+
+    ordinal: int
+    """Order within the round."""
+    kind: str
     is_watched: bool
     state: str
-    attempts: int
-    error: str
-    decided_at: datetime
-    receipt: bytes | None
-    """ReceiptNoted as JSON, once there is one."""
-    result_uid: str
-    result_version: int
-    """Of the target, as the API answered."""
 
 
 class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +128,7 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
 
 
-class PastRead(Struct, frozen=True):
+class Read(Struct, frozen=True):
     """A key that a view read."""
 
     index: str
@@ -139,8 +139,8 @@ class PastRead(Struct, frozen=True):
     """JSON array of what it held; None where that is what it was at the decision before, or too long to be kept."""
 
 
-class PastDecision(Struct, frozen=True, kw_only=True):
-    """One evaluation of a view for a parent, or another status without one."""
+class Decision(Verdict, frozen=True, kw_only=True):
+    """A row of `decisions`: one evaluation of a view for a parent, or another status without one."""
 
     ordinal: int
     """Orders the decisions on a level, and roughly all of them."""
@@ -158,16 +158,7 @@ class PastDecision(Struct, frozen=True, kw_only=True):
     """Records that asked since the decision before, and changed nothing that the view reads."""
     is_called: bool
     """The view was called; else there are no reads, and desired and actual are as before."""
-    reads: list[PastRead]
-    outcome: str
-    """Status of the level after it."""
-    reason: str
-    round: int
-    """Reconcile calls so far."""
-    desired: bytes | None
-    actual: bytes | None
-    drift: dict[str, list[str]]
-    """Keys that are missing, extra, changed."""
+    reads: list[Read]
     intents: list[str]
     """Idempotency keys."""
     fingerprint: str

@@ -1,8 +1,7 @@
 """Reading what decisions need and writing them, in one transaction with the wakeups that they consume."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Raw
 from sqlalchemy import (
@@ -24,8 +23,8 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
 from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of, upsert
-from levelog_store.fold.changewrites import supersede
-from levelog_store.rows import IndexKey, LevelRow, Scope
+from levelog_store.fold.levelwrites import supersede
+from levelog_store.rows import IndexKey, LevelRow, Scope, Verdict
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -140,7 +139,7 @@ async def _remove_dependencies(connection: AsyncConnection, scope: Scope, batch:
         await connection.execute(_delete_dependencies(), rows)
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _delete_dependencies() -> Delete:
     return delete(dependencies).where(row_of(dependencies, "view", "parent", "index", "key"))
 
@@ -188,6 +187,7 @@ def _intent_values(scope: Scope, decided: Decided, intent: IntentRow) -> dict[st
         "owner": "",
         "expires_at": None,
         "error": "",
+        "outcome": "",
         "cause": decided.wake.cause,
         "decided_at": decided.level.evaluated_at,
         "receipt": None,
@@ -200,25 +200,19 @@ def _intent_values(scope: Scope, decided: Decided, intent: IntentRow) -> dict[st
     }
 
 
+_OF_LEVEL: Final = (*Verdict.__struct_fields__, "view", "parent", "parent_uid", "cause")
+
+
 async def _write_history(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], fingerprint: str) -> None:
     rows = [
         {
             "scope": scope.number,
-            "view": d.level.view,
-            "parent": d.level.parent,
-            "parent_uid": d.level.parent_uid,
+            **{name: getattr(d.level, name) for name in _OF_LEVEL},
             "parent_sequence": d.parent_sequence,
-            "cause": d.level.cause,
             "causes": d.wake.causes,
             "suppressed": d.suppressed,
             "is_called": d.is_evaluated,
             "reads": canonical(_reads(d)),
-            "outcome": d.level.status,
-            "reason": d.level.reason,
-            "round": d.level.round,
-            "desired": d.level.desired,
-            "actual": d.level.actual,
-            "drift": d.level.drift,
             "intents": canonical([intent.key for intent in d.intents]),
             "fingerprint": fingerprint,
             "decided_at": d.decided_at or d.level.evaluated_at,
@@ -258,12 +252,12 @@ def _seen(scope: Scope, wake: PendingWake) -> dict[str, Any]:
     return {"of_scope": scope.number, "of_view": wake.view, "of_parent": wake.parent, "of_generation": wake.generation}
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _delete_wakes() -> Delete:
     return delete(wakeups).where(_is_as_seen())
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _put_off_wakes() -> Update:
     return update(wakeups).where(_is_as_seen()).values(due_at=bindparam("at", type_=wakeups.c.due_at.type), causes="")
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, or_, select
@@ -41,7 +40,7 @@ async def read_wakes(
     return [PendingWake(**row) for row in rows.mappings()]
 
 
-@lru_cache(maxsize=8)
+@built_once
 def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
     table = wakeups.c
     moment = now(dialect) if is_now else bindparam("at", type_=table.due_at.type)
@@ -219,21 +218,17 @@ async def read_open_intents(
     rows = await connection.execute(_open_intents(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     found: dict[ViewParent, list[OpenIntent]] = {}
     for row in rows.mappings():
-        values = dict(row)
-        receipt = values.pop("receipt")
-        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(outcome=_outcome(receipt), **values))
+        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**row))
     return found
 
 
 @built_once
 def _open_intents(dialect: Dialect) -> Select[Any]:
     wanted, table, held = pairs(dialect), intents.c, objects.c
-    computed = ("outcome", "held_uid", "held_version", "held_is_deleting", "held_manager", "buried_version")
-    fields = [name for name in OpenIntent.__struct_fields__ if name not in computed]
+    fields = [name for name in OpenIntent.__struct_fields__ if name in table]
     return (
         select(
             *(table[name] for name in fields),
-            table.receipt,
             held.uid.label("held_uid"),
             held.version.label("held_version"),
             held.is_deleting.label("held_is_deleting"),
@@ -253,15 +248,6 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
         )
         .order_by(table.round, table.ordinal)
     )
-
-
-def _outcome(receipt: bytes | None) -> str:
-    if receipt is None:
-        return ""
-    for outcome in ("written", "unchanged", "gone", "conflict", "failed"):
-        if f'"outcome":"{outcome}"'.encode() in receipt:
-            return outcome
-    return ""
 
 
 async def read_targets(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Target]:
@@ -315,7 +301,7 @@ async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[in
     return dict((await connection.execute(_checkpoints(), {"of_scope": scope.number})).all())
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _checkpoints() -> Select[int, int]:
     table = checkpoints.c
     return select(table.partition, table.sequence).where(table.scope == OF_SCOPE)

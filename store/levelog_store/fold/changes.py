@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from sqlalchemy import ColumnElement, case, func
 
+from levelog.wire.records import Outcome
 from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
 
 
@@ -88,6 +89,7 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     partition: int
     round: int
     state: str
+    outcome: Outcome
     receipt: bytes
     result_uid: str
     result_version: int

@@ -1,19 +1,16 @@
 """Writing what a fold changes, in one transaction with the checkpoint."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, delete, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.handlers.indexers import applied_place, calls_of
+from levelog.handlers.indexers import calls_of
 from levelog_store.dialects import (
     OF_SCOPE,
     among,
     built_once,
-    insert_for,
     many,
     many_pairs,
     one_of,
@@ -21,8 +18,8 @@ from levelog_store.dialects import (
     row_of,
     upsert,
 )
-from levelog_store.fold.changes import Changes, Wake, appended, merge_wake, noted
-from levelog_store.fold.levelwrites import write_receipts, write_sightings
+from levelog_store.fold.changes import Changes, Wake, merge_wake
+from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
 from levelog_store.rows import IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
@@ -30,12 +27,10 @@ from levelog_store.tables import (
     index_entries,
     intents,
     key_versions,
-    levels,
     objects,
     syncs,
     tombstones,
     unreadable,
-    wakeups,
 )
 
 UNSETTLED = ("pending", "claimed", "written")
@@ -59,7 +54,7 @@ async def write_changes(
     if changes.gone:
         await forget_levels(connection, scope, changes.gone)
     for partition, views in changes.listed:
-        await _forget_orphans(connection, scope, partition, views)
+        await forget_orphans(connection, scope, partition, views)
     wakes = await _find_wakes(connection, scope, changes) if is_waking else {}
     if changes.receipts:
         await write_receipts(connection, scope, changes.receipts)
@@ -95,7 +90,7 @@ async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes:
     await connection.execute(_move_checkpoints(), rows)
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _move_checkpoints() -> Update:
     table = checkpoints.c
     newest = bindparam("newest", type_=table.time.type)
@@ -192,7 +187,7 @@ async def _write_entries(connection: AsyncConnection, scope: Scope, changes: Cha
         await upsert(connection, index_entries, rows)
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _remove_entries() -> Delete:
     return delete(index_entries).where(row_of(index_entries, "index", "key", "object", "ordinal"))
 
@@ -269,79 +264,4 @@ async def _forget_calls(connection: AsyncConnection, scope: Scope, parents: Coll
             entry.scope == scope.number, entry.object > bindparam("begins"), entry.object < bindparam("ends")
         ),
         [dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)],
-    )
-
-
-async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
-    """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
-    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
-    for table in (levels, dependencies, wakeups):
-        await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
-    places = [applied_place(view, parent) for view, parent in sorted(gone)]
-    await connection.execute(
-        delete(index_entries).where(row_of(index_entries, "index", "key")),
-        [{"of_scope": scope.number, "of_index": index, "of_key": key} for index, key in places],
-    )
-    await supersede(connection, scope, gone)
-
-
-async def _forget_orphans(connection: AsyncConnection, scope: Scope, partition: int, views: Collection[str]) -> None:
-    """Delete levels that outlived a reset of the tables while their parents did not."""
-    table = levels.c
-    held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
-    orphans = await connection.execute(
-        select(table.view, table.parent).where(
-            table.scope == scope.number,
-            table.partition == partition,
-            one_of(connection.dialect, table.view, views),
-            ~held.exists(),
-        )
-    )
-    if gone := [(view, parent) for view, parent in orphans]:
-        await forget_levels(connection, scope, gone)
-
-
-async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:
-    """Withdraw the unclaimed intents of levels."""
-    await connection.execute(
-        update(intents)
-        .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
-        .values(state="superseded"),
-        [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
-    )
-
-
-async def write_wakes(connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
-    """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
-    if not wakes:
-        return
-    rows = [
-        {
-            "scope": scope.number,
-            "view": view,
-            "parent": parent,
-            "partition": wake.partition,
-            "cause": wake.cause,
-            "causes": noted(wake.causes),
-            "generation": 1,
-            "due_at": None,
-        }
-        for (view, parent), wake in sorted(wakes.items())
-    ]
-    await connection.execute(_wake_levels(connection.dialect), rows)
-
-
-@built_once
-def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
-    statement = insert_for(dialect, wakeups)
-    fresh = statement.excluded
-    later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
-    return statement.on_conflict_do_update(
-        index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
-        set_={
-            "cause": later,
-            "causes": appended(wakeups.c.causes, fresh.causes),
-            "generation": wakeups.c.generation + 1,
-            "due_at": None,
-        },
     )

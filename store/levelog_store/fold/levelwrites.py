@@ -1,7 +1,6 @@
-"""What the fold and people write to levels: receipts, sightings, wakeups that try a level again."""
+"""What the fold and people change of levels: wakeups, receipts and sightings, levels whose parents are gone."""
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -12,6 +11,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    delete,
     func,
     literal,
     or_,
@@ -21,10 +21,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, row_of
-from levelog_store.fold.changes import FoldedReceipt, FoldedSighting
+from levelog.handlers.indexers import applied_place
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, one_of, row_of
+from levelog_store.fold.changes import FoldedReceipt, FoldedSighting, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
-from levelog_store.tables import intents, levels, objects, wakeups
+from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 
 
 async def write_receipts(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
@@ -36,6 +37,7 @@ async def write_receipts(connection: AsyncConnection, scope: Scope, receipts: Se
                 "of_scope": scope.number,
                 "of": r.key,
                 "to_state": r.state,
+                "with_outcome": r.outcome,
                 "noted": r.receipt,
                 "uid": r.result_uid,
                 "version": r.result_version,
@@ -47,7 +49,7 @@ async def write_receipts(connection: AsyncConnection, scope: Scope, receipts: Se
         await _raise_rounds(connection, scope, of_views)
 
 
-@lru_cache(maxsize=1)
+@built_once
 def _note_receipts() -> Update:
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
@@ -56,6 +58,7 @@ def _note_receipts() -> Update:
         .where(table.scope == OF_SCOPE, table.key == bindparam("of"))
         .values(
             state=case((final, table.state), else_=bindparam("to_state")),
+            outcome=case((table.receipt.is_(None), bindparam("with_outcome", type_=Text)), else_=table.outcome),
             receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
             is_relayed=True,
             is_folded=True,
@@ -176,4 +179,79 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
         )
         .values(**waiting),
         named,
+    )
+
+
+async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
+    """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
+    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
+    for table in (levels, dependencies, wakeups):
+        await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
+    places = [applied_place(view, parent) for view, parent in sorted(gone)]
+    await connection.execute(
+        delete(index_entries).where(row_of(index_entries, "index", "key")),
+        [{"of_scope": scope.number, "of_index": index, "of_key": key} for index, key in places],
+    )
+    await supersede(connection, scope, gone)
+
+
+async def forget_orphans(connection: AsyncConnection, scope: Scope, partition: int, views: Collection[str]) -> None:
+    """Delete levels that outlived a reset of the tables while their parents did not."""
+    table = levels.c
+    held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
+    orphans = await connection.execute(
+        select(table.view, table.parent).where(
+            table.scope == scope.number,
+            table.partition == partition,
+            one_of(connection.dialect, table.view, views),
+            ~held.exists(),
+        )
+    )
+    if gone := [(view, parent) for view, parent in orphans]:
+        await forget_levels(connection, scope, gone)
+
+
+async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:
+    """Withdraw the unclaimed intents of levels."""
+    await connection.execute(
+        update(intents)
+        .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
+        .values(state="superseded"),
+        [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
+    )
+
+
+async def write_wakes(connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
+    """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
+    if not wakes:
+        return
+    rows = [
+        {
+            "scope": scope.number,
+            "view": view,
+            "parent": parent,
+            "partition": wake.partition,
+            "cause": wake.cause,
+            "causes": noted(wake.causes),
+            "generation": 1,
+            "due_at": None,
+        }
+        for (view, parent), wake in sorted(wakes.items())
+    ]
+    await connection.execute(_wake_levels(connection.dialect), rows)
+
+
+@built_once
+def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
+    statement = insert_for(dialect, wakeups)
+    fresh = statement.excluded
+    later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
+    return statement.on_conflict_do_update(
+        index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
+        set_={
+            "cause": later,
+            "causes": appended(wakeups.c.causes, fresh.causes),
+            "generation": wakeups.c.generation + 1,
+            "due_at": None,
+        },
     )

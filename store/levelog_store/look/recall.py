@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import Asked, Basis, PastDecision, PastIntent, PastRead
+from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
 from levelog_store.dialects import one_of
 from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.rows import Scope
@@ -21,7 +21,6 @@ WHOLE: Final = "*"
 
 _PAGE: Final = 500
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
-_DRIFT = msgspec.json.Decoder(dict[str, list[str]])
 _BASIS = msgspec.json.Decoder(Basis)
 _KEYS = msgspec.json.Decoder(list[str])
 
@@ -31,7 +30,7 @@ IntentT = TypeVar("IntentT", PastIntent, Asked)
 
 async def read_decisions(
     connection: AsyncConnection, scope: Scope, parents: Sequence[str], *, view: str = ""
-) -> list[PastDecision]:
+) -> list[Decision]:
     """Decisions on the levels of parents, by parent, view and order.
 
     `parents` are names, or how names begin if they end with a slash; `view` is `operator/view` or the view alone. A
@@ -44,7 +43,7 @@ async def read_decisions(
     if view:
         query = query.where(or_(table.view == view, table.view.endswith(f"/{view}", autoescape=True)))
     rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
-    found: list[PastDecision] = []
+    found: list[Decision] = []
     for row in rows.mappings():
         before = found[-1] if found and (found[-1].view, found[-1].parent) == (row["view"], row["parent"]) else None
         found.append(_decision(row, before))
@@ -53,7 +52,7 @@ async def read_decisions(
 
 async def read_about(
     database: Database, scope: Scope, names: Sequence[str]
-) -> AsyncIterator[list[tuple[PastDecision, list[Asked]]]]:
+) -> AsyncIterator[list[tuple[Decision, list[Asked]]]]:
     """Decisions on parents of some names, and on those that something of these names was written for.
 
     Each with its writes, as far as these are kept; in the order of the snapshots that they saw, a page at a time. Names
@@ -72,10 +71,10 @@ async def read_about(
         .order_by(table.snapshot, table.ordinal)
         .execution_options(yield_per=_PAGE)
     )
-    newest: dict[tuple[str, str], PastDecision] = {}
+    newest: dict[tuple[str, str], Decision] = {}
     async with database.reading() as connection, connection.stream(query) as rows:
         async for page in rows.mappings().partitions():
-            found: list[PastDecision] = []
+            found: list[Decision] = []
             for row in page:
                 level = row["view"], row["parent"]
                 newest[level] = _decision(row, newest.get(level))
@@ -87,8 +86,8 @@ async def read_about(
 
 
 async def read_newest(
-    connection: AsyncConnection, scope: Scope, *, is_by: Callable[[PastDecision], bool], until: datetime | None = None
-) -> list[PastDecision]:
+    connection: AsyncConnection, scope: Scope, *, is_by: Callable[[Decision], bool], until: datetime | None = None
+) -> list[Decision]:
     """The newest decision on each level among those that `is_by` takes, by view and parent.
 
     `until`: none that was made later is looked at.
@@ -96,7 +95,7 @@ async def read_newest(
     query = select(decisions).where(decisions.c.scope == scope.number)
     if until is not None:
         query = query.where(decisions.c.decided_at <= until)
-    newest: dict[tuple[str, str], PastDecision] = {}
+    newest: dict[tuple[str, str], Decision] = {}
     rows = await connection.stream(query.order_by(decisions.c.ordinal).execution_options(yield_per=_PAGE))
     async for row in rows.mappings():
         decision = _decision(row, None)
@@ -105,7 +104,7 @@ async def read_newest(
     return [newest[place] for place in sorted(newest)]
 
 
-async def read_called(database: Database, scope: Scope) -> AsyncGenerator[PastDecision]:
+async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decision]:
     """Every decision for which a view was called, in the order of the snapshots that they saw; a page is in memory."""
     table = decisions.c
     query = (
@@ -186,21 +185,20 @@ def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     return column.startswith(name, autoescape=True) if name.endswith("/") else column == name
 
 
-def _decision(row: Any, before: PastDecision | None) -> PastDecision:
-    values: dict[str, Any] = {name: row[name] for name in PastDecision.__struct_fields__}
+def _decision(row: Any, before: Decision | None) -> Decision:
+    values: dict[str, Any] = {name: row[name] for name in Decision.__struct_fields__}
     causes, suppressed = read_causes(row["causes"], newest=row["cause"]), read_causes(row["suppressed"])
     known = {*suppressed.sequences, *(before.causes.sequences if before else ())}
     values["causes"] = Causes(tuple(each for each in causes.sequences if each not in known), causes.has_more)
     values["suppressed"] = suppressed
     values["reads"] = [_read(*each) for each in _READS.decode(row["reads"])]
-    values["drift"] = _DRIFT.decode(row["drift"]) if row["drift"] else {}
     values["basis"] = _BASIS.decode(row["basis"])
     values["intents"] = _KEYS.decode(row["intents"])
-    return PastDecision(**values)
+    return Decision(**values)
 
 
-def _read(index: str, key: str, version: int, kept: Raw) -> PastRead:
+def _read(index: str, key: str, version: int, kept: Raw) -> Read:
     content = bytes(kept)
     if content == b"null":
-        return PastRead(index, key, version, b"[]" if version <= 0 else None)
-    return PastRead(index, key, version, content)
+        return Read(index, key, version, b"[]" if version <= 0 else None)
+    return Read(index, key, version, content)

@@ -5,7 +5,7 @@ from sqlalchemy import select
 
 from levelog_store.connect.database import Database
 from levelog_store.fold.changes import MOST, Causes, Wake, added, noted, read_causes
-from levelog_store.fold.changewrites import write_wakes
+from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.tables import wakeups
 from rigs.leasing import SCOPE
 

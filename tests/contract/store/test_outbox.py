@@ -17,9 +17,10 @@ from sqlalchemy import ClauseElement, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate import claims, outcomes
-from levelog_store.actuate.claims import ClaimedIntent, Postponement, StoredReceipt, UnseenWrite
+from levelog_store.actuate.claims import ClaimedIntent, Postponement
+from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
 from levelog_store.connect.database import Database
-from levelog_store.dialects import many, upsert
+from levelog_store.dialects import many, now, upsert
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
@@ -44,6 +45,7 @@ def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
 
 def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
     given: dict[str, Any] = {
+        "outcome": "written",
         "error": "",
         "attempts": 1,
         "result_uid": "u",
@@ -55,7 +57,7 @@ def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
 
 async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
     async with database.transaction(durable=False) as connection:
-        return await claims.store_receipts(connection, SCOPE, owner, receipts)
+        return await outcomes.store_receipts(connection, SCOPE, owner, receipts)
 
 
 async def postpone(
@@ -159,7 +161,7 @@ async def test_receipts_are_stored_word_for_word(database: Database) -> None:
     assert held[failed]["error"] == "no 'way'"
     assert held[failed]["receipt"] == json.loads(words)
     async with database.reading() as connection:
-        found = await claims.unrelayed(connection, SCOPE, 10)
+        found = await outcomes.unrelayed(connection, SCOPE, 10)
     assert {row.key: row.receipt for row in found} == {written: b'{"a": 1.0}', failed: words.encode()}
 
 
@@ -168,10 +170,10 @@ async def test_receipts_wait_to_be_relayed_until_they_are_noted(database: Databa
     await claim(database)
     await store(database, *(receipt(key) for key in keys))
     async with database.transaction() as connection:
-        await claims.mark_relayed(connection, SCOPE, keys[:1])
+        await outcomes.mark_relayed(connection, SCOPE, keys[:1])
     async with database.reading() as connection:
-        assert [row.key for row in await claims.unrelayed(connection, SCOPE, 10)] == keys[1:]
-        assert await claims.unrelayed(connection, scope_numbered(2), 10) == []
+        assert [row.key for row in await outcomes.unrelayed(connection, SCOPE, 10)] == keys[1:]
+        assert await outcomes.unrelayed(connection, scope_numbered(2), 10) == []
 
 
 async def test_the_time_of_the_next_intent_that_waits_is_known(database: Database) -> None:
@@ -254,7 +256,7 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
             for key in [key for key in open_claims.values() if chance.random() < 0.6]:
                 match chance.randrange(3):
                     case 0:
-                        if await claims.store_receipts(connection, scope_numbered(scope), "one", [receipt(key)]):
+                        if await outcomes.store_receipts(connection, scope_numbered(scope), "one", [receipt(key)]):
                             finished.append(key)
                             del open_claims[target[key]]
                     case 1:
@@ -319,7 +321,7 @@ async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Data
 async def test_a_claim_reads_only_open_intents_by_their_index(database: Database, is_analyzed: bool) -> None:
     """However many intents were carried out before, and whatever the statistics say."""
     async with filled(database, is_analyzed=is_analyzed) as connection:
-        plan = await plan_of(connection, outcomes.claimable(connection.dialect), scope=1, limit=100)
+        plan = await plan_of(connection, claims.claimable(connection.dialect), scope=1, limit=100)
     assert "Seq Scan" not in plan
     assert "SCAN mine" not in plan
     assert "intents_open" in plan
@@ -334,12 +336,12 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
     async with filled(database, is_analyzed=database.is_shared) as connection:
         keys = many(connection.dialect, ["a", "b"])
         for statement in (
-            outcomes.take(connection.dialect, LEASE),
-            outcomes.held(connection.dialect),
+            claims.take(connection.dialect, LEASE),
+            claims.held(connection.dialect),
             outcomes.lock_held(connection.dialect),
             outcomes.end(connection.dialect, timedelta(seconds=30)),
-            outcomes.give_back(),
-            outcomes.mark_relayed(connection.dialect),
+            claims.give_back(),
+            outcomes.relayed(connection.dialect),
         ):
             plan = await plan_of(connection, statement, of_scope=1, of_keys=keys, of_key="a")
             assert re.search(r"Index Cond: .*key = |\(scope=\? AND key=\?\)", plan), plan
@@ -374,7 +376,7 @@ async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_
     await store(database, receipt(row["key"]))
     async with database.transaction() as connection:
         await add_level(connection, row)
-        assert timedelta(seconds=20) < await due_in(connection) <= claims.LOOK_AFTER
+        assert timedelta(seconds=20) < await due_in(connection) <= outcomes.LOOK_AFTER
         await connection.execute(update(intents).values(is_folded=True, due_at=NOON))
         (write,) = await take_unseen(connection)
         assert write.age > timedelta(days=1)
@@ -382,13 +384,13 @@ async def test_a_target_is_looked_at_a_while_after_the_receipt_and_then_when_it_
 
 
 async def take_unseen(connection: AsyncConnection) -> list[UnseenWrite]:
-    return await claims.take_unseen(connection, SCOPE, limit=10, after=LEASE, most=timedelta(minutes=5))
+    return await outcomes.take_unseen(connection, SCOPE, limit=10, after=LEASE, most=timedelta(minutes=5))
 
 
 async def due_in(connection: AsyncConnection) -> timedelta:
-    now = (await connection.execute(outcomes.moment(connection.dialect))).scalar_one()
+    moment = (await connection.execute(select(now(connection.dialect)))).scalar_one()
     due_at: datetime = (await connection.execute(select(intents.c.due_at))).scalar_one()
-    return due_at - now
+    return due_at - moment
 
 
 async def add_level(connection: AsyncConnection, row: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Receipts that come back through the log, folded with the batch that they are in."""
 
+from levelog.wire.records import Outcome
 from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes, FoldedReceipt
 from levelog_store.fold.changewrites import write_changes
@@ -7,7 +8,7 @@ from rigs.intents import decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 
 
-def folded(key: str, state: str) -> FoldedReceipt:
+def folded(key: str, state: Outcome) -> FoldedReceipt:
     return FoldedReceipt(
         key=key,
         view="webs/pods",
@@ -16,6 +17,7 @@ def folded(key: str, state: str) -> FoldedReceipt:
         partition=3,
         round=1,
         state=state,
+        outcome=state,
         receipt=b'{"outcome":"written"}',
         result_uid="of the target",
         result_version=7,

@@ -19,7 +19,7 @@ from levelog_processors.processor import Processor
 from levelog_processors.program import BoundView
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
-from levelog_store.fold import changewrites
+from levelog_store.fold import levelwrites
 from levelog_store.rows import Entry, IndexKey, Scope, ViewParent
 from rigs.machine.world import Laboratory
 
@@ -130,7 +130,7 @@ def never_superseded(_: Laboratory) -> Generator[None]:
         return set(keys)
 
     with (
-        _replaced((changewrites, "supersede"), (decisionwrites, "supersede"), by=nothing),
+        _replaced((levelwrites, "supersede"), (decisionwrites, "supersede"), by=nothing),
         _replaced((decisionwrites, "_withdraw"), by=pretended),
     ):
         yield

@@ -11,7 +11,7 @@ from levelog_actuator.results import Ended, Later, Result, stored
 from levelog_actuator.sending import Sender
 from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import KubeClient
-from levelog_store.actuate import claims
+from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
@@ -83,21 +83,21 @@ class SteppedSender:
     async def relay(self) -> bool:
         """Record the receipts that the log does not hold; whether there were any."""
         async with self._database.reading() as connection:
-            rows = await claims.unrelayed(connection, self._scope, 1000)
+            rows = await outcomes.unrelayed(connection, self._scope, 1000)
         if not rows:
             return False
         for row in sorted(rows, key=lambda row: row.key):
             receipt = msgspec.json.decode(row.receipt, type=ReceiptNoted)
             self._log.append_receipt(receipt)
         async with self._database.transaction() as connection:
-            await claims.mark_relayed(connection, self._scope, [row.key for row in rows])
+            await outcomes.mark_relayed(connection, self._scope, [row.key for row in rows])
         return True
 
     async def _store(self, result: Result) -> None:
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
                 row = stored(result.receipt(self._scope.application, self._clock(), self._owner))
-                await claims.store_receipts(connection, self._scope, self._owner, [row])
+                await outcomes.store_receipts(connection, self._scope, self._owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
                 await claims.postpone(connection, self._scope, self._owner, [later.postponement])

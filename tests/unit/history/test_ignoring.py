@@ -8,7 +8,7 @@ from levelog.wire.subjects import partition_of
 from levelog_history.happenings import Entry, Happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
 from levelog_history.revisions import Revisions
-from levelog_store.decide.decisions import Basis, PastDecision
+from levelog_store.decide.decisions import Basis, Decision
 from levelog_store.fold.changes import Causes
 from rigs.webs import NOON, deleted, logged, pod, web
 
@@ -23,7 +23,7 @@ def ignored(*records: ObjectSeen | ObjectDeleted) -> list[Ignored]:
     entries: dict[int, list[Entry]] = {}
     for each in logged(records, partitions=PARTITIONS):
         entries[each.sequence] = list(revisions.take(each))
-    decision = PastDecision(
+    decision = Decision(
         ordinal=1,
         view="webs/pods",
         parent=SHOP,
@@ -34,12 +34,12 @@ def ignored(*records: ObjectSeen | ObjectDeleted) -> list[Ignored]:
         suppressed=NONE,
         is_called=True,
         reads=[],
-        outcome="in_sync",
+        status="in_sync",
         reason="",
         round=1,
         desired=None,
         actual=None,
-        drift={},
+        drift=None,
         intents=[],
         fingerprint="",
         decided_at=NOON,
