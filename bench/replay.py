@@ -26,13 +26,12 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
-from levelog_replay.folding import HistoryFolder
-from levelog_replay.history import LogRecording, open_recording
-from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
-from levelog_replay.recorded import RecordedReplay, Side
+from levelog_replay.logmode import LogReplay
+from levelog_replay.recordedmode import RecordedReplay, Side
 from levelog_replay.scratch import Scratch, open_scratch
-from levelog_replay.selecting import Selection
+from levelog_replay.sources import LogRecording, Selection, open_recording
+from levelog_replay.tape import HistoryFolder
 from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.recall import read_called
 from rigs.nats import NatsServer

@@ -14,8 +14,13 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
+from msgspec import Struct
+
 from levelog.errors import ConfigurationError, OperatorError
 from levelog.operator import Operator
+from levelog.wire.objects import Application
+from levelog_cli.settings import Settings
+from levelog_processors.program import Program
 
 
 def load_operators(files: Sequence[Path]) -> list[Operator]:
@@ -224,3 +229,19 @@ def _importable(folder: Path) -> Generator[None]:
 def _shown(file: Path) -> str:
     """The path as a person would write it."""
     return str(file.relative_to(Path.cwd())) if file.is_relative_to(Path.cwd()) else str(file)
+
+
+class LoadedApplication(Struct, frozen=True):
+    """A program and the name under which its state is kept."""
+
+    name: Application
+    program: Program
+
+
+def load_application(settings: Settings, files: Sequence[Path]) -> LoadedApplication:
+    """Load the operators; their application is named as the settings say, else as the first of them.
+
+    Raises ConfigurationError and OperatorError as `load_operators` does, and for operators that do not fit together.
+    """
+    program = Program(load_operators(files))
+    return LoadedApplication(Application(settings.application or program.operators[0].name), program)

@@ -1,13 +1,15 @@
 """Which objects are looked at: one, those of a namespace, those of a resource, or some of them by their labels."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey
+from levelog.wire.records import LoggedRecord
+from levelog_history.revisions import Revision, Revisions
 
 _RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?")
 _REQUIREMENT: Final = re.compile(r"(?P<not>!)?(?P<key>[A-Za-z0-9._/-]+)(?:(?P<how>!=|==|=)(?P<value>[A-Za-z0-9._-]*))?")
@@ -87,3 +89,38 @@ def _requirement(part: str, text: str) -> Callable[[Mapping[str, str]], bool]:
     if found["not"]:
         return lambda labels: key not in labels
     return lambda labels: key in labels
+
+
+class Shown:
+    """Which objects are shown: those that are selected, and have the labels in one revision at least."""
+
+    def __init__(self, selected: Sequence[Selected], selector: str) -> None:
+        """Raises ConfigurationError for a selector that cannot be read."""
+        self.selected = selected
+        self._is_labelled = label_selector(selector)
+        self._labelled: set[str] | None = set() if selector else None
+        """Names of those with the labels, as far as their revisions were taken; None: labels do not count."""
+
+    async def read_ahead(self, records: AsyncIterator[LoggedRecord]) -> None:
+        """Take all revisions of the records beforehand."""
+        revisions = Revisions(self.selects)
+        async for logged in records:
+            for entry in revisions.take(logged):
+                if isinstance(entry, Revision):
+                    self.takes(entry)
+
+    def selects(self, key: ObjectKey) -> bool:
+        """Tell whether an object is selected, whatever its labels are."""
+        return has_any(self.selected, key)
+
+    def has(self, name: str) -> bool:
+        """Tell whether an object is shown."""
+        return self.selects(ObjectKey.parse(name)) if self._labelled is None else name in self._labelled
+
+    def takes(self, revision: Revision) -> bool:
+        """Tell whether a revision is shown."""
+        if not self._is_labelled({} if revision.happened == "unreadable" else revision.manifest()):
+            return False
+        if self._labelled is not None:
+            self._labelled.add(revision.object)
+        return True

@@ -11,7 +11,7 @@ from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.functions import Caller
-from levelog_replay.stopping import ReachedOutside, Stops, outside
+from levelog_replay.stops.stopping import ReachedOutside, Stops, outside
 from levelog_store.rows import ViewParent
 
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,28 +14,12 @@ from levelog_processors.decide.targets import target_key
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import WHOLE_INDEX
 from levelog_processors.fold.rules import parent_inputs
-from levelog_replay.outcomes import Outcome
+from levelog_replay.comparing import LEFT_OUT, NO_VIEW, Judged, Outcome
 from levelog_replay.scratch import Scratch
-from levelog_replay.stopping import Scene, Stops
+from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decision, IntentRow, PendingWake, Target
 from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex
-
-NO_VIEW: Final = "the code has no such view"
-LEFT_OUT: Final = "the view leaves the object out"
-
-
-class Judged(Struct, frozen=True, kw_only=True):
-    """A decision made again."""
-
-    past: Decision
-    outcome: Outcome | None
-    """None: it could not be made."""
-    obstacle: str = ""
-    """Why not."""
-    parent: StoredObject | None = None
-    reads: Mapping[IndexKey, tuple[bytes, ...]] = {}
-    """What was read now, with its contents."""
 
 
 class _RecordedFetch:

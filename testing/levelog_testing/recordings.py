@@ -9,7 +9,7 @@ from levelog.operator import Operator
 from levelog.secrets.redaction import Redactor
 from levelog.secrets.rules import Rules
 from levelog_processors.program import Program
-from levelog_replay.golden import check
+from levelog_replay.bundles.golden import check
 from levelog_testing.loopthread import LoopThread
 
 

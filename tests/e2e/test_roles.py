@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from levelog.errors import ConfigurationError
-from levelog_cli.compose.application import load_application
-from levelog_cli.compose.clusters import known_cluster
-from levelog_cli.compose.rbac import roles_of
-from levelog_cli.compose.roles import Role
+from levelog_cli.loading import load_application
+from levelog_cli.servers.clusters import known_cluster
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.manifests import roles_of
+from levelog_cli.wiring.roles import Role
 from rigs.api import APPLY, MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane
 from rigs.deployment import Deployment

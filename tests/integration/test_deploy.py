@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import yaml
 
-from levelog_cli.compose.application import load_application
-from levelog_cli.compose.rbac import roles_of
+from levelog_cli.loading import load_application
 from levelog_cli.settings import Settings, variable
+from levelog_cli.wiring.manifests import roles_of
 from rigs.api import APPLY, MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE

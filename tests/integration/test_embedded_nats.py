@@ -12,9 +12,9 @@ import nats
 import pytest
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_cli import data_dir
-from levelog_cli.data_dir import DataDir
-from levelog_cli.embedded import EmbeddedNats
+from levelog_cli.servers import data_dir
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_log.connection import connect
 from rigs.ports import is_listening
 from rigs.processes import Process

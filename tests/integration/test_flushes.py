@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 
 from levelog.wire.objects import Cluster
-from levelog_cli import embedded
-from levelog_cli.data_dir import DataDir
-from levelog_cli.embedded import EmbeddedNats, nats_program
+from levelog_cli.servers import embedded
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.embedded import EmbeddedNats, nats_program
 from levelog_log.connection import connect
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream

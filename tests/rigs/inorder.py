@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.program import Program
-from levelog_replay.history import Recording
-from levelog_replay.inorder import LogReplay
+from levelog_replay.logmode import LogReplay
 from levelog_replay.scratch import open_scratch
+from levelog_replay.sources import Recording
 from levelog_store.look.recall import read_called
 
 

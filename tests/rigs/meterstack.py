@@ -16,10 +16,10 @@ from levelog.errors import LevelogError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster, GroupResource
 from levelog_actuator import Actuator, ActuatorSettings
-from levelog_cli.compose.clusters import known_cluster
-from levelog_cli.compose.roles import Role
 from levelog_cli.loading import load_operators
+from levelog_cli.servers.clusters import known_cluster
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.roles import Role
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.watched import WatchedResource
 from levelog_log.connection import connect as connect_nats

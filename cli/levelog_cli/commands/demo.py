@@ -55,12 +55,11 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
     import yaml
     from rich.console import Console
 
-    from levelog_cli.compose.application import load_application
-    from levelog_cli.compose.roles import EVERYTHING
-    from levelog_cli.compose.stack import run_stack
     from levelog_cli.demo.steps import STORY
-    from levelog_cli.demo.telling import tell, tell_how_to_try, tell_sum
-    from levelog_cli.demo.watching import Watching
+    from levelog_cli.demo.telling import Watching, tell, tell_how_to_try, tell_sum
+    from levelog_cli.loading import load_application
+    from levelog_cli.wiring.roles import EVERYTHING
+    from levelog_cli.wiring.stack import run_stack
     from levelog_processors.processor import Processor
     from levelog_sandbox import Sandbox
     from levelog_store.connect.database import Database

@@ -28,8 +28,8 @@ def doctor(
     """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
 
     async def work() -> None:
-        from levelog_cli.compose.doctor import examine
-        from levelog_cli.compose.roles import named_role
+        from levelog_cli.checks.examination import examine
+        from levelog_cli.wiring.roles import named_role
 
         if not await examine(settings, files or [], named_role(role)):
             raise SystemExit(FAILED)

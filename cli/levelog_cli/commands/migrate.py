@@ -20,7 +20,7 @@ def migrate(
     """Bring the database to the revision of this code; nothing happens if it is there already."""
 
     async def work() -> None:
-        from levelog_cli.compose.migrate import migrate_database
+        from levelog_cli.wiring.sqlviews import migrate_database
 
         await migrate_database(settings, files or [])
 

@@ -25,8 +25,8 @@ def rbac(
     """Print accounts and roles for ingest, process and actuate, with just what these operators need."""
 
     async def work() -> None:
-        from levelog_cli.compose.application import load_application
-        from levelog_cli.compose.rbac import roles_of
+        from levelog_cli.loading import load_application
+        from levelog_cli.wiring.manifests import roles_of
 
         application = load_application(settings, files)
         sys.stdout.write(roles_of(application, accounts_in=accounts_in, namespaces=settings.namespaces))

@@ -80,7 +80,7 @@ def replay(
     async def work() -> None:
         from levelog_cli.compose.replay import replay_history
         from levelog_cli.compose.replaychoice import Wanted
-        from levelog_replay.debugger import DebuggerLeft
+        from levelog_replay.stops.debugger import DebuggerLeft
 
         wanted = Wanted(
             file=file,

@@ -47,13 +47,13 @@ def actuate(settings: Settings, files: Files) -> None:
 
 
 async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) -> None:
-    from levelog_cli.compose.application import load_application
-    from levelog_cli.compose.roles import Role, refuse_missing
+    from levelog_cli.loading import load_application
+    from levelog_cli.wiring.roles import Role, refuse_missing
 
     given = frozenset(map(Role, roles))
     application = load_application(settings, files)
     refuse_missing(settings, given)
     # What is wrong up to here is said before the clients of the servers are loaded, which takes a second.
-    from levelog_cli.compose.stack import run_stack
+    from levelog_cli.wiring.stack import run_stack
 
     await run_stack(settings, application, given)

@@ -5,21 +5,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from levelog.wire.objects import GroupResource
-from levelog_cli.compose.databases import open_to_read
-from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.replay import recorded_scope
 from levelog_cli.compose.replaychoice import refuse_moments
-from levelog_cli.compose.schemas import read_schemas
-from levelog_cli.progress import RecordBar
+from levelog_cli.printing.progress import RecordBar
+from levelog_cli.servers.clusters import read_schemas
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.moments import Moment
-from levelog_history.reading import read_about
-from levelog_history.selection import Selected
-from levelog_history.shown import Shown
-from levelog_replay.beginning import beginning
-from levelog_replay.exporting import Exported, export
-from levelog_replay.history import open_history
-from levelog_replay.selecting import Selection
+from levelog_history.records import beginning, read_about
+from levelog_history.selection import Selected, Shown
+from levelog_replay.bundles.writing import Exported, export
+from levelog_replay.sources import Selection, open_history
 from levelog_store.fold.heldreads import read_syncs
 
 

@@ -16,15 +16,13 @@ from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_cli.compose.recorddecisions import opened_decisions
 from levelog_cli.compose.recordsources import RecordSource, opened_source, refuse_beyond
 from levelog_cli.compose.unrecorded import nothing_of
-from levelog_cli.plain import plain
+from levelog_cli.printing.timeline import Timeline, plain
 from levelog_cli.settings import Settings
-from levelog_cli.timeline import Timeline
-from levelog_history.decided import Decided, interleaved
 from levelog_history.happenings import Entry
 from levelog_history.moments import Moment
 from levelog_history.revisions import Missing, Revision, Revisions
-from levelog_history.selection import Selected
-from levelog_history.shown import Shown
+from levelog_history.selection import Selected, Shown
+from levelog_history.timeline import Decided, interleaved
 
 Told: TypeAlias = Entry | Decided
 

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import CLUSTER_SCOPE
-from levelog_cli.compose.databases import open_to_read
+from levelog_cli.printing.tables import is_narrow, print_table
+from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
-from levelog_cli.tables import is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_store.look.contact import UnreadableRecord, read_errors, read_unreadable
 from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled

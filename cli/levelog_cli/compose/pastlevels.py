@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 
 from levelog.errors import ConfigurationError
-from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import LevelFilter, print_levels, selected_scopes
-from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource, refuse_beyond, refuse_expired
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.differences import drift_text
 from levelog_history.explaining import is_by
 from levelog_history.happenings import read_there
 from levelog_history.moments import Moment
-from levelog_replay.beginning import beginning
+from levelog_history.records import beginning
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.look.overview import find_scopes

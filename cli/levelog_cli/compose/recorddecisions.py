@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from levelog.errors import ConfigurationError
-from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
 from levelog_cli.compose.recordsources import BundleSource, LogSource
-from levelog_cli.data_dir import DataDir
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
-from levelog_history.decided import Decided
 from levelog_history.selection import Selected
+from levelog_history.timeline import Decided
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision
 from levelog_store.look.overview import find_scopes

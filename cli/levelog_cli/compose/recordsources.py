@@ -9,10 +9,10 @@ from levelog.errors import ConfigurationError
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
 from levelog.wire.subjects import receipt_subjects
-from levelog_cli.compose.openedlog import opened_log
+from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.moments import Moment
-from levelog_history.reading import read_about, resources_of
+from levelog_history.records import read_about, resources_of
 from levelog_history.selection import Selected, has_any
 from levelog_log.stream import LogStream
 
@@ -75,7 +75,7 @@ class BundleSource:
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigurationError as `open_bundle`."""
-        from levelog_replay.bundle import open_bundle  # noqa: PLC0415 - loads what folds, which takes a second
+        from levelog_replay.bundles.reading import open_bundle  # noqa: PLC0415 - loads what folds, which takes a second
 
         self.bundle = open_bundle(path)
         self.name = "the bundle"

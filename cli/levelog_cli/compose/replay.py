@@ -15,12 +15,7 @@ from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
-from levelog_cli.compose.application import LoadedApplication, load_application
-from levelog_cli.compose.breaks import find_breaks
-from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
-from levelog_cli.compose.openedlog import opened_log
-from levelog_cli.compose.redaction import known_redactor
 from levelog_cli.compose.replaychoice import (
     RECORDED,
     Wanted,
@@ -30,27 +25,37 @@ from levelog_cli.compose.replaychoice import (
     refuse_strangers,
     selection_of,
 )
-from levelog_cli.progress import RecordBar
-from levelog_cli.replaying import as_json as told
-from levelog_cli.replaying import divergence_lines, lines
+from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.comparisons import as_json as told
+from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
+from levelog_cli.printing.progress import RecordBar
+from levelog_cli.servers.backing import known_redactor
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import LogLevel, Settings
-from levelog_cli.stopped import stop_lines
 from levelog_history.moments import Moment
+from levelog_history.records import beginning
 from levelog_log.stream import LogStream
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
-from levelog_replay.beginning import beginning
-from levelog_replay.bundle import Bundle, open_bundle, refuse_other
+from levelog_replay.bundles.reading import Bundle, open_bundle, refuse_other
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import Comparison
-from levelog_replay.history import History, LiveHistory, LogRecording, Recording, open_history, open_recording
-from levelog_replay.inorder import LogReplay
 from levelog_replay.judging import Judge
-from levelog_replay.pairing import pairs
-from levelog_replay.recorded import RecordedReplay, Side
+from levelog_replay.logmode import LogReplay, pairs
+from levelog_replay.recordedmode import RecordedReplay, Side
 from levelog_replay.scratch import Scratch, open_scratch
-from levelog_replay.selecting import Selection
-from levelog_replay.stopping import Breaks, Stops
+from levelog_replay.sources import (
+    History,
+    LiveHistory,
+    LogRecording,
+    Recording,
+    Selection,
+    open_history,
+    open_recording,
+)
+from levelog_replay.stops.breaks import find_breaks
+from levelog_replay.stops.stopping import Breaks, Stops
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import find_scopes
 from levelog_store.rows import Scope

@@ -13,8 +13,7 @@ from levelog_cli.compose.recordsources import refuse_expired
 from levelog_history.moments import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_processors.program import Program
-from levelog_replay.history import Recording
-from levelog_replay.selecting import Selection
+from levelog_replay.sources import Recording, Selection
 
 RECORDED: Final = "recorded"
 

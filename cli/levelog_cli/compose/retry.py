@@ -4,10 +4,10 @@ import sys
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog.wire.objects import Application, Cluster
-from levelog_cli.compose.databases import open_beside
 from levelog_cli.compose.levels import refuse_unknown, selected_scopes
-from levelog_cli.compose.nats import connect_nats
-from levelog_cli.data_dir import DataDir
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.databases import open_beside
+from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
 from levelog_log.hints import Hints, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels

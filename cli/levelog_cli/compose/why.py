@@ -9,13 +9,13 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
-from levelog_cli.compose.databases import open_to_read
 from levelog_cli.compose.levels import selected_scopes
-from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource, refuse_beyond
 from levelog_cli.compose.unrecorded import unread
-from levelog_cli.explained import explained_lines, ignored_lines
-from levelog_cli.plain import plain
+from levelog_cli.printing.explained import explained_lines, ignored_lines
+from levelog_cli.printing.timeline import plain
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.explaining import Explained, explain, is_by, newest_chain
 from levelog_history.happenings import read_happened

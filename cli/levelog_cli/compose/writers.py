@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import msgspec
 
 from levelog.errors import ConfigurationError
-from levelog_cli.compose.openedlog import opened_log
 from levelog_cli.compose.recordsources import LogSource
 from levelog_cli.compose.unrecorded import nothing_of
+from levelog_cli.printing.tables import print_table
+from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
-from levelog_cli.tables import print_table
 from levelog_history.moments import Moment
-from levelog_history.reading import read_about
+from levelog_history.records import read_about
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, has_any
 from levelog_history.writers import Period, Writer, Writers

@@ -15,7 +15,7 @@ import yaml
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Cluster
-from levelog_replay.bundle import open_bundle, refuse_other
+from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer

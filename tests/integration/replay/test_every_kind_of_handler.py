@@ -28,14 +28,13 @@ from levelog_log.stream import LogStream, ensure_stream
 from levelog_processors.decide.functions import Caller
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
-from levelog_replay.bundle import Bundle, open_bundle
+from levelog_replay.bundles.reading import Bundle, open_bundle
+from levelog_replay.bundles.writing import export
 from levelog_replay.comparing import Comparison
-from levelog_replay.exporting import export
-from levelog_replay.history import History, open_history
 from levelog_replay.judging import Judge
-from levelog_replay.recorded import RecordedReplay, Side
+from levelog_replay.recordedmode import RecordedReplay, Side
 from levelog_replay.scratch import open_scratch
-from levelog_replay.selecting import Selection
+from levelog_replay.sources import History, Selection, open_history
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import open_scope

@@ -16,8 +16,8 @@ from levelog.wire.records import LoggedRecord, ObjectUnreadable
 from levelog.wire.subjects import partition_of
 from levelog_processors.program import Program
 from levelog_replay import tape
-from levelog_replay.folding import HistoryFolder
 from levelog_replay.scratch import Origin, Scratch, open_scratch
+from levelog_replay.tape import HistoryFolder
 from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 

@@ -13,9 +13,9 @@ from levelog.handlers.views import VERBS
 from levelog.intents import Verb
 from levelog.wire.objects import Application
 from levelog_actuator.rights import RIGHTS
-from levelog_cli.compose.application import LoadedApplication, load_application
-from levelog_cli.compose.rbac import roles_of
+from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.manifests import roles_of
 from levelog_processors.program import Program
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

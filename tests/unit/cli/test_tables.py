@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog_cli.tables import UNLIMITED, folded, table_lines
+from levelog_cli.printing.tables import UNLIMITED, folded, table_lines
 
 COLUMNS = ("VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
 ROWS = [

@@ -1,0 +1,66 @@
+"""What the doctor says of one thing."""
+
+import sys
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import LevelogError
+from levelog.wire.objects import Cluster
+from levelog_cli.printing.tables import folded, line_width
+
+
+class Found(StrEnum):
+    """How it is with one thing."""
+
+    OK = "ok"
+    NOTE = "note"
+    """It may be wrong, which cannot be seen from here, or matters to some operators only."""
+    WRONG = "wrong"
+
+
+_COLOURS: Final = {Found.OK: "\033[32m", Found.NOTE: "\033[33m", Found.WRONG: "\033[31m"}
+
+
+_INDENT: Final = 20
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One line: how it is, and how to mend it where it is not well."""
+
+    found: Found
+    subject: str
+    text: str
+    mend: str = ""
+    cluster: Cluster | None = None
+    """Which cluster it is, for those who come after."""
+
+    @classmethod
+    def ok(cls, subject: str, text: str, *, cluster: Cluster | None = None) -> "Finding":
+        """It is as it has to be."""
+        return cls(found=Found.OK, subject=subject, text=text, cluster=cluster)
+
+    @classmethod
+    def note(cls, subject: str, text: str, mend: str = "") -> "Finding":
+        """Somebody has to look."""
+        return cls(found=Found.NOTE, subject=subject, text=text, mend=mend)
+
+    @classmethod
+    def wrong(cls, subject: str, text: str | LevelogError, mend: str = "") -> "Finding":
+        """It has to be mended; an error says itself how."""
+        return cls(found=Found.WRONG, subject=subject, text=str(text), mend=mend)
+
+
+def print_finding(finding: Finding) -> None:
+    """Print it to stdout, folded to the terminal, with a line for how to mend it."""
+    colour, reset = (_COLOURS[finding.found], "\033[0m") if sys.stdout.isatty() else ("", "")
+    width = line_width() - _INDENT
+    text = " ".join(finding.text.split())
+    first, *more = folded(text, width)
+    sys.stdout.write(f"{colour}{finding.found:<6}{reset} {finding.subject:<12} {first}\n")
+    for line in more:
+        sys.stdout.write(f"{'':<{_INDENT}}{line}\n")
+    for number, line in enumerate(folded(finding.mend, width - 2)):
+        sys.stdout.write(f"{'':<{_INDENT - 1}} {' ' if number else '→'} {line}\n")
+    sys.stdout.flush()

@@ -1,0 +1,110 @@
+"""NATS: whether it answers, and whether it keeps the log as levelog needs it."""
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from levelog.errors import LevelogError
+from levelog.wire.objects import Application, Cluster
+from levelog_cli.checks.findings import Finding
+from levelog_cli.servers.backing import given_redactor
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.embedded import MAX_PAYLOAD, nats_program
+from levelog_cli.servers.nats import connect_nats
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.ingesting import INGEST
+from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection
+from levelog_log.leases import holder_of
+from levelog_log.stream import LogStream, clusters, open_stream
+
+_NATS, _LOG = "nats", "log"
+_ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
+
+
+async def examine_nats(
+    settings: Settings, cluster: Cluster | None, application: Application | None
+) -> AsyncIterator[Finding]:
+    """Look at the server that is given, else at the embedded one, which runs only while an application does."""
+    url = settings.nats_url
+    data = DataDir(settings.data_dir)
+    if not url:
+        try:
+            url = data.running_nats_url()
+            program = nats_program()
+        except LevelogError as error:
+            yield Finding.wrong(_NATS, error)
+            return
+        if not url:
+            yield Finding.ok(_NATS, f"embedded: {program} is started by `levelog run`, with its data in {data.shown}")
+            return
+    try:
+        connection = await connect_nats(settings, url, "levelog doctor")
+    except LevelogError as error:
+        yield Finding.wrong(_NATS, error)
+        return
+    async with connection:
+        for finding in _server(connection, is_embedded=not settings.nats_url):
+            yield finding
+        try:
+            async for finding in _stream(settings, connection, cluster, application):
+                yield finding
+        except LevelogError as error:
+            yield Finding.wrong(_LOG, error)
+
+
+def _server(connection: Connection, *, is_embedded: bool) -> list[Finding]:
+    version = tuple(int(part) for part in connection.server_version.split(".")[:2])
+    size = connection.max_payload_bytes
+    return [
+        Finding.ok(_NATS, f"{connection.url}, version {connection.server_version}, with JetStream")
+        if version >= _ATOMIC_SINCE
+        else Finding.wrong(
+            _NATS,
+            f"{connection.url} is version {connection.server_version}, which has no atomic batches",
+            "use nats-server 2.12 or newer",
+        ),
+        Finding.ok(_NATS, f"takes messages of {size} bytes")
+        if size >= SMALL_PAYLOAD_BYTES
+        else Finding.wrong(
+            _NATS, f"takes messages of {size} bytes only, objects reach 1.5 MiB", f"max_payload: {MAX_PAYLOAD}"
+        ),
+        Finding.ok(_NATS, "syncs every acknowledged write to disk")
+        if is_embedded
+        else Finding.note(
+            _NATS,
+            "whether acknowledged writes are synced to disk cannot be seen from here; by default they are after 2 min",
+            "jetstream { sync_interval: always } in the server's configuration",
+        ),
+    ]
+
+
+async def _stream(
+    settings: Settings, connection: Connection, cluster: Cluster | None, application: Application | None
+) -> AsyncIterator[Finding]:
+    known = await clusters(connection)
+    if cluster is None or cluster not in known:
+        others = f"; there are logs of other clusters: {', '.join(known)}" if known else ""
+        yield Finding.ok(_LOG, f"there is no log of the cluster yet, ingest makes it{others}")
+        return
+    stream = await open_stream(connection, cluster)
+    state = await stream.state()
+    yield Finding.ok(
+        _LOG,
+        f"{stream.name} holds {state.messages} records, {state.bytes} bytes, in {stream.partitions} partitions, "
+        f"each for {stream.max_age.days} days",
+    )
+    yield _redaction(settings, stream)
+    if application is not None and (held := await holder_of(stream, application, INGEST)) is not None:
+        yield Finding.ok(_LOG, f"{held.holder} watches for {application} since {held.since:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _redaction(settings: Settings, stream: LogStream) -> Finding:
+    """Whether key and rules are those that the log was begun with."""
+    redactor = given_redactor(settings)
+    if redactor is None:
+        text = "whether its redaction is that of the processes is not checked without their key"
+        return Finding.note(_LOG, text, "--redaction-key-file FILE, and --redact as they have it")
+    try:
+        stream.require_redaction(redactor.digest)
+    except LevelogError as error:
+        return Finding.wrong(_LOG, error)
+    return Finding.ok(_LOG, "its redaction is off" if redactor.is_off else "its redaction has the same key and rules")

@@ -1,0 +1,207 @@
+"""What a replay came to, as it is printed: a table of the views, and the first decision that came out otherwise."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from levelog_cli.printing.tables import folded, line_width, table_lines
+from levelog_history.differences import differences, drift_text, shown
+from levelog_replay.comparing import Divergence, Outcome, Tally
+from levelog_store.decide.decisions import Decision
+from levelog_store.rows import ERRORS, IndexKey
+
+if TYPE_CHECKING:
+    from levelog_cli.compose.replay import Report
+from msgspec.structs import asdict
+
+from levelog.calls.faults import described
+from levelog_cli.printing.timeline import is_first
+from levelog_replay.stops.stopping import Stop
+from levelog_store.rows import StoredObject
+
+_COLUMNS = ("VIEW", "SAME", "CHANGED", "ONLY {0}", "ONLY {1}", "SKIPPED")
+_LABEL = 10
+_NO_ERRORS = (b"0",)
+"""What an evaluation sees of an index that leaves out no object."""
+
+
+def lines(report: "Report") -> Iterator[str]:
+    """The lines of a report."""
+    comparison = report.comparison
+    if comparison.first is not None and not report.is_first_told:
+        yield from divergence_lines(comparison.first, report.names)
+        yield ""
+    columns = [column.format(*(name.upper() for name in ("first", "second"))) for column in _COLUMNS]
+    if report.names == ("then", "now"):
+        columns = [column.format("THEN", "NOW") for column in _COLUMNS]
+    rows = [(view, *_counts(tally)) for view, tally in sorted(comparison.views.items())]
+    # the last column of a narrow table is a remark below its row: there is none
+    yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())
+    for obstacle, count in sorted(comparison.obstacles.items()):
+        yield from folded(f"{count} skipped: {obstacle}", line_width())
+    total = comparison.total
+    if total.of_other_code:
+        yield from folded(
+            f"{total.of_other_code} were recorded by other code than this (another fingerprint)", line_width()
+        )
+    rate = round(report.records / report.seconds) if report.seconds else 0
+    yield f"{report.records} records folded in {report.seconds:.1f} s ({rate} a second)"
+
+
+def as_json(report: "Report") -> dict[str, Any]:
+    """The report as one JSON object."""
+    comparison = report.comparison
+    first = comparison.first
+    return {
+        "is_same": comparison.is_same,
+        "compared": list(report.names),
+        "views": {view: msgspec.to_builtins(tally) for view, tally in sorted(comparison.views.items())},
+        "obstacles": comparison.obstacles,
+        "records": report.records,
+        "seconds": round(report.seconds, 3),
+        "first": _told(first) if first is not None else None,
+    }
+
+
+def _counts(tally: Tally) -> tuple[str, ...]:
+    counts = (tally.same, tally.changed, tally.only_before, tally.only_after, tally.skipped)
+    return tuple(str(count) for count in counts)
+
+
+def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
+    """The lines of a decision that came out otherwise: what it was made on, and in what it differs."""
+    past = found.past
+    yield from folded(f"the first decision that comes out otherwise: {past.view} of {past.parent}", line_width())
+    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from labelled("parent", f"as record {past.parent_sequence} showed it")
+    yield from read_lines(found.reads, past)
+    width = max(map(len, names))
+    for part in found.parts:
+        yield from _part(part, found.before, found.after, names, width)
+
+
+def read_lines(reads: Mapping[IndexKey, tuple[bytes, ...]], past: Decision) -> Iterator[str]:
+    """The lines of what a decision read."""
+    for (index, key), values in sorted(reads.items()):
+        if key == ERRORS and values in ((), _NO_ERRORS):
+            continue
+        at = past.versions.get((index, key), 0)
+        since = f" since record {at}" if at > 0 else ""
+        held = ", ".join(shown(msgspec.json.decode(value)) for value in values) or "nothing"
+        place = f"{index}, without objects for which it failed" if key == ERRORS else f"{index}[{key}]"
+        yield from labelled("read", f"{place}{since}: {held}")
+
+
+def _part(
+    part: str, before: Outcome | None, after: Outcome | None, names: tuple[str, str], width: int
+) -> Iterator[str]:
+    if before is None or after is None:
+        made = names[0] if after is None else names[1]
+        yield from labelled("made by", f"{made} alone: no such view there, or its filters leave the object out")
+        return
+    if part in ("desired", "actual"):
+        one, other = (_decoded(getattr(side, part)) for side in (before, after))
+        if isinstance(one, dict) and isinstance(other, dict):
+            for difference in differences(one, other):
+                yield from labelled(part, str(difference))
+            return
+        yield from labelled(part, f"{shown(one)} -> {shown(other)}")
+    elif part == "drift":
+        one, other = (drift_text(side.drift) or "none" for side in (before, after))
+        yield from labelled(part, f"{one} -> {other}")
+    elif part == "keys":
+        for name, side in zip(names, (before, after), strict=True):
+            known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
+            writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
+            yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
+    else:
+        reason = f" ({after.reason})" if part == "status" and after.reason else ""
+        yield from labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
+
+
+def labelled(label: str, text: str) -> Iterator[str]:
+    """The lines of a text that is about something, `label`, of a decision."""
+    width = max(20, line_width() - _LABEL - 2)
+    for number, line in enumerate(folded(text, width)):
+        yield f"  {label if number == 0 else '':<{_LABEL}}{line}"
+
+
+def _told(found: Divergence) -> dict[str, Any]:
+    past = found.past
+    return {
+        "view": past.view,
+        "parent": past.parent,
+        "decided_at": past.decided_at,
+        "cause": past.cause,
+        "parent_sequence": past.parent_sequence,
+        "parent_body": msgspec.Raw(found.parent.body) if found.parent is not None else None,
+        "parts": found.parts,
+        "reads": [
+            {
+                "index": index,
+                "key": msgspec.json.decode(key) if not key.startswith(("*", "!")) else key,
+                "sequence": past.versions.get((index, key)),
+                "values": [msgspec.Raw(value) for value in values],
+            }
+            for (index, key), values in sorted(found.reads.items())
+        ],
+        "before": _outcome(found.before),
+        "after": _outcome(found.after),
+    }
+
+
+def _outcome(outcome: Outcome | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
+    known = {intent.key: intent for intent in outcome.intents}
+    return {
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "round": outcome.round,
+        "desired": _raw(outcome.desired),
+        "actual": _raw(outcome.actual),
+        "drift": outcome.drift,
+        "intents": [
+            {
+                "key": key,
+                "verb": known[key].verb if key in known else None,
+                "target": known[key].target if key in known else None,
+                "body": _raw(known[key].body) if key in known else None,
+            }
+            for key in outcome.keys
+        ],
+    }
+
+
+def _raw(value: bytes | None) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(value)
+
+
+def _decoded(value: bytes | None) -> Any:
+    return None if value is None else msgspec.json.decode(value)
+
+
+def stop_lines(stop: Stop) -> Iterator[str]:
+    """The lines of a stop."""
+    scene = stop.scene
+    past = scene.past
+    name = past.view if stop.kind == "view" else scene.reconcile
+    of = f" of {scene.program}" if scene.program else ""
+    yield ""
+    yield from folded(f"{stop.kind} {name}{of}, for {past.parent}", line_width())
+    if stop.error is not None:
+        yield from labelled("raises", described(stop.error))
+    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from labelled("parent", f"as record {past.parent_sequence} showed it{_spec(scene.parent)}")
+    before = "no level" if is_first(past) else f"{past.basis.status}, round {past.basis.round}"
+    yield from labelled("before", before)
+    yield from read_lines(scene.reads, past)
+    if scene.drift:
+        parts = {part: sorted(map(str, keys)) for part, keys in asdict(scene.drift).items() if keys}
+        yield from labelled("drift", drift_text(parts))
+
+
+def _spec(parent: StoredObject) -> str:
+    spec = msgspec.json.decode(parent.body).get("spec")
+    return f": spec {shown(spec)}" if spec else ""

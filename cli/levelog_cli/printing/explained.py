@@ -1,0 +1,155 @@
+"""Decisions as they are printed: what led to each, what it changed and wrote, on the timeline of the log."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC
+from typing import Final
+
+from levelog.wire.records import ReceiptNoted
+from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
+from levelog_history.differences import shown
+from levelog_history.explaining import Cause, Explained, ReadChange, Write
+from levelog_history.ignoring import Ignored, Why
+from levelog_history.revisions import Revision
+from levelog_store.decide.decisions import Decision
+
+_DEEP: Final = INDENT + "  "
+_MOST: Final = 12
+"""Lines of one kind in one decision; of more, it is said how many there are."""
+
+_WHY: Final[dict[Why, str]] = {
+    "not_read": "the view reads nothing that changed",
+    "own_write": "a write of levelog's own; the view reads nothing that changed",
+    "looked_at": "the level was looked at, and what it reads was as before",
+    "waiting": "nobody has looked at it yet",
+    "no_level": "the parent was gone, and the level with it",
+}
+
+
+def explained_lines(last: Decision, chosen: Sequence[Explained], *, target: str = "") -> Iterator[str]:
+    """The lines of decisions on one level, of which `last` is the newest; `target` is what was asked about."""
+    if target:
+        verbs = [write.intent.verb for each in chosen for write in each.writes if write.intent.target == target]
+        done = "deleted" if verbs[-1:] == ["delete"] else "written"
+        yield from folded(f"{target} was {done} for {last.parent} by {last.view}", "")
+    reason = f" ({last.reason})" if last.reason else ""
+    rounds = f", round {last.round}" if last.round else ""
+    yield from folded(f"{last.view} of {last.parent}: {last.status}{rounds}{reason}", "")
+    if not chosen:
+        yield "nothing was decided since"
+        return
+    yield ""
+    timeline = Timeline()
+    told: set[int] = set()
+    for explained in chosen:
+        yield from _causes(explained, timeline, told)
+        yield from _decision(explained, timeline, target)
+
+
+def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterator[str]:
+    """The lines of what led to nothing."""
+    if not ignored:
+        yield from folded(f"each change of {parent}, and of what {view} reads for it, led to a decision", "")
+        return
+    yield from folded(f"what led to no decision of {view} on {parent}:", "")
+    day = ""
+    for each in ignored:
+        if not each.time.startswith(day) or not day:
+            day = each.time.partition(" ")[0]
+            yield f"{'SEQUENCE':>8}  {day} UTC"
+        by = f" by {each.writer}" if each.writer else ""
+        what = each.happened if each.count == 1 else f"{each.happened} {each.count} times, up to {each.last},"
+        begin = f"{each.first:>8}  {each.time.partition(' ')[2]}  "
+        yield from folded(f"{each.object} {what}{by}", begin)
+        yield from _listed([f"{field}" for field in each.fields], INDENT)
+        yield from folded(f"ignored: {_WHY[each.why]}")
+
+
+def _causes(explained: Explained, timeline: Timeline, told: set[int]) -> Iterator[str]:
+    for cause in explained.causes:
+        if cause.sequence in told:
+            continue
+        told.add(cause.sequence)
+        if not cause.entries:
+            yield from folded(_other(cause), f"{cause.sequence:>8}  {_time_of(cause):<8}  ")
+        for entry in cause.entries:
+            yield from timeline.lines(entry, cause.sequence)
+
+
+def _other(cause: Cause) -> str:
+    if cause.record is None:
+        return "a record that is not in the log any more"
+    name = type(cause.record.record).__name__
+    resource = getattr(cause.record.record, "resource", "")
+    key = getattr(cause.record.record, "key", "")
+    words = {
+        "SyncStarted": "a list began: ",
+        "SyncFinished": "a list is complete: ",
+        "BookmarkNoted": "the watch goes on: ",
+        "ContactLost": "nothing is heard of ",
+    }
+    return f"{words.get(name, f'{name}: ')}{resource or key}"
+
+
+def _time_of(cause: Cause) -> str:
+    return f"{cause.record.record.time.astimezone(UTC):%H:%M:%S}" if cause.record else ""
+
+
+def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
+    decision, before = explained.decision, explained.before
+    yield from timeline.day(decision.decided_at)
+    at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
+    was = before.status if before else ""
+    status = decision.status if was in ("", decision.status) else f"{was} -> {decision.status}"
+    has_round = before is None or before.round != decision.round
+    rounds = f", round {decision.round}" if has_round and decision.round else ""
+    yield from folded(f"{decision.view}: {status}{rounds}", f"{'=>':>8}  {at}  ")
+    yield from folded(woken(decision))
+    if before is not None and before.fingerprint != decision.fingerprint:
+        yield from folded("by other code than before")
+    if decision.reason:
+        yield from folded(decision.reason)
+    yield from _reads(explained.reads)
+    yield from _listed([str(each) for each in explained.differences], INDENT)
+    for part, keys in decision.differing.items():
+        yield from folded(f"{part}: {', '.join(keys)}")
+    for write in explained.writes:
+        yield from _write(write, is_asked=write.intent.target == target)
+
+
+def _reads(reads: Sequence[ReadChange]) -> Iterator[str]:
+    for read in reads:
+        index = read.index.partition("/")[2] or read.index
+        place = f"{index}[{read.key}]" if read.key else f"{index} as a whole"
+        by = f"changed by {read.version}" if read.version > 0 else "empty"
+        yield from folded(f"read {place}, {by}{'' if read.is_kept or not read.key else ', too long to be kept'}")
+        yield from _listed(
+            [*(f"- {shown(each)}" for each in read.removed), *(f"+ {shown(each)}" for each in read.added)]
+        )
+
+
+def _write(write: Write, *, is_asked: bool) -> Iterator[str]:
+    intent = write.intent
+    mark = " <=" if is_asked else ""
+    error = f": {intent.error}" if intent.error else ""
+    yield from folded(f"{intent.verb} {intent.target}: {intent.state}{error} (key {intent.key[:12]}){mark}")
+    if write.receipt is not None:
+        yield from folded(_receipt(write.receipt, write.receipt_sequence), _DEEP)
+    if write.shown is not None:
+        yield from folded(f"{write.shown.sequence} shows it: {_shown(write.shown)}", _DEEP)
+
+
+def _receipt(receipt: ReceiptNoted, sequence: int) -> str:
+    version = f" as version {receipt.target_version}" if receipt.target_version else ""
+    answer = f", answer {receipt.answer}" if receipt.answer else ""
+    return f"{sequence} is its receipt: {receipt.outcome}{version}{answer}"
+
+
+def _shown(revision: Revision) -> str:
+    return f"{revision.object.rpartition('/')[2]} {revision.happened}, version {revision.version}"
+
+
+def _listed(lines: Sequence[str], begin: str = _DEEP) -> Iterator[str]:
+    for line in lines[:_MOST]:
+        yield from folded(line, begin)
+    if len(lines) > _MOST:
+        yield from folded(f"and {len(lines) - _MOST} more", begin)

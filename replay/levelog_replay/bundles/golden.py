@@ -1,0 +1,90 @@
+"""A bundle as a test: the operators decide as it says, or it is rewritten to say what they decide."""
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from levelog.errors import ConfigurationError
+from levelog.secrets.redaction import Redactor
+from levelog_history.differences import differences, drift_text
+from levelog_processors.program import Program
+from levelog_replay.bundles.reading import open_bundle, refuse_other
+from levelog_replay.bundles.writing import rewrite
+from levelog_replay.calling import ReplayCaller
+from levelog_replay.comparing import Comparison, Outcome
+from levelog_replay.judging import Judge
+from levelog_replay.recordedmode import RecordedReplay, Side
+from levelog_replay.scratch import open_scratch
+from levelog_replay.sources import Selection
+
+_THREADS: Final = 8
+"""For reconcile functions that are not async."""
+
+
+async def check(path: Path, program: Program, *, application: str, is_updated: bool, redactor: Redactor) -> str:
+    """Make the decisions of a bundle again; returns what came out otherwise, nothing if all is as recorded.
+
+    With `is_updated` the bundle is rewritten where anything did: with what is decided now, without what is decided no
+    more or cannot be decided again. Raises ConfigurationError for bundles that are damaged, or of other operators.
+    """
+    bundle = open_bundle(path)
+    refuse_other(bundle, application, program.watched)
+    comparison = Comparison()
+    outcomes: dict[tuple[str, str, int], Outcome | None] = {}
+    async with AsyncExitStack() as stack:
+        scratch = await stack.enter_async_context(open_scratch(program, bundle.origin, is_waking=False))
+        judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=redactor)
+        stack.push_async_callback(judge.close)
+        replay = RecordedReplay(bundle, Selection(), [Side(scratch, judge)])
+        async for (judged,) in replay.run():
+            past = judged.past
+            if comparison.take_recorded(judged, program.fingerprint) is not None or judged.outcome is None:
+                outcomes[past.identity] = judged.outcome
+    if not comparison.views:
+        raise ConfigurationError(f"bundle {path} holds no decisions")
+    if not outcomes:
+        return ""
+    await comparison.complete(bundle)
+    if is_updated:
+        rewrite(bundle, outcomes)
+    return "\n".join(_told(path, comparison, len(outcomes)))
+
+
+def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
+    yield f"{changed} of {_total(comparison)} decisions in {path} do not come out as recorded"
+    for obstacle, count in sorted(comparison.obstacles.items()):
+        yield f"  {count} cannot be made again: {obstacle}"
+    first = comparison.first
+    if first is None:
+        return
+    past = first.past
+    yield f"the first is {past.view} of {past.parent}, because of record {past.cause}:"
+    before, after = first.before, first.after
+    if before is None or after is None:
+        yield "  it is not made any more"
+        return
+    for part in first.parts:
+        if part == "keys":
+            yield f"  writes: {_writes(before)} -> {_writes(after)}"
+        elif part == "drift":
+            yield f"  drift: {drift_text(before.drift) or 'none'} -> {drift_text(after.drift) or 'none'}"
+        elif part in ("desired", "actual"):
+            one, other = (msgspec.json.decode(getattr(side, part) or b"{}") for side in (before, after))
+            for difference in differences(one, other):
+                yield f"  {part}: {difference}"
+        else:
+            reason = f" ({after.reason})" if part == "status" and after.reason else ""
+            yield f"  {part}: {getattr(before, part)} -> {getattr(after, part)}{reason}"
+
+
+def _total(comparison: Comparison) -> int:
+    total = comparison.total
+    return total.same + total.changed + total.only_before + total.skipped
+
+
+def _writes(outcome: Outcome) -> str:
+    known = {intent.key: f"{intent.verb} {intent.target}" for intent in outcome.intents}
+    return ", ".join(known.get(key, key) for key in outcome.keys) or "none"

@@ -1,0 +1,261 @@
+"""The lines of a bundle: a file of JSON lines, one of a heading, schemas, records, decisions, and one that ends it.
+
+A decision is a line of what it was made on, one of what it came to, and one for each of its writes, so that code that
+decides otherwise changes lines of the latter kinds alone.
+"""
+
+import base64
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from levelog.wire.canonical import canonical
+from levelog.wire.envelope import decode, encode
+from levelog.wire.objects import Application, Cluster, Partition, Sequence
+from levelog.wire.records import LoggedRecord, Unreadable
+from levelog.wire.subjects import object_in
+from levelog_history.moments import Moment
+from levelog_replay.comparing import Outcome
+from levelog_replay.scratch import Origin
+from levelog_store.decide.decisions import Asked, Basis, Decision, Read
+from levelog_store.fold.changes import Causes
+
+FORMAT: Final = 1
+"""Of bundles that are written now."""
+NULL: Final = b"null"
+NOTHING: Final = Raw()
+"""A value that is not there, as opposed to the null of a level whose sides may be null."""
+
+
+class Heading(Struct, frozen=True, kw_only=True, tag="bundle", tag_field="line"):
+    """Whose history it is."""
+
+    format: int
+    levelog: str
+    """Version that wrote it."""
+    cluster: Cluster
+    application: Application
+    partitions: int
+    stream_created: str
+    resources: list[str]
+    """Whose records are in it, `webs.example.com`."""
+    first: int
+    """The log began with this record."""
+    last: int
+    """Up to here records are in it."""
+    begins: Moment
+    """From there on nothing is missing."""
+
+    @property
+    def origin(self) -> Origin:
+        """The same, for those who make idempotency keys."""
+        return Origin(
+            cluster=self.cluster,
+            application=self.application,
+            partitions=self.partitions,
+            stream_created=self.stream_created,
+        )
+
+
+class SchemaLine(Struct, frozen=True, kw_only=True, tag="schema", tag_field="line"):
+    """What the cluster knew of the fields of a custom resource when the bundle was written."""
+
+    resource: str
+    versions: dict[str, Raw]
+    """OpenAPI schemas, by version."""
+
+
+class RecordLine(Struct, frozen=True, kw_only=True, tag="record", tag_field="line", omit_defaults=True):
+    """A record, in the envelope of the version that wrote the bundle."""
+
+    sequence: Sequence
+    partition: Partition
+    id: str
+    headers: dict[str, str]
+    payload: Raw = Raw(NULL)
+    base64: str = ""
+    """The payload where it is not JSON."""
+
+    def logged(self) -> LoggedRecord:
+        """The record. Raises RecordError, ValueError."""
+        payload = base64.b64decode(self.base64, validate=True) if self.base64 else bytes(self.payload)
+        record = decode(self.headers, payload)
+        return LoggedRecord(sequence=self.sequence, partition=self.partition, record_id=self.id, record=record)
+
+
+class UnreadableLine(Struct, frozen=True, kw_only=True, tag="unreadable", tag_field="line"):
+    """A record that could not be decoded."""
+
+    sequence: Sequence
+    partition: Partition
+    id: str
+    error: str
+    subject: str
+    time: datetime
+
+    def logged(self) -> LoggedRecord:
+        """The record."""
+        key = object_in(self.subject)
+        record = Unreadable(error=self.error, subject=self.subject, key=key, time=self.time)
+        return LoggedRecord(sequence=self.sequence, partition=self.partition, record_id=self.id, record=record)
+
+
+class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field="line"):
+    """What a decision was made on; fields as those of Decision."""
+
+    ordinal: int
+    view: str
+    parent: str
+    parent_uid: str
+    parent_sequence: int
+    cause: int
+    causes: list[int]
+    reads: list[tuple[str, str, int, Raw]]
+    fingerprint: str
+    decided_at: datetime
+    basis: Basis
+
+    def past(self, outcome: "OutcomeLine") -> Decision:
+        """The decision with what it came to."""
+        return Decision(
+            ordinal=self.ordinal,
+            view=self.view,
+            parent=self.parent,
+            parent_uid=self.parent_uid,
+            parent_sequence=self.parent_sequence,
+            cause=self.cause,
+            causes=Causes(tuple(self.causes), has_more=False),
+            suppressed=Causes((), has_more=False),
+            is_called=True,
+            reads=[Read(index, key, version, _bytes(held)) for index, key, version, held in self.reads],
+            status=outcome.status,
+            reason=outcome.reason,
+            round=outcome.round,
+            desired=bytes(outcome.desired) or None,
+            actual=bytes(outcome.actual) or None,
+            drift=canonical(outcome.drift) if outcome.drift else None,
+            intents=outcome.intents,
+            fingerprint=self.fingerprint,
+            decided_at=self.decided_at,
+            basis=replace(self.basis, satisfied=tuple(outcome.satisfied)),
+        )
+
+
+class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="line", omit_defaults=True):
+    """What the decision above came to."""
+
+    status: str
+    reason: str
+    round: int
+    desired: Raw = NOTHING
+    """As `actual`, not there if no view has ever returned a level."""
+    actual: Raw = NOTHING
+    drift: dict[str, list[str]]
+    intents: list[str]
+    """Idempotency keys."""
+    satisfied: list[str]
+    """Those whose targets held their fields already."""
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "OutcomeLine":
+        """The line of an outcome."""
+        return cls(
+            status=outcome.status,
+            reason=outcome.reason,
+            round=outcome.round,
+            desired=NOTHING if outcome.desired is None else Raw(outcome.desired),
+            actual=NOTHING if outcome.actual is None else Raw(outcome.actual),
+            drift={part: list(keys) for part, keys in outcome.drift.items()},
+            intents=list(outcome.keys),
+            satisfied=list(outcome.satisfied),
+        )
+
+
+class IntentLine(Struct, frozen=True, kw_only=True, tag="intent", tag_field="line"):
+    """A write of the decision above."""
+
+    key: str
+    verb: str
+    target: str
+    body: Raw
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked for."""
+        return Asked(key=self.key, verb=self.verb, target=self.target, body=bytes(self.body))
+
+
+class EndLine(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
+    """The last line: what was before it is complete."""
+
+    records: int
+    decisions: int
+    sha256: str
+    """Of the lines above the first decision: heading, schemas, records."""
+
+
+Line: TypeAlias = Heading | SchemaLine | RecordLine | UnreadableLine | DecisionLine | OutcomeLine | IntentLine | EndLine
+HASHED: Final = (Heading, SchemaLine, RecordLine, UnreadableLine)
+"""What the end holds a hash of."""
+
+
+def record_line(logged: LoggedRecord) -> RecordLine | UnreadableLine:
+    """The line of a record."""
+    record, sequence, partition, name = logged.record, logged.sequence, logged.partition, logged.record_id
+    if isinstance(record, Unreadable):
+        return UnreadableLine(
+            sequence=sequence,
+            partition=partition,
+            id=name,
+            error=record.error,
+            subject=record.subject,
+            time=record.time,
+        )
+    headers, payload = encode(record, record_id=name, source="export")
+    if _is_line(payload):
+        return RecordLine(sequence=sequence, partition=partition, id=name, headers=headers, payload=Raw(payload))
+    coded = base64.b64encode(payload).decode()
+    return RecordLine(sequence=sequence, partition=partition, id=name, headers=headers, base64=coded)
+
+
+def decision_lines(past: Decision, intents: dict[str, Asked]) -> list[Line]:
+    """The lines of a decision, with those of its intents that are kept."""
+    decision = DecisionLine(
+        ordinal=past.ordinal,
+        view=past.view,
+        parent=past.parent,
+        parent_uid=past.parent_uid,
+        parent_sequence=past.parent_sequence,
+        cause=past.cause,
+        causes=list(past.causes.sequences),
+        reads=[(read.index, read.key, read.version, Raw(read.content or NULL)) for read in past.reads],
+        fingerprint=past.fingerprint,
+        decided_at=past.decided_at,
+        basis=replace(past.basis, satisfied=()),
+    )
+    return [decision, *outcome_lines(Outcome.recorded(past).with_intents(intents))]
+
+
+def outcome_lines(outcome: Outcome) -> list[Line]:
+    """The lines of what a decision came to."""
+    intents = [IntentLine(key=i.key, verb=i.verb, target=i.target, body=Raw(i.body)) for i in outcome.intents]
+    return [OutcomeLine.of(outcome), *intents]
+
+
+def _bytes(value: Raw) -> bytes | None:
+    return None if (content := bytes(value)) == NULL else content
+
+
+def _is_line(payload: bytes) -> bool:
+    """Tell whether a payload is JSON that can stand in a line as it is."""
+    if b"\n" in payload or b"\r" in payload or not payload or payload.strip() != payload:
+        return False
+    try:
+        msgspec.json.decode(payload)
+        payload.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True

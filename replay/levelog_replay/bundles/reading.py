@@ -1,0 +1,210 @@
+"""A bundle: history in one file, to look at and to decide again where there is neither cluster, NATS nor SQL server."""
+
+from collections.abc import AsyncGenerator, Collection, Iterator
+from contextlib import aclosing
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from levelog.errors import ConfigurationError, RecordError
+from levelog.wire.records import LoggedRecord
+from levelog_history.moments import Moment
+from levelog_replay.bundles.lines import (
+    FORMAT,
+    DecisionLine,
+    EndLine,
+    Heading,
+    IntentLine,
+    Line,
+    OutcomeLine,
+    RecordLine,
+    SchemaLine,
+    UnreadableLine,
+)
+from levelog_replay.scratch import Origin
+from levelog_store.decide.decisions import Asked, Decision
+
+_BATCH: Final = 1000
+_LINE: Final = msgspec.json.Decoder(Line)
+_HEADING: Final = msgspec.json.Decoder(Heading)
+
+
+class _Any(msgspec.Struct):
+    """What is told of a bundle of any format."""
+
+    line: str
+    format: int
+    levelog: str = "another one"
+
+
+class Bundle:
+    """The history in a file that was found whole; made by `open_bundle`. Read anew for each question, in one pass."""
+
+    def __init__(self, path: Path, heading: Heading, *, decisions_at: int) -> None:
+        self.path = path
+        self.heading = heading
+        self.decisions_at = decisions_at
+        """Bytes before the first line of a decision."""
+
+    @property
+    def origin(self) -> Origin:
+        """Whose history it is."""
+        return self.heading.origin
+
+    @property
+    def first(self) -> int:
+        """Sequence of the first record of the log when it was exported."""
+        return self.heading.first
+
+    @property
+    def last(self) -> int:
+        """Sequence up to which records are in it."""
+        return self.heading.last
+
+    @property
+    def begins(self) -> Moment:
+        """From there on nothing is missing."""
+        return self.heading.begins
+
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        """Batches of all records from `start` on, in the order of the log."""
+        batch: list[LoggedRecord] = []
+        for line in self.lines():
+            if isinstance(line, RecordLine | UnreadableLine):
+                if line.sequence < start:
+                    continue
+                batch.append(line.logged())
+                if len(batch) == _BATCH:
+                    yield batch
+                    batch = []
+            elif not isinstance(line, Heading | SchemaLine):
+                break
+        if batch:
+            yield batch
+
+    async def decisions(self) -> AsyncGenerator[Decision]:
+        """Every decision, in the order of the snapshots that they saw."""
+        async with aclosing(self.written()) as found:
+            async for past, _ in found:
+                yield past
+
+    async def written(self) -> AsyncGenerator[tuple[Decision, list[Asked]]]:
+        """The same, each with its writes."""
+        made: DecisionLine | None = None
+        past: Decision | None = None
+        writes: list[Asked] = []
+        for line in self.lines(self.decisions_at):
+            if isinstance(line, IntentLine):
+                writes.append(line.asked)
+                continue
+            if past is not None:
+                yield past, writes
+            past, writes = None, []
+            if isinstance(line, DecisionLine):
+                made = line
+            elif isinstance(line, OutcomeLine) and made is not None:
+                past = made.past(line)
+
+    async def intents(self, keys: list[str]) -> dict[str, Asked]:
+        """Intents by key, as far as they were kept when it was exported."""
+        found = (line.asked for line in self.lines(self.decisions_at) if isinstance(line, IntentLine))
+        return {asked.key: asked for asked in found if asked.key in keys}
+
+    def lines(self, start: int = 0) -> Iterator[Line]:
+        """The lines from a byte on."""
+        with self.path.open("rb") as file:
+            file.seek(start)
+            for text in file:
+                yield _LINE.decode(text)
+
+
+def open_bundle(path: Path) -> Bundle:
+    """Read a bundle through once.
+
+    Raises ConfigurationError for a file that cannot be read, is no bundle, is damaged, or comes from a newer levelog.
+    """
+    try:
+        with path.open("rb") as file:
+            return _checked(path, iter(file))
+    except OSError as error:
+        raise ConfigurationError(f"bundle {path} cannot be read: {error.strerror}") from error
+
+
+def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
+    first = next(lines, b"")
+    heading = _heading(path, first)
+    state = sha256(first)
+    size, decisions_at = len(first), 0
+    records = decisions = outcomes = last = 0
+    for number, text in enumerate(lines, start=2):
+        try:
+            line = _LINE.decode(text)
+            if isinstance(line, RecordLine | UnreadableLine):
+                line.logged()
+        except (msgspec.DecodeError, RecordError, ValueError, RecursionError) as error:
+            raise _damaged(path, f"line {number} cannot be read: {error}") from error
+        match line:
+            case RecordLine() | UnreadableLine():
+                if decisions_at or not last < line.sequence <= heading.last or line.partition >= heading.partitions:
+                    raise _damaged(path, f"line {number} is a record out of its place")
+                last = line.sequence
+                records += 1
+                state.update(text)
+            case EndLine():
+                said = (line.records, line.decisions, line.decisions, line.sha256)
+                if said != (records, decisions, outcomes, state.hexdigest()):
+                    raise _damaged(path, "its records are not those that were exported, or decisions are missing")
+                if next(lines, b""):
+                    raise _damaged(path, f"something stands below its end, line {number}")
+                return Bundle(path, heading, decisions_at=decisions_at or size)
+            case SchemaLine():
+                if records or decisions_at:
+                    raise _damaged(path, f"line {number} is a schema out of its place")
+                state.update(text)
+            case Heading():
+                raise _damaged(path, f"line {number} is a second heading")
+            case _:
+                decisions_at = decisions_at or size
+                decisions += isinstance(line, DecisionLine)
+                outcomes += isinstance(line, OutcomeLine)
+                if outcomes > decisions or (isinstance(line, DecisionLine) and outcomes != decisions - 1):
+                    raise _damaged(path, f"line {number} is out of its place")
+        size += len(text)
+    raise _damaged(path, "its end is missing")
+
+
+def _heading(path: Path, text: bytes) -> Heading:
+    try:
+        told = msgspec.json.decode(text, type=_Any)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is no bundle: `levelog export` writes them") from error
+    if told.line != "bundle":
+        raise ConfigurationError(f"{path} is no bundle: `levelog export` writes them")
+    if told.format > FORMAT:
+        raise ConfigurationError(
+            f"bundle {path} was written by a newer levelog ({told.levelog}, format {told.format}); this one reads "
+            f"formats up to {FORMAT}"
+        )
+    try:
+        return _HEADING.decode(text)
+    except msgspec.DecodeError as error:
+        raise _damaged(path, f"its heading cannot be read: {error}") from error
+
+
+def _damaged(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(f"bundle {path} is damaged: {why}")
+
+
+def refuse_other(bundle: Bundle, application: str, watched: Collection[str]) -> None:
+    """Raise ConfigurationError if a bundle is not of an application, or its operators read what is not in there."""
+    if bundle.origin.application != application:
+        raise ConfigurationError(
+            f"bundle {bundle.path} is of application {bundle.origin.application}, the operators given are {application}"
+        )
+    if missing := sorted(set(watched) - set(bundle.heading.resources)):
+        raise ConfigurationError(
+            f"bundle {bundle.path} holds no records of {', '.join(missing)}, which the operators read; it holds those "
+            f"of {', '.join(bundle.heading.resources)}"
+        )

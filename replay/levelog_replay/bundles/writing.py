@@ -1,0 +1,179 @@
+"""Writing a bundle: history that is at hand, or one that was read from a bundle and came out otherwise."""
+
+import os
+import tempfile
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Raw, Struct
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import Application
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted, Unreadable
+from levelog_history.moments import Moment
+from levelog_replay.bundles.lines import (
+    FORMAT,
+    HASHED,
+    DecisionLine,
+    EndLine,
+    Heading,
+    IntentLine,
+    Line,
+    OutcomeLine,
+    RecordLine,
+    SchemaLine,
+    UnreadableLine,
+    decision_lines,
+    outcome_lines,
+    record_line,
+)
+from levelog_replay.bundles.reading import Bundle
+from levelog_replay.comparing import Outcome
+from levelog_replay.sources import History, Selection
+from levelog_store.decide.decisions import Decision
+
+
+class Exported(Struct, frozen=True, kw_only=True):
+    """What a bundle holds."""
+
+    records: int
+    decisions: int
+    schemas: list[str]
+    """Custom resources whose schemas are in it."""
+
+
+class _Writer:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._state = sha256()
+        self.records = 0
+        self.decisions = 0
+
+    def write(self, line: Line) -> None:
+        text = msgspec.json.encode(line) + b"\n"
+        if isinstance(line, HASHED):
+            self._state.update(text)
+            self.records += isinstance(line, RecordLine | UnreadableLine)
+        self.decisions += isinstance(line, DecisionLine)
+        self._file.write(text)
+
+    def end(self) -> None:
+        self.write(EndLine(records=self.records, decisions=self.decisions, sha256=self._state.hexdigest()))
+
+
+async def export(
+    history: History,
+    path: Path,
+    *,
+    resources: Collection[str],
+    begins: Moment,
+    selection: Selection,
+    schemas: Mapping[str, Mapping[str, Raw]],
+) -> Exported:
+    """Write the selected decisions, and all records that they can have been made on; returns what was written.
+
+    `schemas` are those of custom resources, by resource and version.
+
+    That is all records of these resources up to the last that a decision saw or the selection names: what a decision
+    read may come from any of them. Raises ConfigurationError if nothing was decided, or the file cannot be written.
+    """
+    is_decided = False
+    last = 0
+    async for past in history.decisions():
+        if _is_kept(past, selection, history):
+            is_decided = True
+            last = max(last, past.seen_to)
+    if not is_decided:
+        raise ConfigurationError(
+            f"no such decision of application {history.origin.application} was recorded: `levelog levels` shows what "
+            "it decides on"
+        )
+    if selection.end is None:
+        last = history.last
+    heading = Heading(
+        format=FORMAT,
+        levelog=version("levelog"),
+        cluster=history.origin.cluster,
+        application=history.origin.application,
+        partitions=history.origin.partitions,
+        stream_created=history.origin.stream_created,
+        resources=sorted(resources),
+        first=history.first,
+        last=max(last, selection.end.sequence if selection.end else 0),
+        begins=begins,
+    )
+    with _written(path) as writer:
+        writer.write(heading)
+        for resource, versions in sorted(schemas.items()):
+            writer.write(SchemaLine(resource=resource, versions=dict(versions)))
+        async for batch in history.records():
+            for logged in batch:
+                if logged.sequence <= heading.last and _is_about(logged, resources, heading.application):
+                    writer.write(record_line(logged))
+            if batch and batch[-1].sequence >= heading.last:
+                break
+        async for past in history.decisions():
+            if _is_kept(past, selection, history):
+                intents = await history.intents(past.intents) if past.intents else {}
+                for line in decision_lines(past, intents):
+                    writer.write(line)
+        writer.end()
+        return Exported(records=writer.records, decisions=writer.decisions, schemas=sorted(schemas))
+
+
+def rewrite(bundle: Bundle, outcomes: Mapping[tuple[str, str, int], Outcome | None]) -> None:
+    """Put other outcomes into a bundle, by view, parent and ordinal; a decision with None is left out."""
+    with _written(bundle.path) as writer:
+        made: DecisionLine | None = None
+        is_replaced = False
+        for line in bundle.lines():
+            if isinstance(line, EndLine):
+                break
+            if isinstance(line, DecisionLine):
+                made = line
+                place = (line.view, line.parent, line.ordinal)
+                is_replaced = place in outcomes
+                outcome = outcomes.get(place)
+                if outcome is not None:
+                    for each in (line, *outcome_lines(outcome)):
+                        writer.write(each)
+            if made is None or not (is_replaced and isinstance(line, DecisionLine | OutcomeLine | IntentLine)):
+                writer.write(line)
+        writer.end()
+
+
+@contextmanager
+def _written(path: Path) -> Generator[_Writer]:
+    """A file that is there whole or not at all."""
+    try:
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        part = Path(name)
+        try:
+            with os.fdopen(number, "wb") as file:
+                yield _Writer(file)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"bundle {path} cannot be written: {error.strerror}") from error
+
+
+def _is_kept(past: Decision, selection: Selection, history: History) -> bool:
+    return selection.has(past) and past.seen_to <= history.last
+
+
+def _is_about(logged: LoggedRecord, resources: Collection[str], application: Application) -> bool:
+    match logged.record:
+        case Unreadable(key=key):
+            return key is None or str(key.group_resource) in resources
+        case ObjectSeen(key=key) | ObjectDeleted(key=key):
+            return str(key.group_resource) in resources
+        case ReceiptNoted(application=of) | TargetSighted(application=of):
+            return of == application
+        case record:
+            return str(record.resource) in resources

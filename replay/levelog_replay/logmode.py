@@ -1,0 +1,173 @@
+"""Mode `log`: history is folded in the order of the log, with a cut after each record, decided on as if it came now.
+
+Time is what the records say, and never goes back. Wakeups whose time comes between two records are due then. Receipts
+are folded as they are live; what is decided here is sent by nobody.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+from levelog.secrets.redaction import Redactor
+from levelog.wire.records import LoggedRecord, SyncFinished
+from levelog_processors.decide.cut import BATCH, Decider
+from levelog_processors.decide.functions import Caller
+from levelog_replay.comparing import NO_VIEW, Judged, Outcome
+from levelog_replay.scratch import Scratch
+from levelog_replay.sources import Recording
+from levelog_store.decide.decisions import Decision, PendingWake
+from levelog_store.decide.inputreads import read_next_due
+from levelog_store.look.recall import read_asked, read_called
+from levelog_store.rows import ViewParent
+
+FIRST_BATCH: Final = 1000
+"""Records folded at once while no view can decide yet; counted from the first one, however they were read."""
+_BEGIN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class LogReplay:
+    """Folds a history into scratch tables and decides on it; what was decided is in their `decisions`."""
+
+    def __init__(
+        self, history: Recording, scratch: Scratch, *, redactor: Redactor, caller: Caller | None = None
+    ) -> None:
+        self._history = history
+        self._scratch = scratch
+        self._now = _BEGIN
+        self._decider = Decider(
+            scratch.database,
+            scratch.scope,
+            scratch.program,
+            self._time,
+            patience=None,
+            caller=caller,
+            redactor=redactor,
+        )
+        self._next_due: datetime | None = None
+        self.records = 0
+        """How many were folded."""
+        self.decisions = 0
+        """How many were made."""
+
+    async def close(self) -> None:
+        """End what runs of users' functions."""
+        await self._decider.close()
+
+    async def run(self) -> AsyncIterator[LoggedRecord]:
+        """Go through the history; yields each record after what it led to was decided."""
+        first: list[LoggedRecord] = []
+        async with aclosing(_each(self._history)) as records:
+            async for logged in records:
+                if not self._scratch.readiness.views:
+                    first.append(logged)
+                    if len(first) < FIRST_BATCH and not isinstance(logged.record, SyncFinished):
+                        continue
+                    await self._take(first)
+                    first = []
+                else:
+                    await self._take([logged])
+                yield logged
+        if first:
+            await self._take(first)
+
+    async def _take(self, records: list[LoggedRecord]) -> None:
+        time = max(self._now, *(logged.record.time for logged in records))
+        await self._pass_to(time)
+        folded = await self._scratch.fold(records)
+        self.records += len(records)
+        if folded.wakes or folded.has_list:
+            await self._decide()
+
+    async def _pass_to(self, time: datetime) -> None:
+        """Decide on what becomes due on the way to a time, each at its own."""
+        while self._next_due is not None and self._next_due <= time:
+            due = self._next_due
+            self._now = max(self._now, due)
+            if not await self._decide() and self._next_due == due:
+                break  # its view may not decide yet
+        self._now = time
+
+    async def _decide(self) -> bool:
+        """Decide until nothing is due now; tells whether anything was decided."""
+        scratch = self._scratch
+        views = scratch.readiness.views
+        self._decider.namespaces = scratch.readiness.namespaces
+        has_decided = is_planned = False
+        while views:
+            cut = await self._decider.cut(scratch.epochs, list(scratch.epochs), views, _never, now=self._now)
+            self.decisions += len(cut.decided)
+            has_decided |= bool(cut.decided)
+            is_planned |= any(decided.due_at is not None for decided in cut.decided)
+            if cut.wakes < BATCH or not cut.decided:
+                break
+        if is_planned or self._next_due is not None:
+            async with scratch.database.reading() as connection:
+                due = await read_next_due(connection, scratch.scope, list(scratch.epochs))
+            self._next_due = due[0] if due is not None else None
+        return has_decided
+
+    def _time(self) -> datetime:
+        return self._now
+
+
+async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
+    async for batch in history.records():
+        for logged in batch:
+            yield logged
+
+
+async def _never(_: PendingWake) -> bool:
+    return False
+
+
+_END: Final = 1 << 63
+
+
+async def pairs(first: Scratch, second: Scratch) -> AsyncIterator[tuple[Judged, Judged]]:
+    """Decisions on a level that saw the same snapshot; where one side made none, its half has no outcome."""
+    moments = [_Moments(first), _Moments(second)]
+    while True:
+        at = min([await each.next() for each in moments])
+        if at == _END:
+            return
+        one, other = [await each.take(at) for each in moments]
+        for level in sorted(one.keys() | other.keys()):
+            made = max(len(one.get(level, ())), len(other.get(level, ())))
+            for number in range(made):
+                halves = [side[level][number] if number < len(side.get(level, ())) else None for side in (one, other)]
+                past = next(half.past for half in halves if half is not None)
+                absent = Judged(past=past, outcome=None, obstacle=NO_VIEW)
+                yield halves[0] or absent, halves[1] or absent
+
+
+class _Moments:
+    """The decisions of one side, a snapshot at a time."""
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+        self._decisions = read_called(scratch.database, scratch.scope)
+        self._ahead: Decision | None = None
+
+    async def next(self) -> int:
+        """The next snapshot; _END: there is none."""
+        if self._ahead is None:
+            self._ahead = await anext(self._decisions, None)
+        return _END if self._ahead is None else sum(self._ahead.basis.folded)
+
+    async def take(self, snapshot: int) -> Mapping[ViewParent, list[Judged]]:
+        """The decisions of a snapshot, by level."""
+        found: defaultdict[ViewParent, list[Judged]] = defaultdict(list)
+        while await self.next() == snapshot and self._ahead is not None:
+            past, self._ahead = self._ahead, None
+            found[past.view, past.parent].append(await self._judged(past))
+        return found
+
+    async def _judged(self, past: Decision) -> Judged:
+        outcome = Outcome.recorded(past)
+        if past.intents:
+            async with self._scratch.database.reading() as connection:
+                asked = await read_asked(connection, self._scratch.scope, past.intents)
+            outcome = outcome.with_intents(asked)
+        return Judged(past=past, outcome=outcome)

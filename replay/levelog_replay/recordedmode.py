@@ -1,0 +1,103 @@
+"""Mode `recorded`: every decision is made again on the tables as it saw them.
+
+A decision notes how far each partition was folded in its snapshot. Snapshots of one database follow one another, so the
+scratch tables are folded from each to the next, whoever folded what and in which batches.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from msgspec import Struct
+
+from levelog_replay.comparing import Judged
+from levelog_replay.judging import Judge
+from levelog_replay.scratch import Scratch
+from levelog_replay.sources import History, Selection
+from levelog_replay.tape import HistoryFolder
+from levelog_store.decide.decisions import Decision
+from levelog_store.rows import ViewParent
+
+MOST_AT_ONCE: Final = 256
+"""Decisions of one snapshot that are made side by side."""
+
+TOO_EARLY: Final = "history begins later: what the view reads was not listed yet"
+OUT_OF_ORDER: Final = "it was made while the tables were rebuilt, from less than others had seen before"
+
+
+class Side(Struct, frozen=True):
+    """One version of the code, with the tables that are folded by it."""
+
+    scratch: Scratch
+    judge: Judge
+
+
+class RecordedReplay:
+    """Makes the selected decisions again, by one version of the code or by two."""
+
+    def __init__(self, history: History, selection: Selection, sides: Sequence[Side]) -> None:
+        self._history = history
+        self._selection = selection
+        self._sides = sides
+        self._at = (0,) * history.origin.partitions
+        self._folder = HistoryFolder(history, [side.scratch for side in sides])
+        self.decisions = 0
+        """How many were made again."""
+
+    @property
+    def records(self) -> int:
+        """How many records were folded."""
+        return self._folder.records
+
+    @property
+    def position(self) -> int:
+        """Sequence up to which the log was read."""
+        return self._folder.position
+
+    async def run(self) -> AsyncGenerator[tuple[Judged, ...]]:
+        """Each selected decision in the order of the snapshots, as each side makes it."""
+        moment: dict[ViewParent, Decision] = {}
+        folded: tuple[int, ...] = ()
+        async with aclosing(self._history.decisions()) as decisions:  # lest its connection outlive an error
+            async for past in decisions:
+                if not self._selection.has(past):
+                    continue
+                level = past.view, past.parent
+                if moment and (past.basis.folded != folded or level in moment or len(moment) == MOST_AT_ONCE):
+                    for judged in await self._judge(list(moment.values()), folded):
+                        yield judged
+                    moment.clear()
+                folded = past.basis.folded
+                moment[level] = past
+        if moment:
+            for judged in await self._judge(list(moment.values()), folded):
+                yield judged
+
+    async def again(self, past: Decision) -> None:
+        """Make the decision once more that `run` has just given: the tables are still as it saw them."""
+        for side in self._sides:
+            await self._judge_on(side, [past])
+
+    async def _judge(self, past: Sequence[Decision], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
+        self.decisions += len(past)
+        if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):
+            return [(Judged(past=each, outcome=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
+        await self._fold_up_to(folded)
+        sides = [await self._judge_on(side, past) for side in self._sides]
+        return list(zip(*sides, strict=True))
+
+    async def _fold_up_to(self, folded: tuple[int, ...]) -> None:
+        if folded == self._at:
+            return
+        await self._folder.fold_up_to(folded)
+        self._at = folded
+
+    async def _judge_on(self, side: Side, past: Sequence[Decision]) -> list[Judged]:
+        views = side.scratch.program.views
+        ready = set(side.scratch.readiness.views)
+        early = {each.ordinal for each in past if each.view in views and each.view not in ready}
+        judged = iter(await side.judge.judge([each for each in past if each.ordinal not in early]))
+        return [
+            Judged(past=each, outcome=None, obstacle=TOO_EARLY) if each.ordinal in early else next(judged)
+            for each in past
+        ]

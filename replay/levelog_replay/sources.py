@@ -1,0 +1,135 @@
+"""Where recorded history comes from, and which of its decisions are made again."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from levelog.wire.objects import Application, ObjectKey, Sequence
+from levelog.wire.records import LoggedRecord
+from levelog_history.moments import Moment
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream
+from levelog_replay.scratch import Origin
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Asked, Decision
+from levelog_store.look.recall import read_asked, read_called
+from levelog_store.rows import Scope
+
+
+class Recording(Protocol):
+    """Records of one cluster, as one application sees them."""
+
+    @property
+    def origin(self) -> Origin:
+        """Whose history it is."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """Sequence of the first record that is there."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """Sequence of the last one, 0 if there is none."""
+        ...
+
+    def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        """Batches of all records from `start` up to `last`, in the order of the log."""
+        ...
+
+
+class History(Recording, Protocol):
+    """Records with the decisions that were made on them."""
+
+    def decisions(self) -> AsyncGenerator[Decision]:
+        """Every decision, in the order of the snapshots that they saw."""
+        ...
+
+    async def intents(self, keys: list[str]) -> dict[str, Asked]:
+        """Intents by key, as far as they are kept."""
+        ...
+
+
+class LogRecording:
+    """The log up to where it ends now; made by `open_recording`."""
+
+    def __init__(self, stream: LogStream, application: Application, *, first: int, last: int) -> None:
+        self._stream = stream
+        self.first = first
+        self.last = last
+        self.read_to = first - 1
+        """Sequence up to which somebody has read."""
+        self.origin = Origin(
+            cluster=stream.cluster,
+            application=application,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+        )
+
+    async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
+        """Batches of all records from `start` up to `last`, in the order of the log."""
+        start = max(start, self.first)
+        if self.last < start:
+            return
+        async with Reader(self._stream, start=Sequence(start)) as reader:
+            while reader.position < self.last:
+                batch = await reader.next_batch()
+                self.read_to = max(self.read_to, batch[-1].sequence)
+                yield batch if batch[-1].sequence <= self.last else [r for r in batch if r.sequence <= self.last]
+
+
+class LiveHistory(LogRecording):
+    """The history of an application that runs or ran, up to where its log ends now; made by `open_history`."""
+
+    def __init__(self, stream: LogStream, database: Database, scope: Scope, *, first: int, last: int) -> None:
+        super().__init__(stream, scope.application, first=first, last=last)
+        self._database = database
+        self._scope = scope
+
+    def decisions(self) -> AsyncGenerator[Decision]:
+        """Every decision, in the order of the snapshots that they saw."""
+        return read_called(self._database, self._scope)
+
+    async def intents(self, keys: list[str]) -> dict[str, Asked]:
+        """Intents by key, as far as they are kept."""
+        async with self._database.reading() as connection:
+            return await read_asked(connection, self._scope, keys)
+
+
+async def open_recording(stream: LogStream, application: Application) -> LogRecording:
+    """The log as it is now; what is recorded from now on is not part of it."""
+    state = await stream.state()
+    return LogRecording(stream, application, first=max(state.first_seq, 1), last=state.last_seq)
+
+
+async def open_history(stream: LogStream, database: Database, scope: Scope) -> LiveHistory:
+    """The history as it is now; what is recorded from now on is not part of it."""
+    state = await stream.state()
+    return LiveHistory(stream, database, scope, first=max(state.first_seq, 1), last=state.last_seq)
+
+
+class Selection(Struct, frozen=True, kw_only=True):
+    """What is empty or None leaves all in."""
+
+    start: Moment | None = None
+    """Decisions made before this record was folded, or before this time, are left out."""
+    end: Moment | None = None
+    """Decisions that a later record led to, or that were made later, are left out."""
+    views: frozenset[str] = frozenset()
+    """Names, `operator/view`."""
+    has_parent: Callable[[ObjectKey], bool] | None = None
+
+    def has(self, past: Decision) -> bool:
+        """Tell whether a decision is among them."""
+        if self.views and past.view not in self.views:
+            return False
+        if self.has_parent is not None and not self.has_parent(ObjectKey.parse(past.parent)):
+            return False
+        if self.start is not None and self._is_before(past, self.start):
+            return False
+        return self.end is None or not self.end.is_before(past.cause, past.decided_at)
+
+    def _is_before(self, past: Decision, moment: Moment) -> bool:
+        return past.decided_at < moment.time if moment.time is not None else past.seen_to < moment.sequence

@@ -1,0 +1,105 @@
+"""Where a replay is to stop: what `--break` names, looked up in the code and in what was decided."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
+
+from levelog.errors import ConfigurationError
+from levelog_history.selection import Selected
+from levelog_processors.program import Program
+from levelog_replay.sources import History, Selection
+from levelog_replay.stops.stopping import Breaks
+from levelog_store.decide.decisions import Decision
+
+Identity: TypeAlias = tuple[str, str, int]
+
+_AT_ONCE: Final = 500
+"""Keys of writes that are looked up together."""
+
+
+async def find_breaks(
+    texts: Sequence[str], programs: Sequence[Program], history: History, selection: Selection
+) -> Breaks:
+    """The functions and decisions that texts name.
+
+    A number is a record: the decisions that it asked for, else the first one that had seen it. With two slashes it is
+    an object: the decisions on it, or if there are none, those that wrote it. Anything else is the name of a function.
+
+    Raises ConfigurationError for what there is nothing of.
+    """
+    views = {view.name for program in programs for view in program.views.values()}
+    reconciles = {
+        view.reconcile_name
+        for program in programs
+        for view in program.views.values()
+        if view.reconcile is not None and not _is_levelogs(view.reconcile.function)
+    }
+    chosen: set[Identity] = set()
+    named: set[str] = set()
+    for text in texts:
+        if text.isdecimal():
+            chosen |= await _of_record(int(text), history, selection)
+        elif text.count("/") == 2:
+            chosen |= await _of_object(text, history, selection)
+        else:
+            found = _named(text, views | reconciles)
+            indices = {name for program in programs for name in program.indices}
+            if not found and _named(text, indices):
+                raise ConfigurationError(
+                    f"--break {text}: that is an index, and --break stops in views and reconcile functions: write "
+                    "breakpoint() into its function"
+                )
+            if not found:
+                raise ConfigurationError(
+                    f"--break {text}: no view or reconcile function is named so: there are "
+                    f"{', '.join(sorted(views | reconciles))}; a record is given by its sequence, an object as "
+                    "RESOURCE/NAMESPACE/NAME"
+                )
+            named |= found
+    return Breaks(views=frozenset(named & views), reconciles=frozenset(named & reconciles), decisions=frozenset(chosen))
+
+
+async def _of_record(sequence: int, history: History, selection: Selection) -> set[Identity]:
+    if sequence > history.last:
+        raise ConfigurationError(f"--break {sequence}: the log ends at sequence {history.last}")
+    asked: set[Identity] = set()
+    first: Decision | None = None
+    async for past in history.decisions():
+        if not selection.has(past):
+            continue
+        if sequence == past.cause or sequence in past.causes.sequences:
+            asked.add(past.identity)
+        if first is None and past.seen_to >= sequence:
+            first = past
+    if asked:
+        return asked
+    if first is None:
+        raise ConfigurationError(f"--break {sequence}: no decision that is made again had seen this record")
+    return {first.identity}
+
+
+async def _of_object(text: str, history: History, selection: Selection) -> set[Identity]:
+    key = Selected.parse(text).key
+    on: set[Identity] = set()
+    wrote: dict[str, Identity] = {}
+    async for past in history.decisions():
+        if selection.has(past):
+            if past.parent == str(key):
+                on.add(past.identity)
+            wrote |= dict.fromkeys(past.intents, past.identity)
+    if not on:
+        keys = list(wrote)
+        for start in range(0, len(keys), _AT_ONCE):
+            intents = await history.intents(keys[start : start + _AT_ONCE])
+            on |= {wrote[each.key] for each in intents.values() if each.target == str(key)}
+    if not on:
+        raise ConfigurationError(f"--break {text}: no decision that is made again was on this object, or wrote it")
+    return on
+
+
+def _named(text: str, names: Iterable[str]) -> set[str]:
+    """Those that a text names, with their operator or without."""
+    return {name for name in names if text in (name, name.partition("/")[2])}
+
+
+def _is_levelogs(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("levelog.")

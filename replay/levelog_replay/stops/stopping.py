@@ -1,0 +1,203 @@
+"""When a replay stops in a function of the user, and what is told of the decision that it is called for."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from levelog.levels import Drift
+from levelog_processors.decide.views import Evaluation
+from levelog_processors.fence.calls import suspended
+from levelog_replay.stops.debugger import DebuggerLeft, HandlerDebugger
+from levelog_store.decide.decisions import Decision
+from levelog_store.rows import IndexKey, StoredObject, ViewParent
+
+Kind: TypeAlias = Literal["view", "reconcile function"]
+
+
+class ReachedOutside(BaseException):
+    """`breakpoint()` was reached where nobody could ask: in a thread, or while the loop has to go on."""
+
+
+class Breaks(Struct, frozen=True, kw_only=True):
+    """Which functions are stopped in, for which decisions."""
+
+    views: frozenset[str] = frozenset()
+    """Names, `operator/view`: these, and their reconcile functions where those are called."""
+    reconciles: frozenset[str] = frozenset()
+    """Names, `operator/function`."""
+    decisions: frozenset[tuple[str, str, int]] = frozenset()
+    """Identities of decisions: the view, and the reconcile function where that is called."""
+
+    def __bool__(self) -> bool:
+        return bool(self.views or self.reconciles or self.decisions)
+
+
+class Scene(Struct, kw_only=True):
+    """A decision that is being made again."""
+
+    past: Decision
+    parent: StoredObject
+    known: Mapping[IndexKey, tuple[bytes, ...]]
+    """What it read when it was recorded, with the JSON of the values."""
+    evaluation: Evaluation
+    program: str
+    """Which version of the code makes it; empty: there is one."""
+    is_chosen: bool = False
+    """Somebody wants to see it made."""
+
+    @property
+    def reads(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
+        """What the view has read; until it has returned, also what it read when it was recorded."""
+        read = self.evaluation.reads.contents
+        return read if self.evaluation.level is not None else {**self.known, **read}
+
+    @property
+    def reconcile(self) -> str:
+        """Name of the reconcile function, `operator/function`; empty: there is none."""
+        return self.evaluation.view.reconcile_name
+
+    @property
+    def drift(self) -> Drift | None:
+        """What the view found; None before it has returned."""
+        return self.evaluation.level.drift if self.evaluation.level is not None else None
+
+
+class Stop(Struct, frozen=True, kw_only=True):
+    """Why somebody is asked, and about what."""
+
+    kind: Kind
+    scene: Scene
+    error: BaseException | None = None
+    """What the function raised."""
+
+
+class Stops:
+    """Chooses where to stop, and asks; used in one event loop, by all sides of a replay in turn."""
+
+    def __init__(
+        self,
+        breaks: Breaks,
+        *,
+        asks_of_errors: bool,
+        tell: Callable[[Stop], Iterable[str]],
+        before_asking: Callable[[], None],
+    ) -> None:
+        """`asks_of_errors`: also where a function raises; `tell` gives the lines of a stop."""
+        self._breaks = breaks
+        self._asks_of_errors = asks_of_errors
+        self._tell = tell
+        self._before_asking = before_asking
+        self._debugger: HandlerDebugger | None = None
+        self._scenes: dict[ViewParent, Scene] = {}
+        self._chosen: tuple[str, str, int] | None = None
+        self._now: Stop | None = None
+        self._raised: set[tuple[str, str, int]] = set()
+        self.is_on = bool(breaks) or asks_of_errors
+        """Decisions are made one at a time, and every function is called where it can be stopped."""
+
+    def begin(self, scene: Scene) -> None:
+        """Take note of a decision, before its view is called."""
+        past = scene.past
+        scene.is_chosen = past.identity == self._chosen
+        self._scenes[past.view, past.parent] = scene
+
+    def has_asked_of_error(self, past: Decision) -> bool:
+        """Tell whether a function raised for this decision, and was looked at."""
+        return past.identity in self._raised
+
+    @contextmanager
+    def choosing(self, past: Decision) -> Generator[None]:
+        """Stop in the functions of this decision, if it is made in the context."""
+        self._chosen = past.identity
+        try:
+            yield
+        finally:
+            self._chosen = None
+
+    @contextmanager
+    def at(self, kind: Kind, level: ViewParent, function: Callable[..., Any]) -> Generator[None]:
+        """Around a call of a function: stop at its first line if that is wanted, and where it raises.
+
+        Raises DebuggerLeft.
+        """
+        self._refuse_if_left()
+        scene = self._scenes.get(level)
+        self._now = stop = Stop(kind=kind, scene=scene) if scene is not None else None
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        if stop is not None and code is not None and self._is_wanted(stop):
+            self._at_hand.enter(code, self._tell(stop))
+        try:
+            yield
+        except Exception as error:
+            self._leave()
+            if stop is not None and self._asks_of_errors:
+                self._raised.add(stop.scene.past.identity)
+                self._at_hand.look_back(error.__traceback__, self._tell(replace(stop, error=error)))
+            raise
+        finally:
+            self._now = None
+            self._leave()
+        self._refuse_if_left()
+
+    @contextmanager
+    def heeding(self) -> Generator[None]:
+        """Let `breakpoint()` ask in the context, unless PYTHONBREAKPOINT says otherwise."""
+        before = sys.breakpointhook
+        if not os.environ.get("PYTHONBREAKPOINT"):
+            sys.breakpointhook = self._here
+        try:
+            yield
+        finally:
+            sys.breakpointhook = before
+
+    def _here(self, *_: object, **__: object) -> None:
+        if _is_outside.get():
+            self.is_on = True
+            raise ReachedOutside
+        heading = self._tell(self._now) if self._now is not None else ()
+        frame = sys._getframe(1)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - the one way to the caller's frame
+        self._at_hand.enter_here(frame, heading)
+
+    def _is_wanted(self, stop: Stop) -> bool:
+        past = stop.scene.past
+        if stop.scene.is_chosen or past.view in self._breaks.views:
+            return True
+        if past.identity in self._breaks.decisions:
+            return True
+        return stop.kind == "reconcile function" and stop.scene.reconcile in self._breaks.reconciles
+
+    @property
+    def _at_hand(self) -> HandlerDebugger:
+        if self._debugger is None:
+            with suspended():  # it reads its settings
+                self._debugger = HandlerDebugger(self._before_asking)
+        return self._debugger
+
+    def _leave(self) -> None:
+        if self._debugger is not None:
+            self._debugger.leave()
+
+    def _refuse_if_left(self) -> None:
+        """Whatever a function made of the exception: nothing is called after somebody has left."""
+        if self._debugger is not None and self._debugger.is_left:
+            raise DebuggerLeft
+
+
+_is_outside: ContextVar[bool] = ContextVar("levelog_breakpoint_is_outside", default=False)
+
+
+@contextmanager
+def outside() -> Generator[None]:
+    """Functions called in the context cannot be stopped: `breakpoint()` raises ReachedOutside in them."""
+    token = _is_outside.set(True)
+    try:
+        yield
+    finally:
+        _is_outside.reset(token)
