@@ -50,6 +50,13 @@ OF_WATCHES: Final[tuple[Action, ...]] = (
 )
 STREAMED: Final = (*OF_ALL, *OF_READS, *OF_LISTS, *OF_WATCHES)
 PAGED: Final = (*OF_ALL, *OF_READS, *OF_LISTS)
+WAYS: Final = [*((False, action) for action in STREAMED), *((True, action) for action in PAGED)]
+"""Whether lists are in pages, and how requests fail."""
+FEW_WAYS: Final[list[tuple[bool, Action]]] = [
+    (False, FailAfter()),
+    (False, DropWatch(after_lines=1)),
+    (True, FailBefore()),
+]
 FEWEST: Final = {"ingest": 19, "actuate": 3}
 """Requests of the story at least: of ingest version, identity, permissions, discovery, lists and watches."""
 EFFECTS: Final[Effects] = Counter(
@@ -202,16 +209,16 @@ async def stage(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest
     if not await admin.is_ok("/apis/example.com/v1/meters"):
         await admin.create_crd(group="example.com", plural=METERS.partition(".")[0], kind="Meter")
     await migrate(f"sqlite:///{tmp_path}/levelog.db")
-    async with NatsServer(settings=accounts(range(2 + len(STREAMED) + len(PAGED)))) as server:
+    async with NatsServer(settings=accounts(range(2 + len(WAYS)))) as server:
         yield Stage(admin, server, tmp_path)
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("ways", [FEW_WAYS, pytest.param(WAYS, marks=pytest.mark.long)], ids=["few", "all"])
 async def test_invariant_8_each_request_of_ingest_and_of_a_start_may_fail_in_each_way(
-    stage: Stage, record_testsuite_property: Report
+    stage: Stage, record_testsuite_property: Report, ways: list[tuple[bool, Action]]
 ) -> None:
     undisturbed = [await stage.tell(number, is_paged=bool(number)) for number in range(2)]
-    ways = [(False, action) for action in STREAMED] + [(True, action) for action in PAGED]
     async with asyncio.TaskGroup() as tasks:
         telling = [
             tasks.create_task(stage.tell(number, action, is_paged=is_paged))

@@ -28,9 +28,9 @@ from rigs.waiting import until
 
 CHANGES: Final = int(os.environ.get("LEVELOG_TEST_CHANGES", "1500"))
 """10,000, which take some minutes, are for a night."""
-FEWEST_KILLS: Final = max(2, CHANGES // 500)
-"""Between answer and receipt."""
-METERS: Final = 200
+FEW_CHANGES: Final = 200
+FEWEST_KILLS: Final = 2
+"""Between answer and receipt, for up to a thousand changes."""
 ANSWERED: Final = Seam("actuate", Moment.AFTER, SideEffect.WRITE)
 OTHERS: Final = [seam for seam in SEAMS if seam.role == "actuate" and seam != ANSWERED]
 
@@ -40,10 +40,12 @@ Report = Callable[[str, object], None]
 class Killer:
     """Kills the actuator and the ingester of a deployment, again and again, and starts them again."""
 
-    def __init__(self, deployment: Deployment, chance: random.Random) -> None:
+    def __init__(self, deployment: Deployment, chance: random.Random, most: int) -> None:
+        """`most`: seams of a kind that it passes over before it kills."""
         self.kills: Counter[str] = Counter()
         self._chance = chance
         self._deployment = deployment
+        self._most = most
         self._killing = asyncio.create_task(self._kill_actuators())
 
     def ingester(self) -> None:
@@ -64,7 +66,7 @@ class Killer:
     async def _kill_actuators(self) -> None:
         while True:
             seam = ANSWERED if self._chance.random() < 0.7 else self._chance.choice(OTHERS)
-            point = CrashPoint(self._deployment, seam, self._chance.randint(1, CHANGES // FEWEST_KILLS // 2))
+            point = CrashPoint(self._deployment, seam, self._chance.randint(1, self._most))
 
             async def has_struck(point: CrashPoint = point) -> bool:
                 return point.has_struck
@@ -104,24 +106,28 @@ async def deployments(
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("changes", [FEW_CHANGES, pytest.param(CHANGES, marks=pytest.mark.long)])
 async def test_invariant_7_what_users_change_is_answered_by_just_the_writes_that_it_calls_for(
-    private_control_plane: ControlPlane, deployments: list[Deployment], record_testsuite_property: Report
+    private_control_plane: ControlPlane, deployments: list[Deployment], record_testsuite_property: Report, changes: int
 ) -> None:
+    fewest = max(FEWEST_KILLS, changes // 500)
     seed = int(os.environ.get("LEVELOG_TEST_SEED", "0")) or random.SystemRandom().randrange(10**6)
     print(f"LEVELOG_TEST_SEED={seed}")
     chance = random.Random(seed)
     admin = private_control_plane.admin
     async with ClusterClient(admin.url, ca_file=admin.ca_file, token=admin.token) as client:
-        script = Script(client, chance, METERS)
+        script = Script(client, chance, min(changes // 4, 200))
         await script.begin()
         await until(script.is_shown, "the first writes", seconds=240, pause=0.2)
-        killers = [Killer(deployment, random.Random(chance.random())) for deployment in deployments]
+        killers = [
+            Killer(deployment, random.Random(chance.random()), changes // fewest // 2) for deployment in deployments
+        ]
         next_ingester = 0
-        while script.changes < CHANGES or sum(killer.kills[str(ANSWERED)] for killer in killers) < FEWEST_KILLS:
+        while script.changes < changes or sum(killer.kills[str(ANSWERED)] for killer in killers) < fewest:
             await until(script.go_on, "a Meter that shows what it wants", seconds=120, pause=0.1)
             if script.changes >= next_ingester:
                 chance.choice(killers).ingester()
-                next_ingester = script.changes + chance.randint(1, CHANGES // 5)
+                next_ingester = script.changes + chance.randint(1, changes // 5)
         for killer in killers:
             await killer.end()
         await until(script.is_shown, "the last writes", seconds=240, pause=0.2)

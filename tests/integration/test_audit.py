@@ -6,6 +6,8 @@ import pytest
 
 from rigs.audit import AuditLog
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 
 def line(audit_id: str, stage: str, verb: str = "create", code: int = 0) -> str:
     content = {

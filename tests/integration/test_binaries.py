@@ -8,6 +8,8 @@ import pytest
 
 from rigs.binaries import HOW_TO_GET_THEM, SOURCES, BinariesMissing, cache_folder, find_binaries
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 TESTS = Path(__file__).parent.parent
 
 # Stands for Go, which takes minutes: it counts its calls and writes programs that do nothing.

@@ -18,6 +18,8 @@ from rigs.ports import is_listening
 from rigs.processes import ProcessEnded
 from rigs.waiting import until
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 
 STARTS_AND_NEVER_STOPS = """

@@ -43,6 +43,8 @@ from rigs.faults import (
 from rigs.hangups import HangUp
 from rigs.waiting import until
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 
 @dataclass(frozen=True)
 class Proxied:

@@ -9,6 +9,8 @@ from rigs.nats import MAX_PAYLOAD_BYTES, NatsServer
 from rigs.ports import free_port, is_listening
 from rigs.processes import ProcessEnded
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 
 async def test_acknowledged_messages_outlive_a_killed_server(nats_server: NatsServer) -> None:
     async with await nats.connect(nats_server.url) as connection:

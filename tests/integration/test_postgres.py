@@ -13,6 +13,8 @@ from rigs.postgres import PostgresDatabases, PostgresServer
 from rigs.processes import ProcessEnded
 from rigs.waiting import until
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 
 async def rows(url: str, *statements: str) -> list[tuple[object, ...]]:
     """Run statements in one transaction; the rows of the last one."""

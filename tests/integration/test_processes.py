@@ -12,6 +12,8 @@ from rigs.ports import free_port, is_listening
 from rigs.processes import Process, ProcessEnded
 from rigs.waiting import until
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 TESTS = Path(__file__).parent.parent
 
 # Listens until it is killed, whatever it is asked.

@@ -21,6 +21,8 @@ from rigs.tcpconnection import TcpConnection
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
+pytestmark = pytest.mark.long  # of a rig, which seldom changes
+
 
 class Echo:
     """A server that sends back what it gets and remembers it; `dialogue` has a proxy before it."""
