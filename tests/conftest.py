@@ -16,7 +16,10 @@ from rigs.fixtures import (
     private_control_plane,
     private_postgres,
 )
+from rigs.run.memory import write_to_memory
 from rigs.run.spread import spread, workers
+from rigs.run.standstill import Standstill
+from rigs.run.threads import no_thread_is_left
 
 __all__ = [
     "control_plane",
@@ -25,6 +28,7 @@ __all__ = [
     "database_url",
     "empty_postgres_url",
     "nats_server",
+    "no_thread_is_left",
     "postgres",
     "postgres_template",
     "postgres_url",
@@ -33,6 +37,15 @@ __all__ = [
 ]
 
 
+write_to_memory()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Standstill())
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     return workers()
 

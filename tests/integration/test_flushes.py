@@ -7,6 +7,8 @@ import json
 import re
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +32,13 @@ _CALL: Final = re.compile(r"^(\d+) +(?:<\.\.\. )?(\w+)(?: resumed>|\()(.*)")
 _BLOCK: Final = re.compile(r"/streams/levelog-c/msgs/\d+\.blk>")
 _UNFINISHED: Final = "<unfinished ...>"
 BATCHES: Final = 3
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On a disk, where flushing is work."""
+    with tempfile.TemporaryDirectory(prefix="levelog-flushes-", dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 def traced(folder: Path, program: str | Path, prepare: str = "") -> tuple[Path, Path]:

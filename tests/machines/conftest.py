@@ -1,7 +1,5 @@
-"""A laboratory on each database, and one on SQLite alone; the files are in memory where there is a place for them."""
+"""A laboratory on each database, and one on SQLite alone."""
 
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,16 +7,10 @@ import pytest
 
 from rigs.machine.world import Laboratory
 
-MEMORY = Path("/dev/shm")  # what a machine does needs no disk, and waits for it at each commit
-
 
 @pytest.fixture
-def sqlite_laboratory() -> Iterator[Laboratory]:
-    folder = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with (
-        tempfile.TemporaryDirectory(prefix="levelog-machine-", dir=folder) as place,
-        Laboratory(f"sqlite:///{place}/levelog.db") as opened,
-    ):
+def sqlite_laboratory(tmp_path: Path) -> Iterator[Laboratory]:
+    with Laboratory(f"sqlite:///{tmp_path}/levelog.db") as opened:
         yield opened
 
 

@@ -1,0 +1,31 @@
+"""A test leaves no thread behind: in the next one it could do, or hold up, anything."""
+
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from time import monotonic
+from typing import Final
+
+import pytest
+
+_PATIENCE_SECONDS: Final = 5.0
+_END_BY_THEMSELVES: Final = {"levelog watchdog"}
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    """Fails the test that a new thread outlives."""
+    before = set(threading.enumerate())
+    yield
+    until = monotonic() + _PATIENCE_SECONDS
+    left = [thread for thread in threading.enumerate() if thread not in before | {threading.current_thread()}]
+    for thread in left:
+        if thread.name not in _END_BY_THEMSELVES:
+            thread.join(max(0.0, until - monotonic()))
+            assert not thread.is_alive(), f"thread {thread.name} is left behind, at\n{_place(thread)}"
+
+
+def _place(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)  # pyright: ignore[reportPrivateUsage]  # public by its docs
+    return "".join(traceback.format_stack(frame)[-3:]) if frame else "an unknown place"

@@ -1,0 +1,54 @@
+"""What ends a run of the tests, and what no test may leave behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CONFTEST = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from rigs.run.standstill import Standstill
+from rigs.run.threads import no_thread_is_left
+
+class Impatient(Standstill):
+    def pytest_runtest_logstart(self, nodeid):
+        super().pytest_runtest_logstart(nodeid)
+        self._seconds = 3
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Impatient())
+"""
+
+TESTS = """
+import signal, threading
+from rigs.run import threads
+
+threads._PATIENCE_SECONDS = 0.1
+
+def test_that_leaves_a_thread():
+    threading.Thread(target=threading.Event().wait, name="lost", daemon=True).start()
+
+def test_that_is_deaf_to_its_time_limit():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    threading.Event().wait()
+"""
+
+
+def test_a_run_that_stands_still_is_ended_and_a_thread_that_is_left_fails_its_test(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    options = ("-n", "1", "--timeout", "1", "-c", "/dev/null", "--rootdir", tmp_path)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *options, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1
+    assert "thread lost is left behind" in said
+    assert "1 failed, 1 passed, 1 error" in ended.stdout.splitlines()[-1]
+    assert "no test began or ended for 3 s; under way: test_it.py::test_that_is_deaf_to_its_time_limit" in said
+    assert 'test_it.py", line 12 in test_that_is_deaf_to_its_time_limit' in said, "where it is"
