@@ -3,6 +3,7 @@ they stand there, in a folder with the files that the page names. YAML without a
 run is named here, with the reason."""
 
 import inspect
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from rigs.pages import ROOT, Block, Command, blocks, commands
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.pages import ROOT, Block, Command, blocks, commands, matches
 from rigs.terminal import Terminal
 
 PAGES: Final = sorted(
@@ -20,7 +23,6 @@ PAGES: Final = sorted(
 
 NOT_RUN: Final = {
     ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_demo.py runs the demo",
-    ("README.md", "make test"): "runs this test",
     ("README.md", "pip install ."): "installs from the package index; tests/integration/test_wheel.py builds the wheel",
     ("docs/tutorial.md", "mkdir"): "the test has a folder of its own",
     ("docs/tutorial.md", "python -m venv"): "the tests have their environment",
@@ -32,13 +34,14 @@ NOT_RUN: Final = {
 STATUS: Final = "echo $?"
 
 SHOWN: Final = {
-    "README.md": "the demo's output; tests/unit/test_docs.py compares its steps",
+    "README.md": "test_why_prints_what_the_readme_shows; of the demo's steps, tests/unit/test_docs.py",
     "docs/writes.md": "reasons of levels; test_unseen_writes.py and test_repeated_rounds.py hold them",
 }
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""
 
 ELSEWHERE: Final = {
     "testing/README.md": "test_simulate_fixture.py runs its tests",
+    "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "hangs for ever, which is why it is there",
 }
 """Pages whose Python another test runs."""
 
@@ -67,6 +70,29 @@ async def test_each_block_runs(page: Path, tmp_path: Path, request: pytest.Fixtu
                 for command, following in pairwise([*commands(block), None]):
                     if command is not None and command.text != STATUS and not reason(page, command):
                         await terminal.run(command, status=status_in(following))
+
+
+async def test_why_prints_what_the_readme_shows(tmp_path: Path) -> None:
+    [shown, *_] = [block.text for block in blocks(ROOT / "README.md") if block.language == "text"]
+    async with Sandbox(pods_run=True) as cluster:
+        await define_webs(cluster)
+        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        levelog = Levelog(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+        running = levelog.start("run", WEBS_FILE)
+        try:
+            await levelog.in_sync()
+            cluster.user.delete("pods", "shop-1")
+            await levelog.in_sync(rounds=2)
+            ended = await levelog.ends("why", "pods/default/shop-1", env={"COLUMNS": "100"})
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+    assert matches(("…", *without_numbers(shown).splitlines(), "…"), f"{without_numbers(ended.stdout)}\nend"), ended
+
+
+def without_numbers(text: str) -> str:
+    """A text in which every number, time and digest is the same."""
+    return re.sub(r"\b[0-9a-f]+(?:[-:][0-9a-f]+)*\b(?:, [0-9]+)*(?!\w)", "#", re.sub(r"shop-\d", "shop-N", text))
 
 
 def status_in(following: Command | None) -> int:

@@ -35,9 +35,12 @@ def documents(folder: Path = ROOT) -> Iterator[Path]:
             yield path
 
 
-def block(document: Path, language: str) -> str:
-    """The first code block of a language."""
-    found, *_ = re.findall(rf"^```{language}\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+def block(document: Path, language: str, *, below: str = "") -> str:
+    """The first code block of a language, in a document or below one of its headings."""
+    text = document.read_text()
+    if below:
+        text = text.partition(f"\n## {below}\n")[2]
+    found, *_ = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return str(found)
 
 
@@ -98,9 +101,20 @@ def test_the_definition_of_the_demo_is_that_of_the_example() -> None:
     assert demo.read_text() == example.read_text()
 
 
-def test_the_readme_prints_each_step_of_the_demo() -> None:
-    printed = re.findall(r"^\d+\. (.*)$", block(ROOT / "README.md", "text"), re.MULTILINE)
-    assert printed == [step.title for step in STORY]
+def test_the_readme_shows_two_steps_of_the_demo() -> None:
+    shown = re.findall(r"^(\d+)\. (.*)$", block(ROOT / "README.md", "text", below="Try it"), re.MULTILINE)
+    steps = [(str(number), step.title) for number, step in enumerate(STORY, 1)]
+    assert len(shown) == 2
+    assert set(shown) <= set(steps)
+
+
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((ROOT / "README.md").read_text().split()) <= 1_200
+
+
+def test_each_page_is_listed_once() -> None:
+    listed = re.findall(r"^- \[[^]]*\]\(([\w-]+\.md)\): ", (DOCS / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in DOCS.glob("*.md") if page.name != "README.md")
 
 
 def test_there_are_documents_to_look_at() -> None:
