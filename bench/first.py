@@ -13,9 +13,9 @@ from bench.servers import Servers
 from levelog.errors import Unavailable
 from levelog.wire.records import SyncFinished, SyncStarted
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect as connect_nats
 from levelog_log.reader import Reader
 from levelog_log.stream import open_stream
+from levelog_log.transport.connection import connect as connect_nats
 
 
 async def run(servers: Servers, levelog: Installation, console: Console, count: int) -> None:

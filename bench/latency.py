@@ -18,9 +18,9 @@ from bench.installation import Installation
 from bench.servers import WEBS, Servers, web_name
 from levelog.wire.records import ObjectSeen
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect as connect_nats
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, open_stream
+from levelog_log.transport.connection import connect as connect_nats
 
 PARTS = ("watch", "log", "fold", "decide", "claim", "write")
 

@@ -20,10 +20,10 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
 from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
-from levelog_log.connection import connect
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
 from levelog_processors.decide.functions import Caller
 from levelog_processors.program import Program
 from levelog_replay.judging import Judge

@@ -17,13 +17,11 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
-from levelog_actuator.limits import Limits
+from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
-from levelog_actuator.outages import Outage
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Later, Result, about
 from levelog_actuator.sending import Sender
-from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
 from levelog_log.hints import Hints, Topic

@@ -15,7 +15,7 @@ from msgspec import Struct
 from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting, holds, wanted_controller
-from levelog_kube.errors import Cause
+from levelog_kube.failures import Cause
 
 
 class Verdict(StrEnum):

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from levelog.errors import IdentityMismatch, Unavailable
 from levelog.secrets.redaction import Redactor
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.requests import Order
 from levelog_actuator.results import Ended, about
 from levelog_actuator.sending import Sender
-from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
 from levelog_log.hints import Hints, Topic

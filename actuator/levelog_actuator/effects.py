@@ -17,8 +17,8 @@ from levelog.intents import IntentOptions
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import CallNoted
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about
-from levelog_actuator.settings import ActuatorSettings
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database

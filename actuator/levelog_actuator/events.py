@@ -11,9 +11,9 @@ from msgspec import Struct
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.requests import Order, Request, object_path
 from levelog_actuator.results import Ended, Later, Result
-from levelog_actuator.settings import ActuatorSettings
 from levelog_store.actuate.claims import ClaimedIntent
 
 Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]

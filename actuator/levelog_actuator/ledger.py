@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from levelog.errors import Unavailable
 from levelog.wire.records import ReceiptNoted
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about, stored
-from levelog_actuator.settings import ActuatorSettings
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope

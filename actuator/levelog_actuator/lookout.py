@@ -13,8 +13,8 @@ from levelog.errors import Unavailable
 from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import TargetSighted
 from levelog_actuator.answers import names_object
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.sending import Sender
-from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher

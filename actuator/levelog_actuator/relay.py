@@ -10,7 +10,7 @@ import msgspec
 
 from levelog.errors import Unavailable
 from levelog.wire.records import ReceiptNoted
-from levelog_actuator.settings import ActuatorSettings
+from levelog_actuator.limits import ActuatorSettings
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes

@@ -14,12 +14,12 @@ from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import EventWriter
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.requests import Guard, Order, Request, path_of, read_request, write_request
 from levelog_actuator.results import Ended, Later, Result
-from levelog_actuator.settings import ActuatorSettings
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_store.actuate.claims import ClaimedIntent
 
 MOST_SENT: Final = 3

@@ -4,31 +4,77 @@ import logging
 import random
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
 from levelog.errors import LevelogError, RecordError
-from levelog.wire.objects import Version
+from levelog.wire.objects import Version, parse_version
 from levelog.wire.records import Origin
-from levelog_ingest.events import WatchEvent, read_bookmark, read_event
-from levelog_ingest.listing import count_objects, list_pages
 from levelog_ingest.recorder import Recorder
-from levelog_ingest.sync import Sync
-from levelog_ingest.watched import Progress, ResourceStatus
+from levelog_ingest.status import Progress, ResourceStatus
+from levelog_ingest.sync import Sync, count_objects, list_pages
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
-from levelog_kube.errors import ApiError
+from levelog_kube.failures import ApiError, NoAnswer
 from levelog_log.appender import Lane
-from levelog_log.wire import Message
+from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"  # on the bookmark that ends a streaming list, KEP-3157
 WATCH_SECONDS: Final = (300, 600)  # the server ends a watch after a time between them, as client-go asks for
 GROUP_MESSAGES: Final = 100  # what is handed over at once: a fifth of a batch
 GROUP_BYTES: Final = 512 * 1024
 _GONE: Final = 410
 _CANNOT_STREAM: Final = (400, 422)  # sendInitialEvents is an error for servers that do not know it
+
+
+class WatchEvent(Struct):
+    """One line of a watch."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: Raw
+
+
+class Bookmark(Struct):
+    """What a bookmark says: everything up to the version was sent; perhaps also that the list is complete."""
+
+    version: Version
+    ends_list: bool
+
+
+class _BookmarkMetadata(Struct, rename="camel"):
+    resource_version: str
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(Struct):
+    metadata: _BookmarkMetadata
+
+
+_events: Final = msgspec.json.Decoder(WatchEvent)
+_bookmarks: Final = msgspec.json.Decoder(_BookmarkObject)
+
+
+def read_event(line: bytes) -> WatchEvent:
+    """The event of a line. Raises RecordError, which quotes nothing of it, if it is none."""
+    try:
+        return _events.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordError(f"a line of a watch cannot be read: {error} ({len(line)} bytes)") from error
+
+
+def read_bookmark(event: WatchEvent) -> Bookmark:
+    """The bookmark in a BOOKMARK event. Raises NoAnswer if it is none."""
+    try:
+        metadata = _bookmarks.decode(event.object).metadata
+        ends_list = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+        return Bookmark(version=parse_version(metadata.resource_version), ends_list=ends_list)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise NoAnswer(f"a bookmark cannot be read: {error}") from error
 
 
 class Expired(LevelogError):

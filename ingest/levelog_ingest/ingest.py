@@ -9,11 +9,11 @@ from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.sources import SourceHandler
 from levelog.secrets.redaction import Redactor
 from levelog_ingest.sources.runner import SourceRunner
-from levelog_ingest.watched import Progress, ResourceStatus, WatchedResource
+from levelog_ingest.status import Progress, ResourceStatus, WatchedResource
 from levelog_ingest.watcher import Watcher
 from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE, cluster_uid
-from levelog_kube.errors import ApiError
+from levelog_kube.failures import ApiError
 from levelog_log.appender import Appender
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream

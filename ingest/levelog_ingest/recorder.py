@@ -17,11 +17,11 @@ from levelog.wire.records import (
     SyncStarted,
 )
 from levelog.wire.subjects import partition_of
+from levelog_ingest.status import ResourceStatus
 from levelog_ingest.trimming import Trimmed, name_of, only_metadata, trim
-from levelog_ingest.watched import ResourceStatus
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
-from levelog_log.wire import Message
+from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from levelog.wire.objects import Version
 from levelog.wire.records import BookmarkNoted, GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished
 from levelog.wire.subjects import Control, control_subjects, resource_subjects
-from levelog_ingest.watched import WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_log.stream import LogStream
 
 

@@ -22,6 +22,7 @@ _TIMES: Final = ("creationTimestamp", "deletionTimestamp")
 _IDENTITY: Final = ("name", "namespace", "uid", "resourceVersion", "generation", *_TIMES)
 _BELONGINGS: Final = ("ownerReferences", "finalizers", "labels", "annotations")
 MOST_NAME_CHARACTERS: Final = 253  # https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+_annotations: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 class _Name(Struct):
@@ -65,7 +66,6 @@ _objects: Final = msgspec.json.Decoder(_Object)
 _named: Final = msgspec.json.Decoder(_Named)
 _metadata: Final = msgspec.json.Decoder(_Metadata)
 _managed_fields: Final = msgspec.json.Decoder(list[_ManagedFields] | None)
-_annotations: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:

@@ -14,26 +14,65 @@ from typing import Final, Self, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp import BytesPayload
+from aiohttp.abc import AbstractStreamWriter
 from kubernetes_asyncio.client.configuration import Configuration
 from msgspec import Struct
 from yarl import URL
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
-from levelog_kube.bodies import RevocableBody
 from levelog_kube.configuration import load_configuration
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
-from levelog_kube.lines import LineSplitter
-from levelog_kube.proxies import environment_proxy, without_password
-from levelog_kube.sessions import open_session, tls_identity
+from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.sessions import environment_proxy, open_session, tls_identity, without_password
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
+T = TypeVar("T")
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 SILENCE: Final = timedelta(seconds=90)  # a watch with bookmarks hears one about every minute
 _CREDENTIALS_AGE_SECONDS: Final = 10.0  # credentials that were refused when this young are not read again
+
+
+class RevocableBody(BytesPayload):
+    """A body that asks `may_send` right before it is written; aiohttp holds the headers back until then."""
+
+    def __init__(self, body: bytes, may_send: Callable[[], bool]) -> None:
+        super().__init__(body)
+        self._may_send = may_send
+        self.is_revoked = False
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Raises Withheld, which closes the connection, if it may no longer be sent."""
+        if not self._may_send():
+            self.is_revoked = True
+            raise Withheld("revoked")
+        await super().write_with_length(writer, content_length)
+
+
+class LineSplitter:
+    """Cuts pieces at line feeds; its work is linear in the bytes, however long the lines are."""
+
+    def __init__(self) -> None:
+        self._begun: list[bytes] = []
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Lines that the piece completes, without their line feeds and without empty ones."""
+        lines = piece.split(b"\n")
+        last = lines.pop()
+        if lines and self._begun:
+            self._begun.append(lines[0])
+            lines[0] = b"".join(self._begun)
+            self._begun.clear()
+        if last:
+            self._begun.append(last)
+        return [line for line in lines if line]
+
+    @property
+    def is_within_line(self) -> bool:
+        """Whether the last line is not complete."""
+        return bool(self._begun)
 
 
 class Answer(Struct, frozen=True):

@@ -1,7 +1,8 @@
-"""Where the API server is and who asks: kubernetes_asyncio's reading of kubeconfig files, and service accounts."""
+"""Where the API server is and who asks: kubeconfig files, read by kubernetes_asyncio, and service accounts of pods."""
 
 import logging
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,15 @@ from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.config import load_kube_config
 
 from levelog.errors import ConfigurationError
-from levelog_kube import serviceaccount
-from levelog_kube.proxies import is_usable, without_password
+from levelog_kube.sessions import is_usable, without_password
 
+FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+HOST: Final = "KUBERNETES_SERVICE_HOST"
+PORT: Final = "KUBERNETES_SERVICE_PORT"
+_FRESH_SECONDS: Final = 60.0  # as client-go; a projected token is replaced when a fifth of its hour is left
 _DEFAULT_KUBECONFIG = "~/.kube/config"
 _TOKEN: Final = "BearerToken"  # noqa: S105 - the name under which the loader puts it
+log = logging.getLogger(__name__)
 _loader_log = logging.getLogger("kubernetes_asyncio.config.kube_config")
 
 
@@ -30,12 +35,12 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
         return await _load_files(paths, present, context)
     if kubeconfig is not None or os.environ.get("KUBECONFIG"):
         raise ConfigurationError(f"kubeconfig {paths} does not exist")
-    if not serviceaccount.is_in_pod():
+    if not is_in_pod():
         raise ConfigurationError(
             f"no cluster is configured: there is no {_DEFAULT_KUBECONFIG}, KUBECONFIG is not set, "
             "and this is not a pod with a service account"
         )
-    return serviceaccount.load_service_account(serviceaccount.FOLDER)
+    return load_service_account(FOLDER)
 
 
 async def _load_files(paths: str, present: list[Path], context: str | None) -> Configuration:
@@ -99,3 +104,58 @@ def _in_one_line(error: Exception) -> str:
     if isinstance(error, (TypeError, AttributeError, KeyError, AssertionError)):
         return "it is not a kubeconfig file"
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def is_in_pod() -> bool:
+    """Tell whether the environment is that of a pod."""
+    return bool(os.environ.get(HOST))
+
+
+def load_service_account(folder: Path) -> Configuration:
+    """The settings of a pod. Raises ConfigurationError naming the file or the variable that is missing."""
+    host, port = os.environ.get(HOST, ""), os.environ.get(PORT, "")
+    if not port:
+        raise ConfigurationError(f"{HOST} is set and {PORT} is not: both are needed to reach the API from a pod")
+    configuration = Configuration()
+    configuration.host = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+    authority = folder / "ca.crt"
+    if not authority.is_file():
+        raise ConfigurationError(f"the service account has no certificate authority: {authority} does not exist")
+    configuration.ssl_ca_cert = str(authority)
+    _Token(folder / "token").lend(configuration)
+    return configuration
+
+
+class _Token:
+    """The token in a file, read again once it is a minute old."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._text = self._read()
+        self._read_at = time.monotonic()
+
+    def lend(self, configuration: Configuration) -> None:
+        """Let a configuration use it; it asks before each request."""
+        configuration.refresh_api_key_hook = self._renew
+        self._renew(configuration)
+
+    def _renew(self, configuration: Configuration) -> None:
+        if time.monotonic() - self._read_at >= _FRESH_SECONDS:
+            try:
+                self._text = self._read()
+            except ConfigurationError as error:  # the token that is known may do for a while
+                log.warning("%s; the one that was read before is used", error)
+            self._read_at = time.monotonic()
+        configuration.api_key[_TOKEN] = f"Bearer {self._text}"
+
+    def _read(self) -> str:
+        try:
+            text = self._file.read_text().strip()
+        except OSError as error:
+            raise ConfigurationError(
+                f"the service account's token {self._file} cannot be read ({error.strerror}): "
+                "does the pod have automountServiceAccountToken: false?"
+            ) from error
+        if not text:
+            raise ConfigurationError(f"the service account's token {self._file} is empty")
+        return text

@@ -1,15 +1,16 @@
-"""What an API server serves, and which cluster it is."""
+"""What an API server serves, with which schemas, and which cluster it is."""
 
 from typing import Final
 from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
-from levelog.wire.objects import Cluster
+from levelog.wire.objects import Cluster, GroupResource
 from levelog_kube.client import Answer, KubeClient
-from levelog_kube.errors import ApiError
+from levelog_kube.failures import ApiError
 
 IDENTITY_NAMESPACE: Final = "kube-system"  # there is one in every cluster, and nobody makes it anew
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 class Served(Struct, frozen=True, kw_only=True):
@@ -112,3 +113,37 @@ async def cluster_uid(client: KubeClient) -> Cluster:
     """Identity of the cluster: the uid of its namespace kube-system. Raises as `KubeClient.request`."""
     answer = await client.request("GET", f"/api/v1/namespaces/{IDENTITY_NAMESPACE}")
     return Cluster(answer.decode(_Object).metadata.uid)
+
+
+class _Schema(Struct, frozen=True, rename={"schema": "openAPIV3Schema"}):
+    schema: Raw = Raw()
+
+
+class _SchemaVersion(Struct, frozen=True):
+    name: str
+    schema: _Schema = _Schema()
+
+
+class _Spec(Struct, frozen=True):
+    versions: list[_SchemaVersion]
+
+
+class _Definition(Struct, frozen=True):
+    spec: _Spec
+
+
+async def schemas_of(client: KubeClient, resource: GroupResource) -> dict[str, Raw]:
+    """The JSON schemas of a custom resource, by version; none for a resource that is built in, or not defined now.
+
+    Raises as `KubeClient.request`.
+    """
+    if not resource.group:
+        return {}
+    try:
+        answer = await client.request("GET", f"{_DEFINITIONS}/{quote(str(resource), safe='')}")
+    except ApiError as error:
+        if error.status == 404:
+            return {}
+        raise
+    versions = answer.decode(_Definition).spec.versions
+    return {version.name: version.schema.schema for version in versions if bytes(version.schema.schema)}

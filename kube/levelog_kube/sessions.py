@@ -1,17 +1,21 @@
-"""HTTP sessions with the certificates of a configuration, and when another one is needed."""
+"""HTTP sessions: their certificates, when another one is needed, and the proxy that they go through."""
 
 import ssl
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.client.rest import RESTClientObject
+from yarl import URL
 
 from levelog.errors import ConfigurationError
 
 READ_BUFFER_BYTES: Final = 2 * 1024 * 1024  # lines of a watch hold objects of up to etcd's 1.5 MiB
+_SCHEMES: Final = ("http", "https")
 
 
 def open_session(configuration: Configuration) -> aiohttp.ClientSession:
@@ -64,3 +68,41 @@ def _can_be_read(authority: str) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def environment_proxy(host: str) -> str | None:
+    """What HTTPS_PROXY, HTTP_PROXY and NO_PROXY say of a server; NO_PROXY may hold networks, as in Go."""
+    url = urlsplit(host)
+    if not url.hostname or _is_excepted(url.hostname):
+        return None
+    return getproxies().get(url.scheme)
+
+
+def without_password(proxy: str) -> str:
+    """The proxy as messages name it."""
+    return str(URL(proxy).with_user(None))
+
+
+def is_usable(proxy: str) -> bool:
+    """Tell whether it is a kind of proxy that can be asked."""
+    return urlsplit(proxy).scheme in _SCHEMES
+
+
+def _is_excepted(name: str) -> bool:
+    if proxy_bypass(name):
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return name == "localhost"
+    return address.is_loopback or any(address in network for network in _networks())
+
+
+def _networks() -> list[IPv4Network | IPv6Network]:
+    found: list[IPv4Network | IPv6Network] = []
+    for text in getproxies().get("no", "").split(","):
+        try:
+            found.append(ip_network(text.strip(), strict=False))
+        except ValueError:
+            continue
+    return found

@@ -1,5 +1,5 @@
 """The log of a cluster."""
 
-from levelog_log.websockets import load_nats
+from levelog_log.transport.websockets import load_nats
 
 load_nats()

@@ -13,7 +13,7 @@ from levelog.errors import LevelogError, Unavailable
 from levelog.wire.objects import Sequence
 from levelog_log.messages import payload_bytes
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
-from levelog_log.wire import Message
+from levelog_log.transport.wire import Message
 
 log = logging.getLogger(__name__)
 

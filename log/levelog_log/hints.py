@@ -11,8 +11,8 @@ from nats.aio.subscription import Subscription
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.subjects import hint_subject
-from levelog_log.connection import Connection
-from levelog_log.wire import Message
+from levelog_log.transport.connection import Connection
+from levelog_log.transport.wire import Message
 
 
 class Topic(StrEnum):

@@ -25,7 +25,7 @@ from levelog.wire.records import (
     Unreadable,
 )
 from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
-from levelog_log.wire import Message, header_lines
+from levelog_log.transport.wire import Message, header_lines
 
 AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ContactLost | ObjectUnreadable
 _CONTROL: Final[Mapping[type[AboutResource], Control]] = {

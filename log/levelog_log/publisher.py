@@ -11,10 +11,10 @@ import msgspec
 
 from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
 from levelog.wire.objects import Sequence
-from levelog_log.api import PublishAnswer, refusal
-from levelog_log.connection import NoResponders
 from levelog_log.stream import LogStream
-from levelog_log.wire import Message, parse_header_lines
+from levelog_log.transport.connection import NoResponders
+from levelog_log.transport.jetstream import PublishAnswer, refusal
+from levelog_log.transport.wire import Message, parse_header_lines
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_in, partition_subjects, stream_subjects
-from levelog_log.api import ConsumerAnswer, ConsumerConfig, ConsumerRequest, PullRequest, ask, refusal
 from levelog_log.messages import logged_record
 from levelog_log.stream import LogStream
+from levelog_log.transport.jetstream import ConsumerAnswer, ConsumerConfig, ConsumerRequest, PullRequest, ask, refusal
 
 log = logging.getLogger(__name__)
 

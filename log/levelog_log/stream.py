@@ -11,7 +11,9 @@ from levelog.wire.envelope import ENVELOPE_VERSION, can_read
 from levelog.wire.objects import Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import DEFAULT_PARTITIONS, partition_in, stream_name, stream_subjects
-from levelog_log.api import (
+from levelog_log.messages import logged_record, timestamp_nanoseconds
+from levelog_log.transport.connection import Connection, NoResponders
+from levelog_log.transport.jetstream import (
     NO_MESSAGE,
     NO_STREAM,
     MessageAnswer,
@@ -24,9 +26,7 @@ from levelog_log.api import (
     ask,
     refusal,
 )
-from levelog_log.connection import Connection, NoResponders
-from levelog_log.messages import logged_record, timestamp_nanoseconds
-from levelog_log.wire import parse_header_lines
+from levelog_log.transport.wire import parse_header_lines
 
 DEFAULT_MAX_AGE: Final = timedelta(days=7)
 _CLUSTER: Final = "levelog-cluster"

@@ -1,7 +1,7 @@
 """An in-process Kubernetes API for demonstrations and tests; its limits are at the top of `sandbox.py`."""
 
-from levelog_sandbox.access import Denial
-from levelog_sandbox.errors import StatusError
+from levelog_sandbox.api.refusals import StatusError
+from levelog_sandbox.api.targets import Denial
 from levelog_sandbox.requestlog import Request, RequestLog
 from levelog_sandbox.sandbox import Sandbox
 from levelog_sandbox.user import User

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from levelog.errors import ConfigurationError
 from levelog_sandbox.files import create_from_files
-from levelog_sandbox.journal import Journal
+from levelog_sandbox.objects.journal import Journal
 from levelog_sandbox.sandbox import Sandbox
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from levelog.errors import ConfigurationError
-from levelog_sandbox import definitions
-from levelog_sandbox.errors import StatusError
+from levelog_sandbox.api.refusals import StatusError
+from levelog_sandbox.controllers import definitions
+from levelog_sandbox.objects.revisions import Change, Collection
 from levelog_sandbox.sandbox import Sandbox
-from levelog_sandbox.store import Change, Collection
 
 Json = dict[str, Any]
 

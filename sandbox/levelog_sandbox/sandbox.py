@@ -22,17 +22,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 from aiohttp import web
 
-from levelog_sandbox.access import Access, Denial
-from levelog_sandbox.cluster import Cluster
-from levelog_sandbox.kubeconfig import write_kubeconfig
-from levelog_sandbox.metadata import Clock
+from levelog_sandbox.api.server import Refuses, Server
+from levelog_sandbox.api.targets import USER, Access, Denial
+from levelog_sandbox.objects.cluster import Cluster
+from levelog_sandbox.objects.metadata import Clock
+from levelog_sandbox.objects.revisions import Change, Store
+from levelog_sandbox.objects.verbs import Mutation
 from levelog_sandbox.requestlog import RequestLog
-from levelog_sandbox.server import Refuses, Server
-from levelog_sandbox.store import Change, Store
 from levelog_sandbox.user import User
-from levelog_sandbox.writes import Mutation
 
 Json = dict[str, Any]
 
@@ -160,3 +160,20 @@ class Sandbox:
         """Close every open watch, as a restarting server does."""
         for watcher in tuple(self._cluster.watchers):
             watcher.end()
+
+
+def write_kubeconfig(path: Path, url: str) -> Path:
+    """Write a kubeconfig (JSON, which is YAML) for the URL; readable by its owner only."""
+    name = "levelog-sandbox"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url}}],
+        "users": [{"name": USER, "user": {"token": name}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": USER, "namespace": "default"}}],
+        "current-context": name,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=2))
+    return path

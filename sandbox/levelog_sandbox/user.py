@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from levelog_sandbox import errors
-from levelog_sandbox.cluster import Cluster
-from levelog_sandbox.deletion import DeleteOptions
-from levelog_sandbox.incoming import Options
-from levelog_sandbox.patches import json_patch, merge_patch
-from levelog_sandbox.resources import Resource
-from levelog_sandbox.routing import Target
+from levelog_sandbox.api import refusals
+from levelog_sandbox.api.targets import Target
+from levelog_sandbox.fields.patches import json_patch, merge_patch
+from levelog_sandbox.objects.cluster import Cluster
+from levelog_sandbox.objects.deletion import DeleteOptions
+from levelog_sandbox.objects.incoming import Options
+from levelog_sandbox.schemas.registry import Resource
 
 Json = dict[str, Any]
 
@@ -99,7 +99,7 @@ class User:
     def _target_of(self, manifest: Json) -> Target:
         found = self._cluster.registry.of_kind(manifest.get("apiVersion", ""), manifest.get("kind", ""))
         if found is None:
-            raise errors.no_such_resource()
+            raise refusals.no_such_resource()
         about = manifest.get("metadata", {})
         return Target(found, self._namespace(found, about), about.get("name", ""), "")
 

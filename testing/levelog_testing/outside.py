@@ -13,9 +13,9 @@ from levelog.resources import External
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, Version
 from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
-from levelog_ingest.sources.calling import Calls, SourceFault
 from levelog_ingest.sources.encoding import Encoder, uid_of
-from levelog_ingest.sources.holding import Holding
+from levelog_ingest.sources.held import Holding
+from levelog_ingest.sources.runner import Calls, SourceFault
 
 
 class Externals:

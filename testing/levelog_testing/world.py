@@ -29,9 +29,9 @@ from levelog.wire.records import (
 )
 from levelog.wire.subjects import partition_of
 from levelog_actuator.effects import EffectCaller
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
-from levelog_actuator.settings import ActuatorSettings
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hints

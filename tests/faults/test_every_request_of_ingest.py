@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from levelog_ingest import listing
+from levelog_ingest import sync
 from levelog_kube.client import KubeClient
 from rigs.api import Api
 from rigs.apirequests import ApiRequest, asks
@@ -201,7 +201,7 @@ def accounts(numbers: Iterable[int]) -> str:
 
 @pytest_asyncio.fixture
 async def stage(control_plane: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(listing, "PAGE_OBJECTS", 1)
+    monkeypatch.setattr(sync, "PAGE_OBJECTS", 1)
     deadlines = KubeClient.request.__kwdefaults__
     assert deadlines is not None
     monkeypatch.setitem(deadlines, "timeout", timedelta(seconds=5))

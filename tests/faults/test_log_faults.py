@@ -11,8 +11,8 @@ import pytest
 from levelog.wire.records import ObjectSeen
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect
 from levelog_log.stream import LogStream, ensure_stream, open_stream
+from levelog_log.transport.connection import connect
 from levelog_sandbox.sandbox import Sandbox
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.nats import NatsServer

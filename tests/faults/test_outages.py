@@ -10,7 +10,7 @@ from msgspec import field
 from levelog import Index, Level, Operator, Resource, Struct
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_ingest.watched import WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_store.tables import levels, objects

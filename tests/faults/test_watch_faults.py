@@ -10,8 +10,8 @@ import pytest
 
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
 from levelog_sandbox.sandbox import Sandbox
 from rigs.apirequests import asks
 from rigs.faultproxy import FaultProxy

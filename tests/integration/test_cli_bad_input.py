@@ -10,8 +10,8 @@ import pytest_asyncio
 import yaml
 
 from levelog.wire.objects import Cluster
-from levelog_log.connection import connect
 from levelog_log.stream import ensure_stream
+from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE, Levelog, define_webs

@@ -12,10 +12,10 @@ from levelog.secrets.rules import Rules
 from levelog.wire.objects import Cluster, GroupResource, Version
 from levelog.wire.records import SyncFinished
 from levelog_log.appender import Appender
-from levelog_log.connection import connect
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream
+from levelog_log.transport.connection import connect
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer

@@ -6,8 +6,8 @@ import msgspec
 
 from levelog.wire.objects import Cluster
 from levelog.wire.records import ObjectSeen
-from levelog_log.connection import connect
 from levelog_log.stream import clusters, open_stream
+from levelog_log.transport.connection import connect
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
 from rigs.logs import read_all

@@ -15,7 +15,7 @@ from levelog.errors import ConfigurationError, Unavailable
 from levelog_cli.servers import data_dir
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
-from levelog_log.connection import connect
+from levelog_log.transport.connection import connect
 from rigs.ports import is_listening
 from rigs.processes import Process
 from rigs.waiting import until

@@ -19,7 +19,7 @@ import pytest
 import pytest_asyncio
 
 from levelog_kube.client import connect
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable
+from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 from levelog_sandbox import Sandbox
 from rigs.api import APPLY, Api
 from rigs.apirequests import asks, at

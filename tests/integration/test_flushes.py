@@ -18,9 +18,9 @@ from levelog.wire.objects import Cluster
 from levelog_cli.servers import embedded
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats, nats_program
-from levelog_log.connection import connect
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream
+from levelog_log.transport.connection import connect
 from rigs.logs import web_message, writer_for
 from rigs.processes import Process
 from rigs.waiting import until

@@ -13,8 +13,8 @@ import yaml
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Cluster
-from levelog_log.access import NatsAccess
-from levelog_log.connection import Connection, connect
+from levelog_log.transport.access import NatsAccess
+from levelog_log.transport.connection import Connection, connect
 from levelog_migrations import upgrade
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs

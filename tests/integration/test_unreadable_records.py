@@ -14,7 +14,7 @@ from levelog.wire.records import ObjectSeen, ObjectUnreadable, SyncFinished, Syn
 from levelog.wire.subjects import partition_of
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
-from levelog_log.wire import Message, header_lines
+from levelog_log.transport.wire import Message, header_lines
 from levelog_store.look.contact import UnreadableRecord, read_unreadable
 from levelog_store.tables import objects, tombstones
 from rigs.garbling import garbled

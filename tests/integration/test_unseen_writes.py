@@ -11,7 +11,7 @@ from levelog import Index, Intent, Level, Operator, Resource, apply
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import TargetSighted
 from levelog_actuator import Actuator, ActuatorSettings
-from levelog_ingest.watched import WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_log.publisher import BatchPublisher

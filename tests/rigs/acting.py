@@ -18,12 +18,12 @@ from levelog_actuator import Actuator, ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import Connection
-from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import Connection
+from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope

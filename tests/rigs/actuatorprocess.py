@@ -14,10 +14,10 @@ from levelog import Operator
 from levelog_actuator import Actuator
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
+from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.connect.database import Database
 from rigs.acting import APPLICATION, QUICK, effects_of, scope_of
 

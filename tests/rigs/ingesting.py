@@ -13,7 +13,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.watched import Progress, WatchedResource
+from levelog_ingest.status import Progress, WatchedResource
 from levelog_kube.client import SILENCE, connect
 from levelog_log.stream import LogStream
 from rigs.logs import read_all

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import LoggedRecord, ObjectSeen
-from levelog_log.connection import Connection, connect
 from levelog_log.messages import Writer
 from levelog_log.reader import FIRST, Reader
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_log.wire import Message
+from levelog_log.transport.connection import Connection, connect
+from levelog_log.transport.wire import Message
 from rigs.nats import NatsServer
 from rigs.waiting import until
 

@@ -21,11 +21,11 @@ from levelog_cli.servers.clusters import known_cluster
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.watched import WatchedResource
-from levelog_log.connection import connect as connect_nats
+from levelog_ingest.status import WatchedResource
 from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database

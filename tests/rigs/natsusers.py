@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from levelog_log.nkeys import SEED, USER, Nkey, encode
+from levelog_log.transport.nkeys import SEED, USER, Nkey, encode
 
 OPERATOR = 14 << 3
 ACCOUNT = 0

@@ -7,7 +7,7 @@ import asyncpg
 from sqlalchemy.engine import make_url
 
 from levelog.wire.objects import Cluster
-from levelog_log.nkeys import Nkey
+from levelog_log.transport.nkeys import Nkey
 from rigs.natsusers import new_seed
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"

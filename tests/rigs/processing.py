@@ -15,11 +15,11 @@ from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_cli.loading import load_operators
 from levelog_log.appender import Appender
-from levelog_log.connection import connect
 from levelog_log.hints import Hints
 from levelog_log.messages import AboutResource, Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program
 from levelog_processors.upkeep import verify

@@ -28,7 +28,7 @@ from levelog.wire.records import (
 from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_in, partition_of
 from levelog_cli.loading import load_operators
 from levelog_log.messages import logged_record
-from levelog_log.wire import parse_header_lines
+from levelog_log.transport.wire import parse_header_lines
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, Held, HeldObject, HeldTombstone

@@ -12,9 +12,9 @@ from levelog_cli.servers.embedded import MAX_PAYLOAD, nats_program
 from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.ingesting import INGEST
-from levelog_log.connection import SMALL_PAYLOAD_BYTES, Connection
-from levelog_log.leases import holder_of
+from levelog_log.leadership import holder_of
 from levelog_log.stream import LogStream, clusters, open_stream
+from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
 
 _NATS, _LOG = "nats", "log"
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50

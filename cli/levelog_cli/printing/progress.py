@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from levelog_ingest.watched import ResourceStatus
+    from levelog_ingest.status import ResourceStatus
 
 
 _FIRST_SECONDS: Final = 0.5

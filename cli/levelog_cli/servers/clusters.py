@@ -16,8 +16,7 @@ from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
-from levelog_kube.definitions import schemas_of
-from levelog_kube.discovery import cluster_uid
+from levelog_kube.discovery import cluster_uid, schemas_of
 from levelog_processors.program import Program
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from levelog.wire.subjects import stream_name
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_cli.settings import NATS, Settings, flag
-from levelog_log.access import NatsAccess
-from levelog_log.connection import INBOX, Connection, connect
 from levelog_log.stream import LogStream, clusters, find_stream, open_stream
+from levelog_log.transport.access import NatsAccess
+from levelog_log.transport.connection import INBOX, Connection, connect
 
 _FILES: Final = NATS[1:]
 

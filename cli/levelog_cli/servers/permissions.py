@@ -12,10 +12,10 @@ from levelog.handlers.children import ChildrenView
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Verb
 from levelog.resources import ResourceType
-from levelog_actuator.rights import EVENTS, EVENTS_OF_CLUSTER, RIGHTS, TO_BLOCK_OWNERS, Right
+from levelog_actuator.requests import EVENTS, EVENTS_OF_CLUSTER, RIGHTS, TO_BLOCK_OWNERS, Right
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
-from levelog_kube.errors import ApiError
+from levelog_kube.failures import ApiError
 from levelog_processors.program import Program
 
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -7,7 +7,7 @@ from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.progress import FirstLists
 from levelog_cli.settings import LogFormat, Settings
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.watched import WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_kube.client import KubeClient
 from levelog_log.stream import LogStream
 

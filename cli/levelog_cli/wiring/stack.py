@@ -20,11 +20,11 @@ from levelog_cli.servers.nats import await_log, connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.agreement import refuse_disagreement
 from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
-from levelog_log.connection import Connection
 from levelog_log.hints import Hints, Topic
 from levelog_log.leadership import Leadership
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import Connection
 
 if TYPE_CHECKING:
     from levelog_kube.client import KubeClient
@@ -203,7 +203,7 @@ class _Process(Struct, kw_only=True):
         """Run the actuator, if that is a role of this process."""
         if self.client is not None and Role.ACTUATE in self.roles:
             from levelog_actuator.actuator import Actuator
-            from levelog_actuator.settings import ActuatorSettings
+            from levelog_actuator.limits import ActuatorSettings
 
             limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
             if self.settings.dry_run:

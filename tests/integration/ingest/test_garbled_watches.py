@@ -16,17 +16,17 @@ from levelog.wire.objects import GroupResource, Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, SyncFinished
 from levelog.wire.subjects import partition_in
-from levelog_ingest.events import read_bookmark, read_event
+from levelog_ingest.feed import read_bookmark, read_event
 from levelog_ingest.recorder import Recorder
-from levelog_ingest.watched import ResourceStatus, WatchedResource
+from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_kube.errors import ApiError, NoAnswer
-from levelog_log.connection import connect
+from levelog_kube.failures import ApiError, NoAnswer
 from levelog_log.messages import Writer, logged_record
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_log.wire import Message, parse_header_lines
+from levelog_log.transport.connection import connect
+from levelog_log.transport.wire import Message, parse_header_lines
 from levelog_sandbox.sandbox import Sandbox
 from rigs.apirequests import asks
 from rigs.faultproxy import FaultProxy

@@ -12,14 +12,14 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Cluster, GroupResource, Version
 from levelog.wire.records import ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.watched import ResourceStatus, WatchedResource
+from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
-from levelog_sandbox.access import Denial
+from levelog_log.transport.connection import connect
+from levelog_sandbox.api.targets import Denial
 from levelog_sandbox.sandbox import Sandbox
 from rigs.ingesting import (
     CONFIG_MAPS,

@@ -3,11 +3,11 @@ from typing import Any
 
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import ObjectSeen
-from levelog_ingest.watched import WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
 from rigs.binaries import Binaries
 from rigs.controlplane import ControlPlane
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching

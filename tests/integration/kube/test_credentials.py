@@ -13,9 +13,9 @@ import yaml
 from levelog.errors import ConfigurationError
 from levelog.wire.canonical import digest
 from levelog_kube import client as client_module
-from levelog_kube import serviceaccount
+from levelog_kube import configuration
 from levelog_kube.client import connect
-from levelog_kube.errors import ApiError, Unreachable
+from levelog_kube.failures import ApiError, Unreachable
 from rigs.certificates import Authority, Certified
 from rigs.pickyserver import PickyServer
 
@@ -160,7 +160,7 @@ def pod(server: PickyServer, authority: Authority, tmp_path: Path, monkeypatch: 
     folder.mkdir()
     (folder / "ca.crt").write_bytes(authority.file.read_bytes())
     (folder / "token").write_text("one")
-    monkeypatch.setattr(serviceaccount, "FOLDER", folder)
+    monkeypatch.setattr(configuration, "FOLDER", folder)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -178,7 +178,7 @@ async def test_the_token_of_a_pod_is_used_before_the_old_one_is_refused(
         return True
 
     server.accepts = accepts
-    monkeypatch.setattr(serviceaccount, "_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(configuration, "_FRESH_SECONDS", 0.0)
     async with await connect() as client:
         (pod / "token").write_text("two\n")
         await client.request("GET", "/x")

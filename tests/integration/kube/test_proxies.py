@@ -11,7 +11,7 @@ import yaml
 
 from levelog.errors import Unavailable
 from levelog_kube.client import connect
-from levelog_kube.proxies import environment_proxy
+from levelog_kube.sessions import environment_proxy
 from levelog_sandbox import Sandbox
 from rigs.controlplane import ControlPlane
 from rigs.kubeconfig import write_kubeconfig

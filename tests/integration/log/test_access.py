@@ -11,11 +11,11 @@ import pytest
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog.wire.objects import Application, Cluster
-from levelog_log.access import NatsAccess
-from levelog_log.connection import Connection, connect
 from levelog_log.hints import Hints
-from levelog_log.nkeys import Nkey
 from levelog_log.stream import ensure_stream
+from levelog_log.transport.access import NatsAccess
+from levelog_log.transport.connection import Connection, connect
+from levelog_log.transport.nkeys import Nkey
 from rigs.certificates import Authority, Certified
 from rigs.nats import NatsServer
 from rigs.natsusers import Accounts, new_seed

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from levelog.errors import ConfigurationError, Unavailable
-from levelog_log.connection import connect
+from levelog_log.transport.connection import connect
 from rigs.logs import new_log, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port

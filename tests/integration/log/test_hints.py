@@ -2,8 +2,8 @@ import asyncio
 from datetime import timedelta
 
 from levelog.wire.objects import Application
-from levelog_log.connection import connect
 from levelog_log.hints import Hints, Topic
+from levelog_log.transport.connection import connect
 from rigs.logs import MOMENT, new_log
 from rigs.nats import NatsServer
 

@@ -8,10 +8,9 @@ import pytest
 
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application
-from levelog_log.connection import connect
-from levelog_log.leadership import Leadership
-from levelog_log.leases import LEASE, Lease, holder_of
+from levelog_log.leadership import LEASE, Leadership, Lease, holder_of
 from levelog_log.stream import LogStream, open_stream
+from levelog_log.transport.connection import connect
 from rigs.logs import new_log
 from rigs.nats import NatsServer
 from rigs.tcpproxy import TcpProxy

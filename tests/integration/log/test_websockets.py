@@ -11,7 +11,7 @@ from rigs.ports import free_port
 
 SCRIPT = """
 import asyncio, sys
-from levelog_log.connection import connect
+from levelog_log.transport.connection import connect
 
 async def main():
     async with await connect(sys.argv[1]) as connection:

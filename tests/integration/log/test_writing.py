@@ -12,7 +12,7 @@ from levelog.wire.objects import Sequence as LogSequence
 from levelog_log.appender import Appender
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.stream import ensure_stream
-from levelog_log.wire import Message
+from levelog_log.transport.wire import Message
 from rigs.logs import delete_stream, names_and_versions, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.waiting import until

@@ -18,13 +18,13 @@ from levelog_actuator import Actuator
 from levelog_cli.loading import load_operators
 from levelog_history.moments import Moment
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.watched import WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
-from levelog_log.connection import connect as connect_nats
 from levelog_log.hints import Hints
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.decide.functions import Caller
 from levelog_processors.processor import Processor
 from levelog_processors.program import Program

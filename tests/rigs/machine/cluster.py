@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import ObjectKey
 from levelog_kube.client import Answer
-from levelog_kube.errors import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 
 GROUP: Final = "example.com"
 NAMESPACE: Final = "default"

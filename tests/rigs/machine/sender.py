@@ -7,9 +7,9 @@ from typing import cast
 import msgspec
 
 from levelog.wire.records import ReceiptNoted
+from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, stored
 from levelog_actuator.sending import Sender
-from levelog_actuator.settings import ActuatorSettings
 from levelog_kube.client import KubeClient
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent

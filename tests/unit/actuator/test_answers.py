@@ -16,7 +16,7 @@ from levelog_actuator.answers import (
     rule_for_sighting,
 )
 from levelog_actuator.requests import Order
-from levelog_kube.errors import Cause
+from levelog_kube.failures import Cause
 from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, order, sighting, unseen
 
 JSON = {"body": [], "options": {"patch_type": "json"}}

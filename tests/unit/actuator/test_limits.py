@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from levelog_actuator.limits import Limits, Room
-from levelog_actuator.settings import ActuatorSettings
+from levelog_actuator.limits import ActuatorSettings, Limits, Room
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
 

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from levelog_ingest.backoff import Backoff
+from levelog_ingest.status import Backoff
 
 SECOND = timedelta(seconds=1)
 

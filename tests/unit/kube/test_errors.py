@@ -3,7 +3,7 @@ from email.utils import format_datetime
 
 import msgspec
 
-from levelog_kube.errors import ApiError
+from levelog_kube.failures import ApiError
 
 
 def test_an_error_names_the_request_and_what_the_server_said() -> None:

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from levelog_kube.lines import LineSplitter
+from levelog_kube.client import LineSplitter
 
 BODY = st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), max_size=20).map(b"\n".join)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_sandbox import StatusError
-from levelog_sandbox.ownership import Claims, Writer, apply
-from levelog_sandbox.schema import Schema, SchemaBuilder
+from levelog_sandbox.fields.ownership import Claims, Writer, apply
+from levelog_sandbox.schemas.shapes import Schema, SchemaBuilder
 
 Json = dict[str, Any]
 Fields = dict[tuple[str, ...], tuple[Any, set[str]]]

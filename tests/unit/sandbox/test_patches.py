@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_sandbox import StatusError
-from levelog_sandbox.patches import json_patch, merge_patch
+from levelog_sandbox.fields.patches import json_patch, merge_patch
 
 Json = dict[str, Any]
 

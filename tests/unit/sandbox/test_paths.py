@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from levelog_sandbox.paths import compare, from_fields, paths_of, shown, to_fields, without
-from levelog_sandbox.resources import Registry
-from levelog_sandbox.schema import ANY
+from levelog_sandbox.fields.paths import compare, from_fields, paths_of, shown, to_fields, without
+from levelog_sandbox.schemas.registry import Registry
+from levelog_sandbox.schemas.shapes import ANY
 
 Json = dict[str, Any]
 

@@ -1,0 +1,269 @@
+"""What a source says, written to the log: lists, differences, and whether it is heard of."""
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from levelog.errors import RecordError
+from levelog.handlers.sources import SourceHandler
+from levelog.resources import External, Gone
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import ObjectKey, Version
+from levelog.wire.records import (
+    BookmarkNoted,
+    ContactLost,
+    ObjectDeleted,
+    ObjectSeen,
+    Origin,
+    SyncFinished,
+    SyncStarted,
+    Written,
+)
+from levelog.wire.subjects import object_subject, partition_of
+from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
+from levelog_ingest.sources.held import LogState
+from levelog_log.appender import Appender
+from levelog_log.messages import Writer
+from levelog_log.stream import LogStream
+from levelog_log.transport.wire import Message
+
+log = logging.getLogger(__name__)
+
+MARK_EVERY: Final = timedelta(minutes=1)
+"""How often the log is told that a source is heard of, though nothing changes: as an API server does for a watch."""
+GROUP_MESSAGES: Final = 100
+GROUP_BYTES: Final = 512 * 1024
+
+
+class SourceLog:
+    """Writes for one source, on top of what the log held when this process took it over.
+
+    Each call returns when all is durable. After an error of the log it is spent: the state has to be read again.
+    """
+
+    def __init__(
+        self,
+        source: SourceHandler,
+        stream: LogStream,
+        appender: Appender,
+        redactor: Redactor,
+        state: LogState,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._source = source
+        self._resource = source.resource.group_resource
+        self._stream = stream
+        self._appender = appender
+        self._encoder = Encoder(source, redactor)
+        self._writer = Writer(stream.cluster, stream.partitions, "ingest")
+        self._holding = state.holding
+        self._listed_at = state.listed_at
+        self._is_lost = state.is_lost
+        self._lost_with = ""
+        self._marked_at = state.marked_at
+        self._clock = clock
+
+    @property
+    def records(self) -> int:
+        """How many records there are."""
+        return len(self._holding.records)
+
+    @property
+    def version(self) -> Version:
+        """The highest that was written."""
+        return self._holding.version
+
+    def list_due(self) -> datetime:
+        """When everything has to be written again, so that the log holds a complete list while it keeps records."""
+        if self._listed_at is None:
+            return datetime.min.replace(tzinfo=UTC)
+        max_age = self._stream.max_age
+        return self._listed_at + max_age / 2 if max_age else datetime.max.replace(tzinfo=UTC)
+
+    async def whole(self, records: Iterable[object]) -> str:
+        """Record a whole set: what differs, or all of it if a list is due.
+
+        Returns one sentence on what could not be recorded. What was recorded of that before stays; if there is
+        something whose name is not known, that is everything that the set does not name.
+        """
+        observed = self._holding.next_version(self._clock())
+        encoded = self._encoder.whole(records)
+        kept = set(self._holding.records) - encoded.bodies.keys() if encoded.unnamed else set(encoded.refused)
+        too_large: dict[ObjectKey, str] = {}
+        if self._clock() >= self.list_due():
+            await self._list(encoded.bodies, kept, observed, too_large)
+        else:
+            await self._differences(encoded.bodies, kept, observed, too_large)
+        return EncodedSet(encoded.bodies, {**encoded.refused, **too_large}, encoded.unnamed).complaint
+
+    async def change(self, change: External | Gone) -> str:
+        """Record one record, or that it is gone. Returns one sentence if it could not be recorded."""
+        observed = self._holding.next_version(self._clock())
+        try:
+            key = self._encoder.key(change)
+            if isinstance(change, External):
+                body = self._encoder.body(key, change)
+                if not self._holding.has(key, body):
+                    message = self._seen(key, body, observed, "watch")
+                    await self._appender.append(message)
+                    self._holding.put(key, body, observed)
+            elif key in self._holding.records:
+                await self._delete([key], observed)
+        except RecordError as error:
+            return str(error)
+        return ""
+
+    async def heard(self, complaint: str = "") -> None:
+        """Tell that the source is heard of: at once if it was not before, else each minute.
+
+        With a complaint, what it says is not all that there is, so that it counts as lost.
+        """
+        if complaint:
+            await self.lost(complaint)
+        elif self._is_lost or self._is_mark_due():
+            version, time = self._holding.version, self._clock()
+            await self._to_all(BookmarkNoted(resource=self._resource, version=version, time=time))
+            self._is_lost, self._lost_with, self._marked_at = False, "", time
+
+    async def lost(self, error: str) -> None:
+        """Tell that the source fails: once, and again if it fails otherwise, at most each minute."""
+        if self._is_lost and (error == self._lost_with or not self._is_mark_due()):
+            return
+        time = self._clock()
+        await self._to_all(ContactLost(resource=self._resource, error=error, time=time))
+        self._is_lost, self._lost_with, self._marked_at = True, error, time
+
+    def _is_mark_due(self) -> bool:
+        return self._marked_at is None or self._clock() - self._marked_at >= MARK_EVERY
+
+    async def _differences(
+        self,
+        bodies: Mapping[ObjectKey, bytes],
+        kept: Iterable[ObjectKey],
+        observed: Version,
+        too_large: dict[ObjectKey, str],
+    ) -> None:
+        changes = self._holding.compare(bodies, kept)
+        versions = dict.fromkeys(changes.changed, observed)
+        await self._put({key: bodies[key] for key in changes.changed}, versions, "watch", too_large)
+        await self._delete(changes.gone, observed)
+        if changes.changed or changes.gone:
+            log.info(
+                "%s: %d records changed, %d are gone",
+                self._resource,
+                len(changes.changed),
+                len(changes.gone),
+                extra={"resource": str(self._resource), "version": observed},
+            )
+
+    async def _list(
+        self,
+        bodies: Mapping[ObjectKey, bytes],
+        kept: set[ObjectKey],
+        observed: Version,
+        too_large: dict[ObjectKey, str],
+    ) -> None:
+        """Write everything between the marks of a list; what is as before keeps its version and wakes nobody."""
+        sync_id = secrets.token_hex(8)
+        await self._to_all(SyncStarted(resource=self._resource, sync_id=sync_id, time=self._clock()))
+        gone = self._holding.compare(bodies, kept).gone
+        versions = {
+            key: self._holding.records[key].version if self._holding.has(key, body) else observed
+            for key, body in bodies.items()
+        }
+        await self._put(bodies, versions, "list", too_large)
+        again = [key for key in (*kept, *too_large) if key in self._holding.records]
+        stored = {key: await self._last_body(key) for key in again}
+        held = {key: self._holding.records[key].version for key in again}
+        await self._put(stored, held, "list", too_large)
+        await self._delete(gone, observed)
+        time = self._clock()
+        await self._to_all(SyncFinished(resource=self._resource, sync_id=sync_id, version=observed, time=time))
+        self._listed_at = self._marked_at = time
+        self._is_lost = False
+        log.info("listed %d records", self.records, extra={"resource": str(self._resource), "version": observed})
+
+    async def _put(
+        self,
+        bodies: Mapping[ObjectKey, bytes],
+        versions: Mapping[ObjectKey, Version],
+        origin: Origin,
+        too_large: dict[ObjectKey, str],
+    ) -> None:
+        group: list[tuple[ObjectKey, Message]] = []
+        size_bytes = 0
+
+        async def write() -> None:
+            await self._write([message for _, message in group])
+            for key, _ in group:
+                self._holding.put(key, bodies[key], versions[key])
+
+        for key, body in bodies.items():
+            try:
+                group.append((key, self._seen(key, body, versions[key], origin)))
+            except RecordError as error:
+                too_large[key] = str(error)
+                continue
+            size_bytes += len(body)
+            if len(group) >= GROUP_MESSAGES or size_bytes >= GROUP_BYTES:
+                await write()
+                group, size_bytes = [], 0
+        await write()
+
+    async def _delete(self, keys: Sequence[ObjectKey], observed: Version) -> None:
+        for start in range(0, len(keys), GROUP_MESSAGES):
+            some = keys[start : start + GROUP_MESSAGES]
+            await self._write([self._deleted(key, await self._last_body(key), observed) for key in some])
+            for key in some:
+                self._holding.drop(key)
+
+    async def _last_body(self, key: ObjectKey) -> bytes:
+        """What the log last showed of a record; who it is, where that has expired."""
+        subject = object_subject(self._stream.cluster, key, partition_of(key, self._stream.partitions))
+        last = await self._stream.last_record(subject)
+        if last is not None and isinstance(last.record, ObjectSeen):
+            return last.record.body
+        return msgspec.json.encode({"metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(key)}})
+
+    def _seen(self, key: ObjectKey, body: bytes, version: Version, origin: Origin) -> Message:
+        time = self._clock()
+        message = self._writer.message(
+            ObjectSeen(
+                key=key,
+                uid=uid_of(key),
+                version=version,
+                origin=origin,
+                time=time,
+                written=self._written(time),
+                body=body,
+            )
+        )
+        try:
+            self._appender.publisher.check(message)
+        except RecordError as error:
+            limit = self._stream.connection.max_payload_bytes
+            raise RecordError(
+                f"{shown(self._source.cls, key)} cannot be recorded: NATS takes {limit} bytes, its setting max_payload"
+            ) from error
+        return message
+
+    def _deleted(self, key: ObjectKey, body: bytes, version: Version) -> Message:
+        time, uid = self._clock(), uid_of(key)
+        written = self._written(time)
+        return self._writer.message(
+            ObjectDeleted(key=key, uid=uid, version=version, origin="watch", time=time, written=written, body=body)
+        )
+
+    def _written(self, time: datetime) -> Written:
+        return Written(manager=f"{self._source.operator}/{self._source.name}", at=time.isoformat())
+
+    async def _to_all(self, record: SyncStarted | SyncFinished | BookmarkNoted | ContactLost) -> None:
+        await self._write(self._writer.to_all_partitions(record))
+
+    async def _write(self, messages: Sequence[Message]) -> None:
+        if messages:
+            await self._appender.append(*messages)

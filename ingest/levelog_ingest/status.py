@@ -1,0 +1,80 @@
+"""What ingest watches, how that goes, and how long it waits when it does not."""
+
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from levelog.wire.objects import GroupResource, Version
+
+Phase: TypeAlias = Literal["starting", "absent", "forbidden", "listing", "watching", "retrying"]
+FIRST: Final = timedelta(seconds=0.5)
+LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
+
+
+class WatchedResource(Struct, frozen=True, kw_only=True):
+    """A resource in one API version, in some namespaces or in all (none are named)."""
+
+    resource: GroupResource
+    version: str
+    namespaces: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.namespaces:
+            return str(self.resource)
+        return f"{self.resource} in namespace{'s' * (len(self.namespaces) > 1)} {', '.join(self.namespaces)}"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What there is a watch for: each namespace, or the empty one, which stands for all."""
+        return self.namespaces or ("",)
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.resource.group}/{self.version}" if self.resource.group else self.version
+
+
+class ResourceStatus(Struct, kw_only=True):
+    """How the watch of a resource goes, as of now."""
+
+    watched: WatchedResource
+    phase: Phase = "starting"
+    detail: str = ""
+    """One sentence of what is wrong; empty while nothing is."""
+    version: Version | None = None
+    """Seen and handed to the log up to here, in all parts; None before the first list is complete."""
+    objects: int = 0
+    """Objects of the list that is being read, or that was read last."""
+    total: int | None = None
+    """How many the list will have, where the server says."""
+    last_contact: datetime | None = None
+    skipped: int = 0
+    """Objects that could not be recorded; each is in the process's log."""
+
+
+Progress: TypeAlias = Callable[[ResourceStatus], None]
+"""Called when a status has changed; must not block."""
+
+
+class Backoff:
+    """Doubles with each failure in a row, with jitter, so that many clients do not come back at once."""
+
+    def __init__(self, first: timedelta = FIRST, longest: timedelta = LONGEST) -> None:
+        self._first = first
+        self._longest = longest
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        """Begin at the shortest wait again."""
+        self._failures = 0
+
+    def failed(self, at_least: timedelta | None = None) -> timedelta:
+        """How long to wait now; never less than what the server asked for."""
+        factor = 1 << min(self._failures, 16)
+        self._failures += 1
+        jitter = random.uniform(0.5, 1.0)  # noqa: S311  # it spreads load and hides nothing
+        wait = min(self._longest, self._first * factor) * jitter
+        return wait if at_least is None else max(wait, at_least)

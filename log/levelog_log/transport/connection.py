@@ -1,0 +1,339 @@
+"""A connection to NATS that tells when it was lost, and speaks of failures in levelog's words."""
+
+import asyncio
+import logging
+import re
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, Final, NoReturn, Self
+
+import nats.errors
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_log.transport.access import NatsAccess, explain_tls, parse_servers, without_credentials
+from levelog_log.transport.wire import Message, NatsClient, is_refusal
+
+log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+REQUEST_TIMEOUT: Final = timedelta(seconds=10)
+SMALL_PAYLOAD_BYTES: Final = 2 * 1024 * 1024  # etcd takes objects up to 1.5 MiB; NATS' own default is 1 MiB
+INBOX: Final = "_INBOX"
+_PING_SECONDS: Final = 10  # a peer that vanished without a word is noticed after three of them
+_PERMISSION: Final = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"', re.IGNORECASE)
+_REMEMBERED: Final = 100  # subjects that were used last, to name the one that is refused as it was written
+
+
+class NoResponders(Unavailable):
+    """Nobody listens on a subject: no JetStream, no such stream, or none of the kind now."""
+
+
+class Connection:
+    """One connection to NATS, shared by everything in a process; it reconnects by itself for ever.
+
+    What is published or asked while it is down raises Unavailable at once and is never sent later. Requests that are
+    under way when it breaks raise Unavailable then, not at their time-out. Once the server has refused a subject or the
+    user, everything raises the ConfigurationError that says what, and so does `until_refused`.
+    """
+
+    def __init__(self, client: NatsClient, url: str) -> None:
+        self.client = client
+        self.url = without_credentials(url)
+        self.reconnects = 0
+        """How often the connection was lost and made again: who sees it change has to check what it relied on."""
+        self._up = asyncio.Event()
+        self._up.set()
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._refusal: asyncio.Future[LevelogError] = asyncio.get_running_loop().create_future()
+        self._subjects: deque[str] = deque(maxlen=_REMEMBERED)
+        self._batch: Sequence[Message] = ()
+        self._is_closing = False
+        self._listeners: set[Callable[[], None]] = set()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is up now, as far as is known."""
+        return self._up.is_set() and self.client.is_connected
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """Largest message, headers included, that the server takes."""
+        return self.client.max_payload
+
+    @property
+    def server_version(self) -> str:
+        """Version of the server, `2.12.1`."""
+        version = self.client.connected_server_version
+        return f"{version.major}.{version.minor}.{version.patch}"
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: dict[str, str] | None = None,
+        step: str = "",
+        timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
+    ) -> Msg:
+        """Ask and wait for the answer.
+
+        Raises Unavailable, naming the step, when the connection breaks or no answer comes in time, and NoResponders
+        if nobody listens.
+        """
+        self._check()
+        self._subjects.append(subject)
+        asked = self.client.request(subject, payload, timeout=timeout.total_seconds(), headers=headers)
+        return await self._until_lost(asked, step or f"request {subject}")
+
+    async def publish_all(self, messages: Sequence[Message], step: str = "publishing") -> None:
+        """Send messages in order without waiting for an answer. Raises Unavailable while disconnected."""
+        self._check()
+        self._batch = messages
+        try:
+            await self.client.publish_all(messages)
+        except nats.errors.Error as error:
+            raise Unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
+
+    async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
+        """Send one message without headers. Raises as nats-py does."""
+        self._check()
+        self._subjects.append(subject)
+        await self.client.publish(subject, payload, reply=reply)
+
+    async def subscribe(self, subject: str, receive: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        """Have all messages of a subject given to a coroutine function, however many wait. Raises as nats-py does."""
+        self._check()
+        self._subjects.append(subject)
+        return await self.client.subscribe(subject, cb=receive, pending_msgs_limit=0, pending_bytes_limit=0)
+
+    async def wait_connected(self) -> None:
+        """Wait until the connection is up."""
+        await self._up.wait()
+
+    async def until_refused(self) -> NoReturn:
+        """Wait until the server refuses a subject or the user, and raise the error that says so."""
+        raise await asyncio.shield(self._refusal)
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call the listener each time the connection breaks or is made again; returns how to stop that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    async def close(self) -> None:
+        """Close the connection; what was published before is sent first."""
+        self._is_closing = True
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def note_lost(self) -> None:
+        """The client says that the connection broke or was closed."""
+        if self._up.is_set():
+            self._up.clear()
+            self._lost.set_result(None)
+            if not self.client.is_closed:
+                log.warning("connection to NATS lost", extra={"url": self.url})
+            self._notify()
+
+    async def note_made_again(self) -> None:
+        """The client says that the connection is up again."""
+        self.reconnects += 1
+        self._lost = asyncio.get_running_loop().create_future()
+        self._up.set()
+        log.info("connected to NATS again", extra={"url": self.url})
+        self._notify()
+
+    async def note_closed(self) -> None:
+        """The client says that it will not connect again."""
+        if not self._is_closing:
+            why = _explain(self.client.last_error) if self.client.last_error else "no reason is given"
+            self._refuse(Unavailable(f"NATS at {self.url} closed the connection for good: {why}"))
+
+    async def note_error(self, error: Exception) -> None:
+        """The client says what went wrong, once the connection was made."""
+        if refused := _PERMISSION.match(_explain(error)):
+            may, subject = ("publish to" if refused[1] == "publish" else "subscribe to"), self._written(refused[2])
+            what = f"this user may not {may} {subject}: give it that permission"
+            self._refuse(ConfigurationError(f"NATS at {self.url} refused a subject, {what}"))
+        elif is_refusal(error) and not self.client.is_connected:
+            self._refuse(_refused_credentials(self.url, error))
+        elif isinstance(error, ssl.SSLError):
+            log.warning("cannot connect to NATS again: %s", explain_tls(error), extra={"url": self.url})
+        else:
+            log.debug("NATS: %s", _explain(error), extra={"url": self.url})
+
+    def _written(self, lowered: str) -> str:
+        """A subject as it was used; nats-py tells it in lower case."""
+        known = (*self._subjects, *(message.subject for message in self._batch))
+        return next((subject for subject in known if subject.lower() == lowered), lowered)
+
+    def _refuse(self, error: LevelogError) -> None:
+        if not self._refusal.done():
+            self._refusal.set_result(error)
+
+    def _check(self) -> None:
+        if self._refusal.done():
+            raise self._refusal.result()
+
+    async def _until_lost(self, waiting: Coroutine[Any, Any, Msg], step: str) -> Msg:
+        task = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait((task, self._lost, self._refusal), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._check()
+            raise Unavailable(f"{step}: the connection to NATS at {self.url} was lost before an answer came")
+        try:
+            return task.result()
+        except nats.errors.NoRespondersError as error:
+            raise NoResponders(f"{step}: nobody answers on NATS at {self.url}") from error
+        except nats.errors.TimeoutError as error:
+            raise Unavailable(f"{step}: NATS at {self.url} gave no answer in time") from error
+        except nats.errors.Error as error:
+            raise Unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
+
+    def _notify(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+
+async def connect(
+    url: str,
+    *,
+    name: str = "levelog",
+    access: NatsAccess | None = None,
+    inbox: str = INBOX,
+    timeout: timedelta = CONNECT_TIMEOUT,  # noqa: ASYNC109
+) -> Connection:
+    """Connect to NATS, at one URL or at several with commas between, and see that JetStream is there.
+
+    `inbox` is what subjects of answers begin with, which a server can reserve for a user. Raises Unavailable, naming
+    the URL without its credentials, once every server has failed or the time-out is over; ConfigurationError if the URL
+    is none, a file cannot be used, a certificate or the credentials are refused, or JetStream is not enabled.
+    """
+    servers = parse_servers(url)
+    access = access or NatsAccess()
+    access.check(servers)
+    requires_tls = servers.requires_tls or access.requires_tls
+    context = access.tls_context()
+    client = NatsClient(
+        requires_tls=requires_tls, public_nkey=(lambda: access.sign(b"")[1]) if access.nkey_file is not None else None
+    )
+    connection = Connection(client, url)
+    failures: list[Exception] = []
+    hopeless = asyncio.Event()
+    was_connected = False
+
+    async def on_error(error: Exception) -> None:
+        if was_connected:
+            await connection.note_error(error)
+            return
+        log.debug("NATS: %s", _explain(error), extra={"url": connection.url})
+        if client.is_connected or hopeless.is_set():
+            return
+        if isinstance(error, ConnectionResetError):
+            return  # it can overtake the server's word that it refuses the credentials: another attempt will hear it
+        failures.append(error)
+        if len(failures) >= len(servers.urls) or is_refusal(error):
+            hopeless.set()
+
+    async def on_lost() -> None:
+        await connection.note_lost()
+        try:
+            access.load_into(context)  # certificates are replaced while processes run
+        except ConfigurationError as error:
+            log.warning("%s", error)
+
+    connecting = asyncio.ensure_future(
+        client.connect(
+            servers.urls,
+            name=name,
+            user=servers.user,
+            password=servers.password,
+            token=servers.token,
+            **access.options(),
+            tls=context,
+            inbox_prefix=inbox,
+            error_cb=on_error,
+            disconnected_cb=on_lost,
+            reconnected_cb=connection.note_made_again,
+            closed_cb=connection.note_closed,
+            pending_size=0,  # else what is published while disconnected is sent later, after its time-out
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=1,
+            ping_interval=_PING_SECONDS,
+            connect_timeout=max(1, int(timeout.total_seconds())),
+        )
+    )
+    giving_up = asyncio.ensure_future(hopeless.wait())
+    try:
+        await asyncio.wait(
+            (connecting, giving_up), timeout=timeout.total_seconds(), return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        giving_up.cancel()
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+            await connection.close()
+    if connecting.cancelled() or connecting.exception() is not None:
+        raise _cannot_connect(connection.url, failures[-1] if failures else None, timeout)
+    was_connected = True
+    try:
+        await _require_jetstream(connection)
+    except LevelogError:
+        await connection.close()
+        raise
+    if client.max_payload < SMALL_PAYLOAD_BYTES:
+        log.warning(
+            "NATS takes messages of %d bytes only; larger objects are recorded without body; set max_payload: 8MB",
+            client.max_payload,
+            extra={"url": connection.url},
+        )
+    return connection
+
+
+def _cannot_connect(url: str, cause: Exception | None, tried: timedelta) -> LevelogError:
+    if isinstance(cause, ssl.SSLError):
+        error: LevelogError = ConfigurationError(f"NATS at {url} cannot be used: {explain_tls(cause)}")
+    elif cause is not None and is_refusal(cause):
+        error = _refused_credentials(url, cause)
+    elif cause is not None:
+        error = Unavailable(f"NATS at {url} cannot be reached: {_explain(cause)}")
+    else:
+        error = Unavailable(f"NATS at {url} cannot be reached: no answer within {tried.total_seconds():g} s")
+    error.__cause__ = cause
+    return error
+
+
+def _refused_credentials(url: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"NATS at {url} refused the credentials: {_explain(error)}")
+
+
+async def _require_jetstream(connection: Connection) -> None:
+    missing = (
+        f"JetStream is not enabled on NATS at {connection.url}: start it with `jetstream {{ sync_interval: always }}` "
+        "in its configuration, or enable it for the account"
+    )
+    try:
+        answer = await connection.request("$JS.API.INFO")
+    except NoResponders as error:
+        raise ConfigurationError(missing) from error
+    if re.search(rb'"err_code":\s*(10039|10076)\b', answer.data):  # not enabled for the account, not enabled at all
+        raise ConfigurationError(missing)
+
+
+def _explain(error: BaseException) -> str:
+    return str(error).removeprefix("nats: ").strip() or type(error).__name__

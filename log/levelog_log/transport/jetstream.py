@@ -1,0 +1,176 @@
+"""Requests to JetStream's API: strict JSON, written as structs, with the fields that nats-py does not know."""
+
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog_log.transport.connection import REQUEST_TIMEOUT, Connection
+
+A = TypeVar("A")
+
+# Error codes of nats-server, from its errors.json.
+NO_MESSAGE: Final = 10037
+NO_STREAM: Final = 10059
+NO_CONSUMER: Final = 10014
+_UNAVAILABLE_STATUS: Final = 503
+
+
+class ErrorAnswer(Struct, frozen=True):
+    """Why JetStream refused."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class StreamConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The settings of a stream that matter here; durations in nanoseconds."""
+
+    name: str
+    subjects: tuple[str, ...] = ()
+    description: str = ""
+    retention: str | UnsetType = UNSET
+    storage: str | UnsetType = UNSET
+    discard: str | UnsetType = UNSET
+    num_replicas: int | UnsetType = UNSET
+    max_age: int | UnsetType = UNSET
+    duplicate_window: int | UnsetType = UNSET
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_msgs_per_subject: int = -1
+    allow_atomic: bool = False
+    allow_direct: bool = False
+    deny_delete: bool = False
+    deny_purge: bool = False
+    metadata: dict[str, str] = {}
+
+
+class State(Struct, frozen=True):
+    """What a stream holds."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+
+
+class StreamAnswer(Struct, frozen=True):
+    """Answer to creating a stream and to asking about one."""
+
+    error: ErrorAnswer | None = None
+    config: StreamConfig = StreamConfig(name="")
+    created: str = ""
+    state: State = State()
+
+
+class StreamNames(Struct, frozen=True):
+    """Answer to listing streams."""
+
+    error: ErrorAnswer | None = None
+    total: int = 0
+    streams: list[str] | None = None
+
+
+class StreamListRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which streams to list."""
+
+    subject: str = ""
+    offset: int = 0
+
+
+class MessageRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which message to fetch: by sequence, or the last one of a subject, which may hold wildcards."""
+
+    seq: int = 0
+    last_by_subj: str = ""
+
+
+class StoredMessage(Struct, frozen=True):
+    """A message as it is stored."""
+
+    subject: str
+    seq: int
+    time: str
+    data: bytes = b""
+    hdrs: bytes = b""
+
+
+class MessageAnswer(Struct, frozen=True):
+    """Answer to fetching a message."""
+
+    error: ErrorAnswer | None = None
+    message: StoredMessage | None = None
+
+
+class ConsumerConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Settings of an ephemeral pull consumer; durations in nanoseconds."""
+
+    deliver_policy: str | UnsetType = UNSET
+    opt_start_seq: int = 0
+    ack_policy: str | UnsetType = UNSET
+    filter_subjects: tuple[str, ...] = ()
+    inactive_threshold: int = 0
+    mem_storage: bool = False
+    num_replicas: int = 0
+
+
+class ConsumerRequest(Struct, frozen=True, kw_only=True):
+    """Create a consumer."""
+
+    stream_name: str
+    config: ConsumerConfig
+
+
+class ConsumerAnswer(Struct, frozen=True):
+    """Answer to creating a consumer."""
+
+    error: ErrorAnswer | None = None
+    name: str = ""
+    num_pending: int = 0
+
+
+class PullRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Ask a consumer for messages; durations in nanoseconds."""
+
+    batch: int
+    max_bytes: int = 0
+    expires: int = 0
+    idle_heartbeat: int = 0
+
+
+class PublishAnswer(Struct, frozen=True):
+    """Acknowledgement of a message or of a batch."""
+
+    error: ErrorAnswer | None = None
+    stream: str = ""
+    seq: int = 0
+    count: int = 0
+
+
+async def ask(
+    connection: Connection,
+    subject: str,
+    request: Struct | None,
+    answer: type[A],
+    *,
+    timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
+) -> A:
+    """Send one request below `$JS.API`; errors that JetStream answers are part of the answer.
+
+    Raises Unavailable if there is no answer, LevelogError if it cannot be read.
+    """
+    payload = b"" if request is None else msgspec.json.encode(request)
+    message = await connection.request(f"$JS.API.{subject}", payload, step=f"JetStream {subject}", timeout=timeout)
+    try:
+        return msgspec.json.decode(message.data, type=answer)
+    except msgspec.DecodeError as error:
+        raise LevelogError(f"JetStream {subject}: NATS at {connection.url} answered what cannot be read") from error
+
+
+def refusal(step: str, error: ErrorAnswer) -> LevelogError:
+    """The exception that says what JetStream refused: Unavailable for what may pass, else ConfigurationError."""
+    kind = Unavailable if error.code >= _UNAVAILABLE_STATUS else ConfigurationError
+    return kind(f"{step}: JetStream answered {error.description!r} (error {error.err_code})")

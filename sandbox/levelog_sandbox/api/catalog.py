@@ -1,0 +1,159 @@
+"""What clients ask before their first request: versions, groups, resources, and as much OpenAPI as kubectl reads.
+
+Limits: OpenAPI has no schemas, so `kubectl explain` has nothing to say.
+"""
+
+from typing import Any, Final
+
+from levelog_sandbox.schemas.registry import Registry, Resource
+
+Json = dict[str, Any]
+
+VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS: Final = ("get", "patch", "update")
+VERSION: Final[Json] = {
+    "major": "1",
+    "minor": "36",
+    "gitVersion": "v1.36.0+levelog-sandbox",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "python",
+}
+REVIEW_GROUP: Final = "authorization.k8s.io"
+REVIEW_PATH: Final = f"/apis/{REVIEW_GROUP}/v1/selfsubjectaccessreviews"
+
+
+def _groups(registry: Registry) -> dict[str, list[str]]:
+    """Served versions by group, without the legacy one."""
+    groups: dict[str, list[str]] = {}
+    for resource in registry:
+        if resource.group and resource.version not in groups.setdefault(resource.group, []):
+            groups[resource.group].append(resource.version)
+    groups[REVIEW_GROUP] = ["v1"]
+    return groups
+
+
+def _group(name: str, versions: list[str]) -> Json:
+    offered = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": offered, "preferredVersion": offered[0]}
+
+
+def core_versions(address: str) -> Json:
+    """`/api`."""
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
+
+
+def group_list(registry: Registry) -> Json:
+    """`/apis`."""
+    groups = [_group(name, versions) for name, versions in _groups(registry).items()]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group(registry: Registry, name: str) -> Json | None:
+    """`/apis/GROUP`; None when nothing of the group is served."""
+    versions = _groups(registry).get(name)
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
+
+
+def resource_list(registry: Registry, group_name: str, version: str) -> Json | None:
+    """`/api/v1` and `/apis/GROUP/VERSION`; None when nothing of the version is served."""
+    resources: list[Json] = []
+    for resource in registry:
+        if (resource.group, resource.version) != (group_name, version):
+            continue
+        entry: Json = {
+            "name": resource.plural,
+            "singularName": resource.singular,
+            "namespaced": resource.namespaced,
+            "kind": resource.kind,
+            "verbs": VERBS,
+        }
+        if resource.short_names:
+            entry["shortNames"] = resource.short_names
+        if resource.categories:
+            entry["categories"] = resource.categories
+        resources.append(entry)
+        if resource.has_status:
+            status = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
+            resources.append({"name": f"{resource.plural}/status", **status, "verbs": STATUS_VERBS})
+    if (group_name, version) == (REVIEW_GROUP, "v1"):
+        review = {"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview", "namespaced": False}
+        resources.append({**review, "kind": "SelfSubjectAccessReview", "verbs": ["create"]})
+    if not resources:
+        return None
+    group_version = f"{group_name}/{version}" if group_name else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
+
+
+def aggregated(registry: Registry, *, is_core: bool) -> Json:
+    """`/api` or `/apis` for clients that ask for `as=APIGroupDiscoveryList`."""
+    by_group: dict[str, dict[str, list[Json]]] = {}
+    for resource in registry:
+        if bool(resource.group) is is_core:
+            continue
+        by_group.setdefault(resource.group, {}).setdefault(resource.version, []).append(_aggregated_resource(resource))
+    items = [
+        {
+            "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+            "versions": [
+                {"version": version, "resources": resources, "freshness": "Current"}
+                for version, resources in versions.items()
+            ],
+        }
+        for name, versions in by_group.items()
+    ]
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_resource(resource: Resource) -> Json:
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    entry: Json = {
+        "resource": resource.plural,
+        "responseKind": kind,
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": VERBS,
+    }
+    if resource.short_names:
+        entry["shortNames"] = resource.short_names
+    if resource.categories:
+        entry["categories"] = resource.categories
+    if resource.has_status:
+        entry["subresources"] = [{"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}]
+    return entry
+
+
+def _root(resource: Resource) -> str:
+    return f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
+
+
+def index(registry: Registry) -> Json:
+    """`/openapi/v3`: where the document of each version is."""
+    roots = dict.fromkeys(_root(resource) for resource in registry)
+    return {"paths": {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in roots}}
+
+
+def document(registry: Registry, root: str) -> Json | None:
+    """`/openapi/v3/apis/GROUP/VERSION`; None when nothing of the version is served."""
+    paths: Json = {}
+    for resource in registry:
+        if _root(resource) != root:
+            continue
+        scope = "/namespaces/{namespace}" if resource.namespaced else ""
+        kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        paths[f"/{root}{scope}/{resource.plural}/{{name}}"] = {
+            "patch": {
+                "parameters": [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}],
+                "responses": {},
+                "x-kubernetes-group-version-kind": kind,
+                "x-kubernetes-action": "patch",
+            }
+        }
+    if not paths:
+        return None
+    about = {"title": "levelog sandbox", "version": "unversioned"}
+    return {"openapi": "3.0.0", "info": about, "paths": paths, "components": {"schemas": {}}}

@@ -1,0 +1,220 @@
+"""HTTP in front of a cluster: each request is routed, carried out, logged and answered, errors as `Status` objects."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from levelog_sandbox.api import catalog, forms, refusals
+from levelog_sandbox.api.exchange import (
+    APPLY,
+    Exchange,
+    accepted,
+    body_of,
+    decoded,
+    deleted,
+    json_bytes,
+    json_response,
+    patch,
+    write_options,
+)
+from levelog_sandbox.api.streaming import stream
+from levelog_sandbox.api.targets import Target, target, verb_of
+from levelog_sandbox.objects import pages
+from levelog_sandbox.objects.cluster import Cluster
+from levelog_sandbox.objects.deletion import RETURNED, DeleteOptions
+from levelog_sandbox.objects.verbs import Outcome
+
+Json = dict[str, Any]
+
+# Origin: the request body limit of kube-apiserver (MaxRequestBodyBytes).
+MOST_BODY_BYTES: Final = 3 * 1024 * 1024
+
+
+Refuses = Callable[[str, str, str, str], int]
+
+_REASONS: Final = {
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+
+
+class Server:
+    """Answers requests from a cluster."""
+
+    def __init__(self, cluster: Cluster, *, bookmark_seconds: float, refuses: Refuses | None = None) -> None:
+        self._cluster = cluster
+        self._refuses = refuses
+        self._bookmark_seconds = bookmark_seconds
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        application = web.Application(client_max_size=MOST_BODY_BYTES)
+        application.router.add_route("*", "/{path:.*}", self.handle)
+        return application
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request, whatever it is."""
+        exchange = Exchange(self._cluster, request)
+        try:
+            response = await self._answer(exchange)
+        except refusals.StatusError as refused:
+            response = json_response(refused.status, refused.code)
+        except refusals.NoSuchPathError:
+            response = web.Response(status=404, text="404 page not found\n")
+        except web.HTTPRequestEntityTooLarge:
+            message = f"Request entity too large: limit is {MOST_BODY_BYTES}"
+            too_large = refusals.StatusError(413, "RequestEntityTooLarge", message)
+            response = json_response(too_large.status, too_large.code)
+        exchange.log(response.status)
+        return response
+
+    async def _answer(self, exchange: Exchange) -> web.StreamResponse:
+        request = exchange.request
+        if request.path == catalog.REVIEW_PATH:
+            return await self._elsewhere(request)
+        exchange.target = target(self._cluster.registry, request.path)
+        if exchange.target is None:
+            return await self._elsewhere(request)
+        exchange.verb = verb_of(request.method, exchange.target, exchange.query)
+        content = request.content_type
+        if exchange.verb == "patch" and content == APPLY:
+            exchange.verb = "apply"
+        self._cluster.access.require(exchange.verb, exchange.target)
+        self._refuse_if_told(exchange.verb, exchange.target)
+        match exchange.verb:
+            case "get":
+                return self._get(exchange, exchange.target)
+            case "list":
+                return self._list(exchange, exchange.target)
+            case "watch":
+                return await stream(exchange, exchange.target, self._bookmark_seconds)
+            case "delete":
+                return await self._delete(exchange, exchange.target)
+            case "deletecollection":
+                return await self._delete_collection(exchange, exchange.target)
+            case "create" | "update" | "patch" | "apply":
+                return await self._write(exchange, exchange.target)
+            case _:
+                raise refusals.method_not_allowed()
+
+    def _refuse_if_told(self, verb: str, at: Target) -> None:
+        if self._refuses is None or verb in {"get", "list", "watch"}:
+            return
+        if code := self._refuses(verb, at.resource.name, at.namespace, at.name):
+            raise refusals.StatusError(
+                code, _REASONS.get(code, ""), f"{verb} {at.resource.name} {at.name}: refused as told"
+            )
+
+    async def _elsewhere(self, request: web.Request) -> web.Response:
+        """Paths that name no resource: health, version, discovery, OpenAPI, access reviews."""
+        registry = self._cluster.registry
+        parts = [part for part in request.path.split("/") if part]
+        answer: Json | None = None
+        match parts:
+            case ["readyz" | "livez" | "healthz", *_]:
+                return web.Response(text="ok")
+            case ["version"]:
+                answer = catalog.VERSION
+            case ["api" | "apis" as root] if "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
+                answer = catalog.aggregated(registry, is_core=root == "api")
+                content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+                return web.Response(body=msgspec.json.encode(answer), headers={"Content-Type": content})
+            case ["openapi", "v3"]:
+                answer = catalog.index(registry)
+            case ["openapi", "v3", *root]:
+                answer = catalog.document(registry, "/".join(root))
+            case ["api"]:
+                answer = catalog.core_versions(request.host)
+            case ["apis"]:
+                answer = catalog.group_list(registry)
+            case ["api", version]:
+                answer = catalog.resource_list(registry, "", version)
+            case ["apis", group]:
+                answer = catalog.group(registry, group)
+            case ["apis", group, version]:
+                answer = catalog.resource_list(registry, group, version)
+            case _ if request.path == catalog.REVIEW_PATH:
+                return json_response(self._cluster.access.review(decoded(await request.read())), 201)
+            case _:
+                pass
+        if answer is None:
+            raise refusals.NoSuchPathError(request.path)
+        return json_response(answer)
+
+    def _get(self, exchange: Exchange, at: Target) -> web.Response:
+        form = accepted(exchange)
+        pages.check_reached(self._cluster.store, exchange.query.get("resourceVersion", ""))
+        stored = self._cluster.writes.live(at.resource, at.namespace, at.name)
+        if form == "object":
+            return json_bytes(stored.encoded_as(at.resource))
+        body = stored.body_as(at.resource)
+        if form == "metadata":
+            return json_response(forms.partial(body))
+        version = {"resourceVersion": body["metadata"]["resourceVersion"]}
+        return json_response(forms.table(at.resource, [body], version))
+
+    def _list(self, exchange: Exchange, at: Target) -> web.Response:
+        form = accepted(exchange)
+        page = pages.list_page(self._cluster.store, at.resource, at.namespace, exchange.query)
+        if form == "object":
+            return json_bytes(pages.encode_list(at.resource, page))
+        bodies = [stored.body_as(at.resource) for stored in page.objects]
+        about = pages.list_metadata(at.resource, page)
+        if form == "metadata":
+            return json_response(forms.partial_list(bodies, about))
+        return json_response(forms.table(at.resource, bodies, about))
+
+    async def _write(self, exchange: Exchange, at: Target) -> web.Response:
+        accepted(exchange)
+        raw = await body_of(exchange)
+        writes, options = self._cluster.writes, write_options(exchange, at)
+        outcome: Outcome
+        match exchange.verb:
+            case "create" if not at.name:
+                outcome = writes.create(at.resource, at.namespace, decoded(raw), options)
+            case "update" if at.name:
+                outcome = writes.replace(at.resource, at.namespace, at.name, decoded(raw), options)
+            case "apply" if at.name:
+                if not exchange.query.get("fieldManager"):
+                    cause = refusals.required("fieldManager", "is required for apply patch")
+                    raise refusals.invalid("meta.k8s.io", "PatchOptions", "", [cause])
+                outcome = writes.apply(at.resource, at.namespace, at.name, decoded(raw, is_yaml=True), options)
+            case "patch" if at.name:
+                change = patch(exchange.request.content_type, decoded(raw))
+                outcome = writes.patch(at.resource, at.namespace, at.name, change, options)
+            case _:
+                raise refusals.method_not_allowed()
+        exchange.changed = outcome.changed
+        if not at.name:
+            exchange.target = at._replace(name=outcome.stored.name)
+        response = json_bytes(outcome.stored.encoded_as(at.resource), outcome.code)
+        for warning in outcome.warnings:
+            response.headers.add("Warning", f'299 - "{warning.replace(chr(34), chr(92) + chr(34))}"')
+        return response
+
+    async def _delete(self, exchange: Exchange, at: Target) -> web.Response:
+        options = await self._delete_options(exchange)
+        outcome = self._cluster.deletion.delete(at.resource, at.namespace, at.name, options)
+        exchange.changed = outcome.changed
+        if not outcome.gone or at.resource.name in RETURNED:
+            return json_bytes(outcome.stored.encoded_as(at.resource), outcome.code)
+        return json_response(deleted(at, outcome), outcome.code)
+
+    async def _delete_collection(self, exchange: Exchange, at: Target) -> web.Response:
+        options = await self._delete_options(exchange)
+        matches = pages.selection(at.resource, exchange.query)
+        outcomes = self._cluster.deletion.delete_collection(at.resource, at.namespace, matches, options)
+        exchange.changed = any(outcome.changed for outcome in outcomes)
+        page = pages.Page([outcome.stored for outcome in outcomes], self._cluster.store.revision, "", None)
+        return json_bytes(pages.encode_list(at.resource, page))
+
+    async def _delete_options(self, exchange: Exchange) -> DeleteOptions:
+        raw = await body_of(exchange)
+        return DeleteOptions.read(decoded(raw) if raw else {}, lambda key: exchange.query.get(key, ""))

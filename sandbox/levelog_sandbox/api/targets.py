@@ -1,0 +1,130 @@
+"""From a URL's path to what it names, and who may do what with it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from levelog_sandbox.api import refusals
+from levelog_sandbox.schemas.registry import Registry, Resource
+
+VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+Json = dict[str, Any]
+USER: Final = "sandbox-user"
+
+
+class Target(NamedTuple):
+    """What a request is about; `name` is empty for a collection."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+
+
+def target(registry: Registry, path: str) -> Target | None:
+    """The target of `/api/v1/…` or `/apis/GROUP/VERSION/…`; None for paths that name no resource.
+
+    Raises `StatusError` 404, `NoSuchPathError` for a resource or subresource that is not served.
+    """
+    parts = [unquote(part) for part in path.split("/")[1:]]
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) >= 3 and (group or rest[2] not in {"status", "finalize"}):
+        namespace, rest = rest[1], rest[2:]
+    resource = registry.at(group, version, rest[0])
+    name, subresource = (*rest[1:3], "", "")[:2]
+    is_scope_right = bool(namespace) is resource.namespaced or not (namespace or name)
+    if not is_scope_right or len(rest) > 3:
+        raise refusals.NoSuchPathError(path) if resource.is_custom else refusals.no_such_resource()
+    if not _has(resource, subresource):
+        if resource.is_custom:
+            raise refusals.not_found(resource.group, resource.plural, name)
+        raise refusals.no_such_resource()
+    return Target(resource, namespace, name, subresource)
+
+
+def _has(resource: Resource, subresource: str) -> bool:
+    match subresource:
+        case "":
+            return True
+        case "status":
+            return resource.has_status
+        case _:
+            return subresource == "finalize" and resource.name == "namespaces"
+
+
+def verb_of(method: str, at: Target, query: Mapping[str, str]) -> str:
+    """Kubernetes' verb for a request. Raises `StatusError` 405, `NoSuchPathError` for a method that a path lacks."""
+    if method in {"GET", "HEAD"}:
+        is_watch = is_true(query.get("watch", "false"))
+        return "get" if at.name else "watch" if is_watch else "list"
+    if not at.namespace and at.resource.namespaced:
+        # Across namespaces there is only reading.
+        raise refusals.NoSuchPathError(at.resource.name) if at.resource.is_custom else refusals.method_not_allowed()
+    is_allowed = {"POST": not at.name, "PUT": at.name, "PATCH": at.name, "DELETE": not at.subresource}
+    if not is_allowed.get(method):
+        raise refusals.method_not_allowed()
+    if method == "DELETE":
+        return "delete" if at.name else "deletecollection"
+    return VERBS[method]
+
+
+def is_true(text: str) -> bool:
+    """A boolean in a query, as the server reads it: everything but 0 and false is true."""
+    return text.lower() not in {"0", "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A verb that is refused on a resource (`plural` or `plural.group`); `*` stands for any."""
+
+    verb: str
+    resource: str
+    namespace: str = "*"
+    subresource: str = "*"
+
+    def covers(self, verb: str, resource: str, namespace: str, subresource: str) -> bool:
+        """Whether the denial applies to a request."""
+        asked = (verb, resource, namespace, subresource)
+        denied = (self.verb, self.resource, self.namespace, self.subresource)
+        return all(mine in {"*", theirs} for mine, theirs in zip(denied, asked, strict=True))
+
+
+class Access:
+    """The deny list; may be changed while the sandbox runs."""
+
+    def __init__(self, denials: Sequence[Denial] = ()) -> None:
+        self.denials = list(denials)
+
+    def is_allowed(self, verb: str, resource: str, namespace: str, subresource: str) -> bool:
+        """Whether no denial covers a request; `resource` is `plural` or `plural.group`."""
+        return not any(denial.covers(verb, resource, namespace, subresource) for denial in self.denials)
+
+    def require(self, verb: str, target: Target) -> None:
+        """Raises `StatusError` 403 naming verb and resource."""
+        if not self.denials:
+            return
+        resource = target.resource
+        verb = "patch" if verb == "apply" else verb
+        if self.is_allowed(verb, resource.name, target.namespace, target.subresource):
+            return
+        where = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
+        what = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
+        why = f'User "{USER}" cannot {verb} resource "{what}" in API group "{resource.group}" {where}'
+        raise refusals.forbidden(resource.group, resource.plural, target.name, why)
+
+    def review(self, body: Json) -> Json:
+        """The SelfSubjectAccessReview with its status."""
+        asked: Mapping[str, str] = body.get("spec", {}).get("resourceAttributes") or {}
+        resource = refusals.qualified(asked.get("group", ""), asked.get("resource", ""))
+        allowed = self.is_allowed(
+            asked.get("verb", ""), resource, asked.get("namespace", ""), asked.get("subresource", "")
+        )
+        head = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}}
+        return {**head, "spec": body.get("spec", {}), "status": {"allowed": allowed}}

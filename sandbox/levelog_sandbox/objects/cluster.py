@@ -1,0 +1,175 @@
+"""The state behind the API, and every write to it, logged: what HTTP requests and direct calls share."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from levelog_sandbox.api import refusals
+from levelog_sandbox.api.targets import Access, Denial, Target
+from levelog_sandbox.controllers.definitions import STORAGE, Definitions
+from levelog_sandbox.controllers.garbage import USER_AGENT, GarbageCollector
+from levelog_sandbox.objects.deletion import DeleteOptions, Deletion
+from levelog_sandbox.objects.incoming import Options
+from levelog_sandbox.objects.metadata import Clock
+from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
+from levelog_sandbox.objects.verbs import Outcome, Writes
+from levelog_sandbox.objects.watcher import Watcher
+from levelog_sandbox.requestlog import Request, RequestLog
+from levelog_sandbox.schemas.registry import Registry, Resource
+
+Json = dict[str, Any]
+
+# The field manager under which the server itself writes.
+SERVER = "kube-apiserver"
+
+
+class Cluster:
+    """Store, registry, rules and request log of one API; two namespaces exist from the start."""
+
+    def __init__(
+        self, *, history: int, established_after: float, pods_run: bool, denials: Sequence[Denial], clock: Clock | None
+    ) -> None:
+        self.clock: Clock = clock or (lambda: datetime.now(UTC))
+        self.store = Store(history=history)
+        self.registry = Registry()
+        self.requests = RequestLog()
+        self.access = Access(denials)
+        self.watchers: set[Watcher] = set()
+        self.writes = Writes(self.store, self.clock)
+        self.deletion = Deletion(self.store, self.clock)
+        self.definitions = Definitions(
+            self.store,
+            self.registry,
+            self.clock,
+            established_after=established_after,
+            write_status=self._write_definition_status,
+        )
+        self.garbage = GarbageCollector(self.store, self.registry, self._collect)
+        if pods_run:
+            self.store.listeners.append(self._run_pod)
+        namespaces = self.registry.named("namespaces")
+        for name in ("default", "kube-node-lease", "kube-public", "kube-system"):
+            self.writes.create(namespaces, "", {"metadata": {"name": name}}, Options(field_manager=SERVER))
+
+    def logged(
+        self, target: Target, verb: str, write: Callable[[], Outcome], *, user_agent: str, field_manager: str = ""
+    ) -> Outcome:
+        """Carry out a write that did not come over HTTP, and log it like one that did. Raises what the write raises."""
+        path = path_of(target._replace(name="") if verb == "create" else target)
+        code, changed = 500, False
+        try:
+            outcome = write()
+            code, changed = outcome.code, outcome.changed
+            target = target._replace(name=outcome.stored.name)
+        except refusals.StatusError as refused:
+            code = refused.code
+            raise
+        else:
+            return outcome
+        finally:
+            self.log(
+                target,
+                verb,
+                method=METHODS[verb],
+                path=path,
+                user_agent=user_agent,
+                field_manager=field_manager,
+                code=code,
+                changed=changed,
+            )
+
+    def log(
+        self,
+        target: Target,
+        verb: str,
+        *,
+        method: str,
+        path: str,
+        user_agent: str,
+        field_manager: str,
+        code: int,
+        changed: bool,
+    ) -> None:
+        """Add one request to the log."""
+        self.requests.add(
+            Request(
+                number=self.requests.next_number(),
+                at=self.clock(),
+                method=method,
+                path=path,
+                verb=verb,
+                resource=target.resource.name,
+                namespace=target.namespace,
+                name=target.name,
+                subresource=target.subresource,
+                user_agent=user_agent,
+                field_manager=field_manager,
+                status_code=code,
+                changed=changed,
+            )
+        )
+
+    def _write_definition_status(self, stored: Stored, body: Json) -> None:
+        resource = self.registry.named(STORAGE)
+        self.writes.replace(resource, "", stored.name, body, Options(field_manager=SERVER, subresource="status"))
+
+    def _collect(self, resource: Resource, stored: Stored) -> None:
+        target = Target(resource, stored.namespace, stored.name, "")
+        options = DeleteOptions(uid=stored.uid, policy="Background")
+        self.logged(
+            target,
+            "delete",
+            lambda: self.deletion.delete(resource, stored.namespace, stored.name, options),
+            user_agent=USER_AGENT,
+        )
+
+    def _run_pod(self, collection: Collection, change: Change) -> None:
+        """A kubelet in two lines: a new pod runs at once, a marked one ends at once."""
+        pod = change.after
+        if collection.storage != "pods" or pod is None:
+            return
+        about = pod.body["metadata"]
+        if "deletionTimestamp" in about and about.get("deletionGracePeriodSeconds"):
+            self.deletion.delete(
+                self.registry.named("pods"), pod.namespace, pod.name, DeleteOptions(uid=pod.uid, grace_seconds=0)
+            )
+        elif pod.body.get("status", {}).get("phase") == "Pending":
+            self.store.put("pods", {**pod.body, "status": running(pod.body, self.clock)})
+
+
+def running(body: Json, clock: Clock) -> Json:
+    """The status of a pod whose containers all run and are ready."""
+    now = clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    containers = [
+        {
+            "name": container["name"],
+            "image": container.get("image", ""),
+            "imageID": "",
+            "ready": True,
+            "started": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": now}},
+            "lastState": {},
+        }
+        for container in body.get("spec", {}).get("containers", ())
+    ]
+    return {
+        **body.get("status", {}),
+        "phase": "Running",
+        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds],
+        "containerStatuses": containers,
+        "startTime": now,
+    }
+
+
+METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "apply": "PATCH", "delete": "DELETE"}
+
+
+def path_of(target: Target) -> str:
+    """The URL path of a target."""
+    resource = target.resource
+    path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    if target.namespace:
+        path += f"/namespaces/{target.namespace}"
+    return "/".join(part for part in (f"{path}/{resource.plural}", target.name, target.subresource) if part)

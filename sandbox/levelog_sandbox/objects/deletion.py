@@ -1,0 +1,158 @@
+"""Delete: preconditions, finalizers, graceful deletion of scheduled pods, and whole collections.
+
+An object with finalizers, a namespace, or a pod on a node is only marked; it goes when the last of these lets go.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from levelog_sandbox.api import refusals
+from levelog_sandbox.controllers.definitions import STORAGE, terminating
+from levelog_sandbox.objects import metadata
+from levelog_sandbox.objects.metadata import is_gone, unsaved
+from levelog_sandbox.objects.pages import Matches
+from levelog_sandbox.objects.revisions import Store, Stored
+from levelog_sandbox.objects.verbs import Outcome
+from levelog_sandbox.schemas.registry import Resource
+
+Json = dict[str, Any]
+
+# Origin: DefaultTerminationGracePeriod of pods.
+GRACE_SECONDS: Final = 30
+# Kinds whose registry answers a delete with the object instead of a Status.
+RETURNED: Final = frozenset(
+    {"pods", "services", "serviceaccounts", "resourcequotas", "persistentvolumeclaims", "namespaces"}
+)
+ORPHAN: Final = "orphan"
+FOREGROUND: Final = "foregroundDeletion"
+POLICIES: Final = ("Background", "Foreground", "Orphan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOptions:
+    """What a delete demands (`uid`, `resource_version`) and how dependents fare (`policy`)."""
+
+    uid: str = ""
+    resource_version: str = ""
+    policy: str = ""
+    grace_seconds: int | None = None
+    is_dry_run: bool = False
+
+    @classmethod
+    def read(cls, body: Any, query: Callable[[str], str]) -> "DeleteOptions":
+        """From a request's body and query. Raises `StatusError` 400, 422."""
+        body = body if isinstance(body, dict) else {}
+        preconditions = body.get("preconditions") or {}
+        policy = body.get("propagationPolicy") or query("propagationPolicy")
+        if not policy and body.get("orphanDependents") is not None:
+            policy = "Orphan" if body["orphanDependents"] else "Background"
+        if policy and policy not in POLICIES:
+            shown = f'"{policy}"'
+            cause = refusals.unsupported_value(
+                "propagationPolicy", shown, ("Foreground", "Background", "Orphan", "nil")
+            )
+            raise refusals.invalid("meta.k8s.io", "DeleteOptions", "", [cause])
+        grace = body.get("gracePeriodSeconds", query("gracePeriodSeconds") or None)
+        return cls(
+            uid=preconditions.get("uid") or "",
+            resource_version=preconditions.get("resourceVersion") or "",
+            policy=policy,
+            grace_seconds=None if grace is None else int(grace),
+            is_dry_run=bool(body.get("dryRun") or query("dryRun")),
+        )
+
+
+class Deletion:
+    """The deleting part of the API."""
+
+    def __init__(self, store: Store, clock: metadata.Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+        """Remove an object, or mark it while something holds it.
+
+        Raises `StatusError` 404, and 409 when a precondition fails.
+        """
+        live = self._store.get(resource.storage, namespace, name)
+        if live is None:
+            raise refusals.not_found(resource.group, resource.plural, name)
+        _check(resource, live, options)
+        marked = self._marked(resource, live, options)
+        is_last = is_gone(marked)
+        if options.is_dry_run:
+            return Outcome(unsaved(marked), 200, changed=False, gone=is_last)
+        if is_last:
+            # A pod is marked before it goes, however short its time; others just go.
+            last = self._store.put(resource.storage, marked) if resource.name == "pods" else live
+            return Outcome(self._store.remove(resource.storage, last), 200, changed=True, gone=True)
+        if marked == live.body:
+            return Outcome(live, 200, changed=False)
+        return Outcome(self._store.put(resource.storage, marked), 200, changed=True)
+
+    def delete_collection(
+        self, resource: Resource, namespace: str, matches: Matches | None, options: DeleteOptions
+    ) -> list[Outcome]:
+        """Delete every object that the selectors show, each on its own."""
+        chosen = [
+            stored
+            for stored in self._store.collection(resource.storage).in_order()
+            if (not namespace or stored.namespace == namespace) and (matches is None or matches(stored.body))
+        ]
+        return [self.delete(resource, stored.namespace, stored.name, options) for stored in chosen]
+
+    def _marked(self, resource: Resource, live: Stored, options: DeleteOptions) -> Json:
+        """The object with a deletionTimestamp; when it has one already, at most with less time."""
+        about = dict(live.body["metadata"])
+        finalizers = [f for f in about.get("finalizers", ()) if f not in {ORPHAN, FOREGROUND} or not options.policy]
+        if options.policy in {"Orphan", "Foreground"}:
+            finalizers.append(ORPHAN if options.policy == "Orphan" else FOREGROUND)
+        about.pop("finalizers", None)
+        if finalizers:
+            about["finalizers"] = finalizers
+        grace = _grace(resource, live, options)
+        if "deletionTimestamp" not in about:
+            about["deletionTimestamp"] = metadata.timestamp(self._clock() + timedelta(seconds=grace))
+            if resource.name == STORAGE:
+                return terminating({**live.body, "metadata": about}, metadata.timestamp(self._clock()))
+            if resource.name == "namespaces":
+                status = {**live.body.get("status", {}), "phase": "Terminating"}
+                return {**live.body, "metadata": about, "status": status}
+            about["deletionGracePeriodSeconds"] = grace
+            if "generation" in about:
+                about["generation"] += 1
+        elif grace < about.get("deletionGracePeriodSeconds", 0):
+            about["deletionGracePeriodSeconds"] = grace
+        return {**live.body, "metadata": about}
+
+
+def _check(resource: Resource, live: Stored, options: DeleteOptions) -> None:
+    current = live.body["metadata"]["resourceVersion"]
+    if options.uid and options.uid != live.uid:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({live.uid}). "
+            "The object might have been deleted and then recreated"
+        )
+    elif options.resource_version and options.resource_version != current:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+            f"ResourceVersion in record ({current}). The object might have been modified"
+        )
+    else:
+        return
+    # The server names the kind here, not the resource.
+    raise refusals.conflict(resource.group, resource.kind, live.name, why)
+
+
+def _grace(resource: Resource, live: Stored, options: DeleteOptions) -> int:
+    """Only a pod on a node that still runs is given time."""
+    if resource.name != "pods" or not live.body.get("spec", {}).get("nodeName"):
+        return 0
+    if live.body.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+        return 0
+    if options.grace_seconds is not None:
+        return options.grace_seconds
+    grace: int = live.body["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
+    return grace

@@ -1,0 +1,136 @@
+"""From a request's body to an object that may be stored: its kind, its namespace, unknown fields, defaults."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from levelog_sandbox.api import refusals
+from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.validation import defaulted, misfit, pruned, typing_error, typing_faults, unknown_fields
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to write: `subresource` is empty, `status` or `finalize`; `field_validation` is Ignore, Warn or Strict."""
+
+    field_manager: str
+    subresource: str = ""
+    is_dry_run: bool = False
+    is_forced: bool = False
+    field_validation: str = "Warn"
+
+
+def incoming(resource: Resource, namespace: str, body: Any, options: Options) -> tuple[Json, tuple[str, ...]]:
+    """The body at its stored version, pruned and with defaults, and warnings about unknown fields.
+
+    Raises `StatusError` 400 when it is another kind's, does not fit a core kind's types, or has unknown fields under
+    strict validation.
+    """
+    body = _of_kind(resource, body)
+    _check_namespace(namespace, body)
+    entries = body["metadata"].pop("managedFields", None)
+    unfit = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+    if wrong := first_misfit(resource, body):
+        raise refusals.bad_request(f"{unfit}: {wrong}")
+    warnings: tuple[str, ...] = ()
+    if options.field_validation != "Ignore":
+        warnings = tuple(f'unknown field "{path[1:]}"' for path in unknown_fields(body, resource.schema))
+    if warnings and options.field_validation == "Strict":
+        raise refusals.bad_request(f"{unfit}: strict decoding error: {', '.join(warnings)}")
+    body = body if resource.is_custom else without_nulls(body)
+    body = defaulted(pruned(body, resource.schema), resource.schema)
+    if entries is not None:
+        body["metadata"]["managedFields"] = entries
+    return at_stored_version(resource, body), warnings
+
+
+def first_misfit(resource: Resource, body: Json) -> str:
+    """What a Go struct cannot take: anywhere in a core kind, in the metadata of a custom one; empty when all fits."""
+    if resource.is_custom:
+        found = misfit(body.get("metadata"), resource.schema.child("metadata")[0], "ObjectMeta")
+    else:
+        found = misfit(body, resource.schema, resource.kind)
+    return found.text if found else ""
+
+
+def at_stored_version(resource: Resource, body: Json) -> Json:
+    """The body as it is stored."""
+    return resource.to_stored(body) if resource.to_stored else {**body, "apiVersion": resource.stored_version}
+
+
+def applied(resource: Resource, namespace: str, name: str, body: Any, subresource: str) -> Json:
+    """An applied configuration at its stored version, less the half that the request may not write.
+
+    Raises `StatusError` 400 when it names another object than the URL, 500 when it does not fit its schema.
+    """
+    if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+        raise refusals.bad_request("error decoding YAML: the body is not an object")
+    version, kind = body.get("apiVersion", "/"), body.get("kind", "")
+    if (version, kind) != (resource.api_version, resource.kind):
+        raise refusals.bad_request(f"invalid object type: {version}, Kind={kind}")
+    said = {**body, "metadata": dict(body.get("metadata") or {})}
+    about = said["metadata"]
+    if about.get("managedFields"):
+        raise refusals.bad_request("metadata.managedFields must be nil")
+    if about.get("name", name) != name:
+        raise refusals.bad_request(misnamed(about["name"], name))
+    _check_namespace(namespace, said)
+    if found := typing_faults(said, resource.schema):
+        what = f"{about.get('namespace', '')}/{name}; {_gvk(resource)}"
+        raise refusals.StatusError(500, "", f"failed to create typed patch object ({what}): {typing_error(found)}")
+    if subresource:
+        kept = {key: about[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in about}
+        said = {"apiVersion": said["apiVersion"], "kind": said["kind"], "metadata": kept}
+        said |= {subresource: body[subresource]} if subresource in body else {}
+    elif resource.has_status:
+        said.pop("status", None)
+    return at_stored_version(resource, said if resource.is_custom else without_nulls(said))
+
+
+def misnamed(given: Any, name: str) -> str:
+    """What is wrong with a body that names another object than the URL."""
+    return f"the name of the object ({given or ''}) does not match the name on the URL ({name})"
+
+
+def without_nulls(value: Any) -> Any:
+    """Core kinds are typed on the server: null is the same as absent."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def _gvk(resource: Resource) -> str:
+    return f"{resource.api_version}, Kind={resource.kind}"
+
+
+def _of_kind(resource: Resource, body: Any) -> Json:
+    if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+        why = f"the object provided is unrecognized (must be of type {resource.kind}): it is not an object"
+        raise refusals.bad_request(why)
+    if resource.is_custom and not (body.get("apiVersion") and body.get("kind")):
+        why = f"the object provided is unrecognized (must be of type {resource.kind}): Object 'Kind' is missing"
+        raise refusals.bad_request(why)
+    version, kind = body.get("apiVersion") or resource.api_version, body.get("kind") or resource.kind
+    if version != resource.api_version:
+        why = (
+            f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
+        )
+        raise refusals.bad_request(why)
+    about = dict(body.get("metadata") or {})
+    if kind != resource.kind:
+        if not resource.is_custom:
+            why = f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: unknown conversion'
+            raise refusals.bad_request(why)
+        cause = refusals.invalid_value("kind", f'"{kind}"', f"must be {resource.kind}")
+        raise refusals.invalid(resource.group, kind, about.get("name", ""), [cause])
+    return {**body, "apiVersion": version, "kind": kind, "metadata": about}
+
+
+def _check_namespace(namespace: str, body: Json) -> None:
+    given = body["metadata"].get("namespace")
+    if namespace and given not in {None, "", namespace}:
+        why = "the namespace of the provided object does not match the namespace sent on the request"
+        raise refusals.bad_request(why)

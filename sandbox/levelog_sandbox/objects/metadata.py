@@ -1,0 +1,181 @@
+"""What the server does to `metadata`: names, uids, timestamps, generations, and what a writer may not change."""
+
+import json
+import random
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from levelog_sandbox.api import refusals
+from levelog_sandbox.fields.ownership import Claims, write_claims
+from levelog_sandbox.objects.revisions import Stored
+from levelog_sandbox.schemas.registry import Resource
+
+Json = dict[str, Any]
+Clock = Callable[[], datetime]
+
+# Origin: k8s.io/apimachinery/pkg/util/rand, without vowels and look-alikes.
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_SUBDOMAIN_RULE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_RULE: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_LABEL_KEY_RULE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LABEL_VALUE_RULE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+NAMED_BY_LABEL: Final = frozenset({"namespaces", "services"})
+SET_BY_SERVER: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC with whole seconds, as metav1.Time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def for_create(resource: Resource, metadata: Json, namespace: str, now: datetime) -> Json:
+    """The metadata of a new object: what the client may set, with name, uid, time and generation."""
+    created = _without_what_the_server_sets(metadata)
+    if not created.get("name") and created.get("generateName"):
+        suffix = "".join(random.choices(_SUFFIX_ALPHABET, k=5))  # noqa: S311 - a name, not a secret
+        created["name"] = created["generateName"][:58] + suffix
+    if resource.namespaced:
+        created["namespace"] = namespace
+    else:
+        created.pop("namespace", None)
+    created["uid"] = str(uuid.uuid4())
+    created["creationTimestamp"] = timestamp(now)
+    if resource.has_generation:
+        created["generation"] = 1
+    return created
+
+
+def for_update(resource: Resource, live: Json, new: Json) -> Json:
+    """The metadata of a replaced object; what only the server sets stays as it is.
+
+    Raises `StatusError` 409 when the client names another uid or resourceVersion.
+    """
+    name = live["name"]
+    if new.get("uid") and new["uid"] != live["uid"]:
+        why = f"Precondition failed: UID in precondition: {new['uid']}, UID in object meta: {live['uid']}"
+        raise refusals.conflict(resource.group, resource.plural, name, why)
+    if new.get("resourceVersion") and new["resourceVersion"] != live["resourceVersion"]:
+        raise refusals.modified(resource.group, resource.plural, name)
+    updated = _without_what_the_server_sets(new)
+    for key in ("name", "namespace", "resourceVersion", *SET_BY_SERVER):
+        if key in live:
+            updated[key] = live[key]
+    if live.get("generateName") and "generateName" not in updated:
+        updated["generateName"] = live["generateName"]
+    return updated
+
+
+def _without_what_the_server_sets(metadata: Json) -> Json:
+    """Empty collections go too: on the server metadata is typed, and empty is the same as absent."""
+    dropped = {*SET_BY_SERVER, "managedFields", "selfLink"}
+    return {key: value for key, value in metadata.items() if key not in dropped and value not in (None, {}, [], "")}
+
+
+def is_label_key(key: str) -> bool:
+    """Whether a text may be the key of a label."""
+    return bool(_LABEL_KEY.fullmatch(key))
+
+
+def faults(resource: Resource, metadata: Json) -> list[refusals.Cause]:
+    """What is wrong with names and labels, in the words of the server."""
+    name = metadata.get("name")
+    if not name:
+        return [refusals.required("metadata.name", "name or generateName is required")]
+    found: list[refusals.Cause] = []
+    by_label = resource.name in NAMED_BY_LABEL
+    if by_label and "." in name:
+        found.append(refusals.invalid_value("metadata.name", f'"{name}"', "must not contain dots"))
+    elif not (_LABEL if by_label else _SUBDOMAIN).fullmatch(name):
+        rule = _LABEL_RULE if by_label else _SUBDOMAIN_RULE
+        found.append(refusals.invalid_value("metadata.name", f'"{name}"', rule))
+    longest = 63 if by_label else 253
+    if len(name) > longest:
+        why = f"must be no more than {longest} characters"
+        found.append(refusals.invalid_value("metadata.name", f'"{name}"', why))
+    for key, value in (metadata.get("labels") or {}).items():
+        if not is_label_key(key):
+            found.append(refusals.invalid_value("metadata.labels", f'"{key}"', _LABEL_KEY_RULE))
+        if not _LABEL_VALUE.fullmatch(value):
+            found.append(refusals.invalid_value("metadata.labels", f'"{value}"', _LABEL_VALUE_RULE))
+    annotations = [key for key in metadata.get("annotations") or () if not is_label_key(key.lower())]
+    found += [refusals.invalid_value("metadata.annotations", f'"{key}"', _LABEL_KEY_RULE) for key in annotations]
+    return found + _owner_faults(metadata.get("ownerReferences") or ())
+
+
+def _owner_faults(owners: Sequence[Json]) -> list[refusals.Cause]:
+    found: list[refusals.Cause] = []
+    first = ""
+    for owner in owners:
+        missing = [field for field in ("apiVersion", "kind", "name", "uid") if not owner.get(field)]
+        found += [
+            refusals.invalid_value(f"metadata.ownerReferences.{field}", '""', "must not be empty") for field in missing
+        ]
+        if owner.get("controller") and first:
+            why = (
+                "Only one reference can have Controller set to true. "
+                f'Found "true" in references for {first} and {owner.get("kind")}/{owner.get("name")}'
+            )
+            shown = json.dumps(owners, separators=(",", ":"))
+            found.append(refusals.invalid_value("metadata.ownerReferences", shown, why))
+        elif owner.get("controller"):
+            first = f"{owner.get('kind')}/{owner.get('name')}"
+    return found
+
+
+def is_gone(body: Json) -> bool:
+    """Whether an object was only waiting for its finalizers, and has none left."""
+    about = body["metadata"]
+    if "deletionTimestamp" not in about or about.get("finalizers") or about.get("deletionGracePeriodSeconds", 0):
+        return False
+    return not body.get("spec", {}).get("finalizers") if body["kind"] == "Namespace" else True
+
+
+def unsaved(body: Json) -> Stored:
+    """A body as if it were stored, at the revision that it names."""
+    about = body["metadata"]
+    return Stored(about.get("namespace", ""), about["name"], body, int(about.get("resourceVersion") or 0))
+
+
+def without_claims(body: Json) -> Json:
+    """The body without managedFields."""
+    about = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+    return {**body, "metadata": about}
+
+
+def with_claims(body: Json, claims: Claims) -> Json:
+    """The body with these managedFields, and with apiVersion and kind first."""
+    about = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
+    if claims:
+        about["managedFields"] = write_claims(claims)
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"], **body, "metadata": about}
+
+
+def same(first: Any, second: Any) -> bool:
+    """Equality as JSON: unlike Python's, 1 is not true."""
+    encode = msgspec.json.encode
+    return bool(first == second) and encode(first, order="deterministic") == encode(second, order="deterministic")

@@ -1,0 +1,206 @@
+"""What the API serves: each kind at each version, where it is stored, and the registry that finds it."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from levelog_sandbox.api import refusals
+from levelog_sandbox.schemas.shapes import Schema, SchemaBuilder
+
+Json = dict[str, Any]
+
+# Origin: PrepareForCreate, AllowCreateOnUpdate, AllowUnconditionalUpdate of each strategy in kube-apiserver 1.36.
+WITHOUT_GENERATION: Final = frozenset(
+    {
+        "configmaps",
+        "events",
+        "events.events.k8s.io",
+        "leases.coordination.k8s.io",
+        "namespaces",
+        "nodes",
+        "persistentvolumeclaims",
+        "resourcequotas",
+        "secrets",
+        "serviceaccounts",
+        "services",
+    }
+)
+CREATED_BY_REPLACE: Final = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io", "services"})
+NEVER_UNCONDITIONAL: Final = frozenset({"leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a Table; `path` is a simple JSONPath such as `.spec.replicas`."""
+
+    name: str
+    type: str
+    path: str
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    """One kind at one served version; two versions of a kind share `storage`.
+
+    `name` is `webs.example.com`, or `pods` in the legacy group; `api_version` is as in a manifest.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool
+    has_status: bool
+    schema: Schema
+    storage: str
+    stored_version: str
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    selectable: tuple[str, ...] = ()
+    is_custom: bool = False
+    to_stored: Callable[[Json], Json] | None = None
+    from_stored: Callable[[Json], Json] | None = None
+    name: str = field(init=False)
+    api_version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", refusals.qualified(self.group, self.plural))
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+
+    @property
+    def list_kind(self) -> str:
+        """The kind of a list of these."""
+        return f"{self.kind}List"
+
+    @property
+    def has_generation(self) -> bool:
+        """Whether `metadata.generation` counts changes."""
+        return self.name not in WITHOUT_GENERATION
+
+    @property
+    def needs_version_to_replace(self) -> bool:
+        """Whether a replacement without resourceVersion is refused."""
+        return self.is_custom or self.name in NEVER_UNCONDITIONAL
+
+    @property
+    def is_created_by_replace(self) -> bool:
+        """Whether replacing an absent object creates it."""
+        return self.name in CREATED_BY_REPLACE
+
+
+class Registry:
+    """Every resource served now; custom ones come and go."""
+
+    def __init__(self) -> None:
+        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self.builder, kinds = _builtin()
+        for kind in kinds:
+            self.add(_builtin_resource(kind, self.builder))
+
+    def __iter__(self) -> Iterator[Resource]:
+        return iter(self._resources.values())
+
+    def add(self, resource: Resource) -> None:
+        """Serve a resource."""
+        self._resources[resource.group, resource.version, resource.plural] = resource
+
+    def remove(self, group: str, plural: str) -> None:
+        """Stop serving a resource at every version."""
+        for key in [key for key in self._resources if (key[0], key[2]) == (group, plural)]:
+            del self._resources[key]
+
+    def at(self, group: str, version: str, plural: str) -> Resource:
+        """The resource that a URL names. Raises `StatusError` 404, `NoSuchPathError` beside built-in versions."""
+        resource = self._resources.get((group, version, plural))
+        if resource is None:
+            is_built_in = any((group, version) == (r.group, r.version) for r in self if not r.is_custom)
+            raise refusals.no_such_resource() if is_built_in else refusals.NoSuchPathError(plural)
+        return resource
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        """The resource of a manifest; None when it is not served."""
+        return next((r for r in self if r.api_version == api_version and r.kind == kind), None)
+
+    def named(self, name: str) -> Resource:
+        """By `plural` or `plural.group`, at the first version. Raises `StatusError` 404."""
+        for resource in self:
+            if resource.name == name:
+                return resource
+        raise refusals.no_such_resource()
+
+    def stored_as(self, storage: str) -> Resource | None:
+        """The resource at the version in which a collection is stored."""
+        for resource in self:
+            if resource.storage == storage and resource.api_version == resource.stored_version:
+                return resource
+        return None
+
+    def storages(self) -> Iterable[str]:
+        """The collections behind all resources, each once."""
+        return dict.fromkeys(resource.storage for resource in self)
+
+
+@cache
+def _document() -> Json:
+    loaded: Json = msgspec.json.decode(files("levelog_sandbox").joinpath("builtin.json").read_bytes())
+    return loaded
+
+
+def _builtin() -> tuple[SchemaBuilder, list[Json]]:
+    document = _document()
+    return SchemaBuilder(document["definitions"]), document["kinds"]
+
+
+def _builtin_resource(kind: Json, builder: SchemaBuilder) -> Resource:
+    group, version, plural = kind["group"], kind["version"], kind["plural"]
+    is_event_view = group == "events.k8s.io"
+    return Resource(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind["kind"],
+        singular=kind["singular"],
+        namespaced=kind["namespaced"],
+        has_status=kind["has_status"],
+        schema=builder.definition(kind["definition"]),
+        storage="events" if is_event_view else refusals.qualified(group, plural),
+        stored_version="v1" if is_event_view else f"{group}/{version}" if group else version,
+        short_names=tuple(kind["short_names"]),
+        categories=tuple(kind["categories"]),
+        to_stored=_event_to_core if is_event_view else None,
+        from_stored=_event_from_core if is_event_view else None,
+    )
+
+
+# Origin: the conversions in pkg/apis/events/v1 of kube-apiserver; events of both groups are one collection.
+_EVENT_FIELDS: Final[Mapping[str, str]] = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+
+
+def _renamed(body: Json, names: Mapping[str, str], api_version: str) -> Json:
+    return {names.get(key, key): value for key, value in body.items()} | {"apiVersion": api_version}
+
+
+def _event_to_core(body: Json) -> Json:
+    return _renamed(body, _EVENT_FIELDS, "v1")
+
+
+def _event_from_core(body: Json) -> Json:
+    names = {core: ours for ours, core in _EVENT_FIELDS.items()}
+    event = _renamed(body, names, "events.k8s.io/v1")
+    reporter = ("reportingController", "reportingInstance")
+    return {key: value for key, value in event.items() if value or key not in reporter}
