@@ -13,11 +13,10 @@ from levelog_history.happenings import Entry, Happened
 from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision, PastIntent, Read
-from levelog_store.rows import ERRORS
+from levelog_store.rows import ERRORS, WHOLE_INDEX
 
 _SLACK: Final = timedelta(minutes=5)
 """A record that is so much younger than the decision did not lead to it: it is of another log."""
-_WHOLE: Final = "*"
 
 
 class Cause(Struct, frozen=True, kw_only=True):
@@ -148,7 +147,7 @@ def _read_changes(
         is_first = last is None
         is_moved = last is None or last.version != read.version
         is_told = is_moved and not (is_first and read.version <= 0) and not read.key.startswith(ERRORS)
-        if is_told and read.key.startswith(_WHOLE):
+        if is_told and read.key.startswith(WHOLE_INDEX):
             changes.append(ReadChange(index=read.index, key="", version=read.version, is_first=is_first, is_kept=False))
         elif is_told and (new is None or new != old):
             removed, added = _changed_values(old, new)

@@ -14,16 +14,13 @@ from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import BATCH, Cut, Decider
-from levelog_processors.decide.readiness import Lag, Readiness
+from levelog_processors.decide.cut import BATCH, Calls, Cut
+from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
-from levelog_processors.fold.batches import Folder
 from levelog_processors.program import Program
 from levelog_processors.upkeep import PARTITION, Pruner
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals
 from levelog_store.connect.database import Database
-from levelog_store.decide import inputreads as stored
-from levelog_store.fold.heldreads import read_syncs
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import IndexKey, Scope
 
@@ -78,13 +75,15 @@ class Processor:
         self._owner = owner
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
-        self._folder = Folder(database, scope, program)
-        self.decider = Decider(database, scope, program, clock, threads=threads, redactor=redactor)
+        self._engine = Engine(database, scope, program, clock, stream=stream, threads=threads, redactor=redactor)
         self.records = 0
         """Records folded."""
         self._backfill_rate = backfill_rate
-        self._readiness: Readiness | None = None
-        """Which views may decide; None: to be looked up."""
+
+    @property
+    def calls(self) -> Calls:
+        """How often user functions were called."""
+        return self._engine.calls
 
     async def run(self) -> None:
         """Run until cancelled; the leases are released at the end.
@@ -105,7 +104,7 @@ class Processor:
                     log.warning("begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
-            await self.decider.close()
+            await self._engine.close()
             await self._release()
 
     async def _release(self) -> None:
@@ -143,68 +142,53 @@ class Processor:
                 return
 
     async def _work(self, epochs: Mapping[int, int]) -> None:
-        async with self._database.reading() as connection:
-            checkpoints = await stored.read_checkpoints(connection, self._scope)
-        folded_to = {partition: checkpoints[partition] for partition in epochs}
-        start = Sequence(min(folded_to.values()) + 1)
-        owned = None if len(epochs) == self._scope.partitions else [Partition(p) for p in sorted(epochs)]
+        engine = self._engine
+        await engine.hold(epochs)
+        start = Sequence(min(engine.folded_to.values()) + 1)
+        owned = [Partition(p) for p in sorted(epochs)] if engine.is_shared else None
         end = await self._stream.last_sequence()  # history up to here is folded before anything is decided
         agenda = Agenda()
         pace = Pace(self._backfill_rate, asyncio.get_running_loop().time)
         backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, partitions=owned) as reader:
             hint = self._hints.listen(Topic.WAKE)
-            self.decider.on_return(hint.set)
+            engine.on_return(hint.set)
             arrivals = Arrivals(reader, hint)
             try:
                 while True:
                     records = await arrivals.records()
                     if records:
-                        await self._fold(records, epochs, folded_to, agenda)
+                        await self._fold(records, agenda)
                         if reader.position < end:
                             continue
                     elif reader.seen_to < end and await reader.confirm() < end:
                         await arrivals.wait(SAFETY_SWEEP)
                         continue
-                    is_busy = agenda.is_open and await self._decide(epochs, agenda, backfiller, arrivals.seen_to)
-                    if await self._backfill(backfiller, agenda, len(epochs), is_busy=is_busy) or is_busy:
+                    is_busy = agenda.is_open and await self._decide(agenda, backfiller, arrivals.seen_to)
+                    if await self._backfill(backfiller, agenda, is_busy=is_busy) or is_busy:
                         continue
-                    await self._confirm(reader, epochs, folded_to)
+                    if reader.seen_to - min(engine.folded_to.values()) >= CONFIRM_EVERY:
+                        await engine.confirm(reader.seen_to)
                     if await arrivals.wait(min(agenda.wait, backfiller.wait)):
                         agenda.open()
             finally:
                 await arrivals.close()
 
-    async def _fold(
-        self, records: list[LoggedRecord], epochs: Mapping[int, int], folded_to: dict[int, int], agenda: Agenda
-    ) -> None:
-        fresh = [logged for logged in records if logged.sequence > folded_to[logged.partition]]
-        if not fresh:
+    async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
+        folded = await self._engine.fold(records)
+        if not folded.records:
             return
-        folded = await self._folder.fold(epochs, fresh)
         self.records += folded.records
         if self._on_keys is not None:
             self._on_keys(folded.keys)
-        log.debug("folded %d records", folded.records, extra={"sequence": fresh[-1].sequence})
-        for logged in fresh:
-            folded_to[logged.partition] = logged.sequence
-        if folded.has_list:
-            self._readiness = None
-        is_shared = len(epochs) < self._scope.partitions
+        log.debug("folded %d records", folded.records, extra={"sequence": records[-1].sequence})
+        is_shared = self._engine.is_shared
         if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
             agenda.open()
         if is_shared:  # others may own the parents, or wait for these partitions
             await self._hints.publish(Topic.WAKE)
 
-    async def _confirm(self, reader: Reader, epochs: Mapping[int, int], folded_to: dict[int, int]) -> None:
-        """Let the checkpoints of quiet partitions keep up, once in a while."""
-        seen_to = reader.seen_to
-        if seen_to - min(folded_to.values()) < CONFIRM_EVERY:
-            return
-        await self._folder.confirm(epochs, seen_to)
-        folded_to.update({partition: max(sequence, seen_to) for partition, sequence in folded_to.items()})
-
-    async def _backfill(self, backfiller: Backfiller, agenda: Agenda, partitions: int, *, is_busy: bool) -> bool:
+    async def _backfill(self, backfiller: Backfiller, agenda: Agenda, *, is_busy: bool) -> bool:
         """Compute a page of what changed code left behind, if it is time; tells whether it did.
 
         Parents are woken only when no wakeup is left, so that slow handlers do not put what happens now at the end of a
@@ -217,36 +201,28 @@ class Processor:
             self._on_keys(step.keys)
         if step.has_woken or step.has_finished:
             agenda.open()
-        if step.has_finished and partitions < self._scope.partitions:  # others may wait for it with their views
+        if step.has_finished and self._engine.is_shared:  # others may wait for it with their views
             await self._hints.publish(Topic.WAKE)
         return True
 
-    async def _decide(
-        self, epochs: Mapping[int, int], agenda: Agenda, backfiller: Backfiller, folded_to: Sequence
-    ) -> bool:
-        """Decide on one batch of wakeups; tells whether there may be more right now.
-
-        The owned partitions hold nothing up to `folded_to` that is not folded.
-        """
+    async def _decide(self, agenda: Agenda, backfiller: Backfiller, read_to: Sequence) -> bool:
+        """Decide on one batch of wakeups; tells whether there may be more right now."""
         asks_for_times = agenda.is_overdue
         agenda.close()
-        blocked = await backfiller.look()
-        views = [name for name in await self._ready_views() if name not in blocked]
-        if views:
-            lag = Lag(self._database, self._scope, self.program, self._stream, frozenset(epochs), folded_to)
-            cut = await self.decider.cut(epochs, list(epochs), views, lag.concerns)
+        cut = await self._engine.decide(but_not=await backfiller.look(), read_to=read_to)
+        if cut is not None:
             await self._follow_up(cut, agenda)
-            if (cut.wakes == BATCH and cut.decided) or cut.retried:
-                agenda.open()
         if asks_for_times:
-            async with self._database.reading() as connection:
-                next_due = await stored.read_next_due(connection, self._scope, list(epochs))
+            next_due = await self._engine.next_due()
             if next_due is not None and next_due[0] <= next_due[1]:  # a level that is held up: look again, not at once
                 next_due = (next_due[1] + HELD_UP_PAUSE, next_due[1])
             agenda.plan(next_due)
         return agenda.is_open
 
     async def _follow_up(self, cut: Cut, agenda: Agenda) -> None:
+        """Tell whom a cut concerns, and when to look again."""
+        if (cut.wakes == BATCH and cut.decided) or cut.retried:
+            agenda.open()
         if not cut.decided:
             return
         newest = max(decided.level.cause for decided in cut.decided)
@@ -256,15 +232,3 @@ class Processor:
         for decided in cut.decided:
             if decided.due_at is not None:
                 agenda.expect(decided.due_at, cut.at)
-
-    async def _ready_views(self) -> list[str]:
-        """Views all of whose resources were listed once, and of the same namespaces."""
-        if self._readiness is None:
-            async with self._database.reading() as connection:
-                rows = (await read_syncs(connection, self._scope)).values()
-            self._readiness = Readiness(self.program, rows, partitions=self._scope.partitions)
-            self.decider.namespaces = self._readiness.namespaces
-        ready = self._readiness.views
-        if len(ready) < len(self.program.views):
-            self._readiness = None  # another processor may fold the end of a list: look again at the next cut
-        return ready

@@ -16,7 +16,6 @@ from levelog.handlers.sources import SourceHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
-from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 from levelog_store.look.sqlviews import IndexView, JsonColumn, LevelView, SqlType
 from levelog_store.owners.handlers import RESERVED, Handler
@@ -164,13 +163,6 @@ class Program:
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""
         return [i for i in self.indices.values() if str(i.handler.resource.group_resource) == resource]
-
-    def needs_each_version(self, resource: str) -> bool:
-        """Whether a version of an object may leave something behind that the next one does not undo.
-
-        So do times after which entries expire, and a filter that leaves a parent out for a while: its level ends then.
-        """
-        return self.expires or any(view.handler.reader.selector != Selector() for view in self.views_of(resource))
 
     def views_of(self, resource: str) -> list[BoundView]:
         """Views whose parents are of the resource."""

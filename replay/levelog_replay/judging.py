@@ -7,19 +7,18 @@ from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.secrets.redaction import Redactor
-from levelog_processors.decide.functions import Acting, Caller
-from levelog_processors.decide.intents import rows_of
-from levelog_processors.decide.rules import Case, conclude
-from levelog_processors.decide.targets import target_key
+from levelog_processors.decide.facts import Facts, Look, Round
+from levelog_processors.decide.functions import Acted, Acting, Caller
+from levelog_processors.decide.intents import target_names, with_rows
+from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.views import Evaluation, evaluate
-from levelog_processors.fold.entries import WHOLE_INDEX
 from levelog_processors.fold.rules import parent_inputs
 from levelog_replay.comparing import LEFT_OUT, NO_VIEW, Judged, Outcome
 from levelog_replay.scratch import Scratch
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decision, IntentRow, PendingWake, Target
-from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex
+from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, whole_index_key
 
 
 class _RecordedFetch:
@@ -39,7 +38,7 @@ class _RecordedFetch:
         return {place: Bucket(self._versions.get(place, each.version), each.values) for place, each in found.items()}
 
     async def whole(self, index: str) -> WholeIndex:
-        keys = [f"{WHOLE_INDEX}{partition}" for partition in range(self._scope.partitions)]
+        keys = [whole_index_key(partition) for partition in range(self._scope.partitions)]
         found = await stored.read_whole_index(self._connection, self._scope, index, keys)
         versions = {key: self._versions.get((index, key), version) for key, version in found.versions.items()}
         return WholeIndex(versions=versions, buckets=found.buckets)
@@ -70,28 +69,37 @@ class Judge:
 
     async def judge(self, past: Sequence[Decision]) -> list[Judged]:
         """Make decisions again that saw the same snapshot, at most one of each level; in the order given."""
-        tried = await self._evaluated(past)
-        cases = [case for case in tried if isinstance(case, Case)]
-        await self._acting.act(cases, self._scratch.epochs)
-        targets = await self._targets(cases)
-        return [self._concluded(each, case, targets) for each, case in zip(past, tried, strict=True)]
+        looks = await self._looks(past)
+        acted = await self._acting.act([look for look in looks if isinstance(look, Look)], self._scratch.epochs)
+        rounds = {look.facts.name: round_ for look, round_ in acted}
+        targets = await self._targets(acted)
+        return [
+            Judged(past=each, outcome=None, obstacle=look)
+            if isinstance(look, str)
+            else self._judged(each, look, rounds[look.facts.name], targets)
+            for each, look in zip(past, looks, strict=True)
+        ]
 
-    async def _evaluated(self, past: Sequence[Decision]) -> list[Case | str]:
-        """The cases, their views called; a text says why a decision cannot be made again."""
+    async def _looks(self, past: Sequence[Decision]) -> list[Look | str]:
+        """The levels as their views see them; a text says why a decision cannot be made again."""
         scope = self._scratch.scope
         versions = {place: version for each in past for place, version in each.versions.items()}
         async with self._scratch.database.reading() as connection:
             fetch = _RecordedFetch(connection, self._scratch, versions)
             parents = await stored.read_parents(connection, scope, sorted({each.parent for each in past}))
             buckets = await fetch.buckets(sorted(versions))
-            tried = [self._case(each, parents.get(each.parent), buckets) for each in past]
-            evaluations = [case.evaluation for case in tried if isinstance(case, Case) and case.evaluation]
+            tried = [self._facts(each, parents.get(each.parent)) for each in past]
+            evaluations = {
+                facts.name: self._evaluation(each, facts, buckets)
+                for each, facts in zip(past, tried, strict=True)
+                if isinstance(facts, Facts)
+            }
             is_one_by_one = self._stops is not None and self._stops.is_on
-            for some in [[each] for each in evaluations] if is_one_by_one else [evaluations]:
+            for some in [[each] for each in evaluations.values()] if is_one_by_one else [list(evaluations.values())]:
                 await evaluate(some, fetch)
-        return tried
+        return [f if isinstance(f, str) else Look(f, evaluations[f.name].seen(f)) for f in tried]
 
-    def _case(self, past: Decision, parent: StoredObject | None, buckets: Mapping[IndexKey, Bucket]) -> Case | str:
+    def _facts(self, past: Decision, parent: StoredObject | None) -> Facts | str:
         view = self._scratch.program.views.get(past.view)
         if view is None:
             return NO_VIEW
@@ -123,62 +131,61 @@ class Judge:
             decided_inputs=basis.decided_inputs,
             repeats=basis.repeats,
         )
-        case = Case(
-            wake,
-            view,
-            parent,
-            before,
-            basis.intents,
+        return Facts(
+            wake=wake,
+            view=view,
+            parent=parent,
+            before=before,
+            intents=basis.intents,
             inputs=inputs,
             reads="",
-            dependencies=set(),
             now=past.decided_at,
             folded=basis.folded,
         )
-        case.evaluation = Evaluation(
-            view,
-            parent.body,
-            past.decided_at,
+
+    def _evaluation(self, past: Decision, facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Evaluation:
+        evaluation = Evaluation(
+            facts.view,
+            facts.parent.body,
+            facts.now,
             {place: buckets[place] for place in past.versions},
             subject=past.parent,
             namespaces=self._scratch.readiness.namespaces,
             redactor=self._redactor,
         )
         if self._stops is not None:
-            self._attend(self._stops, past, case, case.evaluation)
-        return case
+            self._attend(self._stops, past, facts, evaluation)
+        return evaluation
 
-    def _attend(self, stops: Stops, past: Decision, case: Case, evaluation: Evaluation) -> None:
+    def _attend(self, stops: Stops, past: Decision, facts: Facts, evaluation: Evaluation) -> None:
         """Let the functions of a decision be stopped in."""
-        evaluation.around = partial(stops.at, "view", (past.view, past.parent), case.view.handler.function)
+        evaluation.around = partial(stops.at, "view", facts.name, facts.view.handler.function)
         stops.begin(
             Scene(
                 past=past,
-                parent=case.parent,
+                parent=facts.parent,
                 known=evaluation.reads.known,
                 evaluation=evaluation,
                 program=self._name,
             )
         )
 
-    async def _targets(self, cases: Sequence[Case]) -> Mapping[str, Target]:
-        names = sorted({str(target_key(c.view, c.parent, intent)) for c in cases for intent in c.wanted})
+    async def _targets(self, acted: Sequence[Acted]) -> Mapping[str, Target]:
+        names = target_names(acted)
         if not names:
             return {}
         async with self._scratch.database.reading() as connection:
             return await stored.read_targets(connection, self._scratch.scope, names)
 
-    def _concluded(self, past: Decision, case: Case | str, targets: Mapping[str, Target]) -> Judged:
-        if isinstance(case, str):
-            return Judged(past=past, outcome=None, obstacle=case)
+    def _judged(self, past: Decision, look: Look, round_: Round | None, targets: Mapping[str, Target]) -> Judged:
         scope = self._scratch.scope
         identity = (scope.cluster, scope.application)
-        rows: list[IntentRow] = []
-        if case.wanted:
-            rows = rows_of(case, identity, targets, {}, self._scratch.is_watched, redactor=self._redactor)
-        decided = conclude(case, [_as_then(row, past) for row in rows], past.decided_at)
-        reads = dict(case.evaluation.reads.contents) if case.evaluation else {}
-        return Judged(past=past, outcome=Outcome.of(decided), parent=case.parent, reads=reads)
+        if round_ is not None:
+            round_ = with_rows(look, round_, identity, targets, {}, self._scratch.is_watched, redactor=self._redactor)
+            round_ = replace(round_, rows=[_as_then(row, past) for row in round_.rows])
+        decided = conclude(look, round_, past.decided_at)
+        reads = look.seen.contents if look.seen is not None else {}
+        return Judged(past=past, outcome=Outcome.of(decided), parent=look.facts.parent, reads=reads)
 
 
 def _as_then(row: IntentRow, past: Decision) -> IntentRow:

@@ -12,13 +12,13 @@ from typing import Final
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
-from levelog_processors.decide.cut import BATCH, Decider
+from levelog_processors.decide.cut import BATCH
 from levelog_processors.decide.functions import Caller
+from levelog_processors.engine import Engine
 from levelog_replay.comparing import NO_VIEW, Judged, Outcome
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
-from levelog_store.decide.decisions import Decision, PendingWake
-from levelog_store.decide.inputreads import read_next_due
+from levelog_store.decide.decisions import Decision
 from levelog_store.look.recall import read_asked, read_called
 from levelog_store.rows import ViewParent
 
@@ -36,7 +36,7 @@ class LogReplay:
         self._history = history
         self._scratch = scratch
         self._now = _BEGIN
-        self._decider = Decider(
+        self._engine = Engine(
             scratch.database,
             scratch.scope,
             scratch.program,
@@ -53,14 +53,15 @@ class LogReplay:
 
     async def close(self) -> None:
         """End what runs of users' functions."""
-        await self._decider.close()
+        await self._engine.close()
 
     async def run(self) -> AsyncIterator[LoggedRecord]:
         """Go through the history; yields each record after what it led to was decided."""
+        await self._engine.hold(self._scratch.epochs)
         first: list[LoggedRecord] = []
         async with aclosing(_each(self._history)) as records:
             async for logged in records:
-                if not self._scratch.readiness.views:
+                if not (await self._engine.readiness()).views:
                     first.append(logged)
                     if len(first) < FIRST_BATCH and not isinstance(logged.record, SyncFinished):
                         continue
@@ -75,7 +76,7 @@ class LogReplay:
     async def _take(self, records: list[LoggedRecord]) -> None:
         time = max(self._now, *(logged.record.time for logged in records))
         await self._pass_to(time)
-        folded = await self._scratch.fold(records)
+        folded = await self._engine.fold(records)
         self.records += len(records)
         if folded.wakes or folded.has_list:
             await self._decide()
@@ -91,20 +92,15 @@ class LogReplay:
 
     async def _decide(self) -> bool:
         """Decide until nothing is due now; tells whether anything was decided."""
-        scratch = self._scratch
-        views = scratch.readiness.views
-        self._decider.namespaces = scratch.readiness.namespaces
         has_decided = is_planned = False
-        while views:
-            cut = await self._decider.cut(scratch.epochs, list(scratch.epochs), views, _never, now=self._now)
+        while cut := await self._engine.decide(now=self._now):
             self.decisions += len(cut.decided)
             has_decided |= bool(cut.decided)
             is_planned |= any(decided.due_at is not None for decided in cut.decided)
             if cut.wakes < BATCH or not cut.decided:
                 break
         if is_planned or self._next_due is not None:
-            async with scratch.database.reading() as connection:
-                due = await read_next_due(connection, scratch.scope, list(scratch.epochs))
+            due = await self._engine.next_due()
             self._next_due = due[0] if due is not None else None
         return has_decided
 
@@ -116,10 +112,6 @@ async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:
     async for batch in history.records():
         for logged in batch:
             yield logged
-
-
-async def _never(_: PendingWake) -> bool:
-    return False
 
 
 _END: Final = 1 << 63

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog.selectors import Selector
 from levelog.wire.objects import GroupResource, ObjectKey
 from levelog.wire.records import (
     LoggedRecord,
@@ -17,6 +18,7 @@ from levelog.wire.records import (
     SyncFinished,
     Unreadable,
 )
+from levelog_processors.program import Program
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
 
@@ -170,11 +172,10 @@ class HistoryFolder:
                 await self._fold(scratch, stretch)
 
     async def _fold(self, scratch: Scratch, stretch: Stretch) -> None:
-        folded = await scratch.fold(stretch.records, stretch.thinned)
-        if folded.lacking:
-            left_out = await self._left_out(stretch, folded.lacking)
+        if lacking := await scratch.fold(stretch.records, stretch.thinned):
+            left_out = await self._left_out(stretch, lacking)
             whole = sorted((*left_out, *stretch.records), key=lambda logged: logged.sequence)
-            await scratch.fold(whole, stretch.thinned.keys() - folded.lacking)
+            await scratch.fold(whole, stretch.thinned.keys() - lacking)
 
     async def _left_out(self, stretch: Stretch, names: Collection[str]) -> list[LoggedRecord]:
         """The records of some objects that were left out of a stretch, read anew."""
@@ -190,7 +191,16 @@ class HistoryFolder:
         return [logged for logged in found if logged.sequence < end]
 
     def _is_thinned(self, resource: GroupResource) -> bool:
-        return not any(scratch.program.needs_each_version(str(resource)) for scratch in self._scratches)
+        return not any(_needs_each_version(scratch.program, str(resource)) for scratch in self._scratches)
+
+
+def _needs_each_version(program: Program, resource: str) -> bool:
+    """Whether a version of an object may leave something behind that the next one does not undo.
+
+    So do times after which entries expire, and a filter that leaves a parent out for a while: its level ends then.
+    """
+    filters = (view.handler.reader.selector for view in program.views_of(resource))
+    return program.expires or any(each != Selector() for each in filters)
 
 
 def _is_of(logged: LoggedRecord, names: Collection[str]) -> bool:

@@ -38,6 +38,15 @@ ERRORS: Final = "!"
 """Key of the entries that stand for objects which an index leaves out by error; no canonical key begins so."""
 
 
+WHOLE_INDEX: Final = "*"
+"""Begins the keys on which a read of a whole index depends; no canonical key begins so."""
+
+
+def whole_index_key(partition: int) -> str:
+    """Key that changes with any entry which the objects of a partition have in an index."""
+    return f"{WHOLE_INDEX}{partition}"
+
+
 class Entry(Struct, frozen=True):
     """One value that an object gives under a key of an index."""
 

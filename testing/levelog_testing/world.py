@@ -35,19 +35,17 @@ from levelog_actuator.sending import Sender
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hints
-from levelog_processors.decide.cut import Decider
-from levelog_processors.fold.batches import Folder
+from levelog_processors.engine import Engine
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox, StatusError
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
-from levelog_store.decide.decisions import PendingWake
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
-from levelog_store.tables import index_entries, intents, levels, metadata, wakeups
+from levelog_store.tables import index_entries, intents, levels, metadata
 from levelog_testing.outside import Externals, StandIns
 
 PARTITIONS: Final = 4
@@ -70,14 +68,12 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.decider = Decider(database, scope, program, clock, patience=None, redactor=REDACTOR)
+        self.engine = Engine(database, scope, program, clock, patience=None, redactor=REDACTOR)
         self.live = LiveIndices(database, scope, program, _NoHints())
-        self._folder = Folder(database, scope, program)
         self._sender = sender
-        self.effects = StandIns(program.effects, self.decider.calls.count)
+        self.effects = StandIns(program.effects, self.engine.calls.count)
         """What is called in place of effects."""
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings())
-        self._epochs: Mapping[int, int] = {}
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)
@@ -88,7 +84,8 @@ class World:
 
     async def begin(self) -> None:
         """Take the partitions and list every resource, empty as it is."""
-        self._epochs = await Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1)).tend()
+        leases = Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1))
+        await self.engine.hold(await leases.tend())
         begun: list[Record] = []
         ended: list[Record] = []
         for name in sorted(self.program.watched):
@@ -99,7 +96,7 @@ class World:
 
     async def close(self) -> None:
         """End what runs of the user's functions."""
-        await self.decider.close()
+        await self.engine.close()
         await self._caller.close()
 
     async def run(self) -> None:
@@ -107,10 +104,8 @@ class World:
         for _ in range(MOST_CUTS):
             await self.sandbox.settle()
             moved = await self._take_changes()
-            cut = await self.decider.cut(
-                self._epochs, list(self._epochs), list(self.program.views), _never, now=self.clock()
-            )
-            moved |= bool(cut.decided)
+            cut = await self.engine.decide(now=self.clock())
+            moved |= cut is not None and bool(cut.decided)
             moved |= await self._send()
             if not moved:
                 return
@@ -168,21 +163,19 @@ class World:
         return list((await connection.execute(query)).scalars())
 
     async def _next_due(self) -> datetime | None:
-        """When the next wakeup or postponed write is due, after now."""
-        table = wakeups.c
+        """When the next wakeup or postponed write is due, or an entry ends, after now."""
         now = self.clock()
+        first = await self.engine.next_due()
         async with self.database.reading() as connection:
-            due = select(func.min(table.due_at)).where(table.scope == self.scope.number, table.due_at > now)
-            first: datetime | None = (await connection.execute(due)).scalar_one()
             waiting = select(intents.c.key).where(
                 intents.c.scope == self.scope.number, intents.c.state.in_(("pending", "claimed"))
             )
-            keys = (await connection.execute(waiting)).scalars()
-            times = [at for key in keys if (at := self._postponed.get(key)) is not None and at > now]
+            postponed = [self._postponed.get(key) for key in (await connection.execute(waiting)).scalars()]
             ends = index_entries.c.expires_at
             expiring = select(func.min(ends)).where(index_entries.c.scope == self.scope.number, ends > now)
             expiry: datetime | None = (await connection.execute(expiring)).scalar_one()
-        return min([*times, *(each for each in (first, expiry) if each is not None)], default=None)
+        times = (first[0] if first else None, expiry, *postponed)
+        return min((each for each in times if each is not None and each > now), default=None)
 
     def _served(self) -> list[str]:
         return sorted(f"{resource.api_version} {resource.kind}" for resource in _declared(self.program))
@@ -229,7 +222,7 @@ class World:
                     record=record,
                 )
             )
-        folded = await self._folder.fold(self._epochs, logged)
+        folded = await self.engine.fold(logged)
         self.live.tell(folded.keys)
 
     async def _send(self) -> bool:
@@ -307,10 +300,6 @@ class Refusal:
             return False
         self._left -= 1
         return True
-
-
-async def _never(_: PendingWake) -> bool:
-    return False
 
 
 @asynccontextmanager

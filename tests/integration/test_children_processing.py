@@ -103,10 +103,10 @@ async def test_invariant_6_what_no_manifest_sets_calls_nothing_and_an_edit_is_ap
 ) -> None:
     async with Processing(nats_server.url, database_url, [op]) as stack:
         await applied_once(stack)
-        calls = dict(stack.processors["one"].decider.calls.functions)
+        calls = dict(stack.processors["one"].calls.functions)
         noise = [config_map(version, annotations={"noise": str(version)}) for version in range(6, 106)]
         await stack.folded(await stack.tell(*noise))
-        assert stack.processors["one"].decider.calls.functions == calls
+        assert stack.processors["one"].calls.functions == calls
         assert len(await stack.rows(intents)) == 2  # of shop and of other
         await stack.folded(await stack.tell(config_map(200, cpu="2")))
         level = await stack.level("shop")

@@ -88,7 +88,7 @@ async def test_invariant_9_a_changed_index_is_computed_from_the_objects_before_i
         await stack.folded(last)
         assert await values(stack, "webs/images") == ['"A"'] * 6
         assert await statuses(stack, "webs/pictures") == dict.fromkeys(("shop0", "shop1", "shop2"), "drifting")
-        assert processor.decider.calls.functions == {"webs/pictures": 3}
+        assert processor.calls.functions == {"webs/pictures": 3}
         assert calls_of(changed) == {"images": 6}
         assert processor.records == 0
 
@@ -108,7 +108,7 @@ async def test_what_is_unchanged_goes_on_while_an_index_is_computed_anew(case: C
 
         await until(is_decided, "the unchanged view decided")
         await stack.until_folded_only(last)
-        assert processor.decider.calls.functions == {"webs/counted": 2, "webs/fill": 2}
+        assert processor.calls.functions == {"webs/counted": 2, "webs/fill": 2}
         assert sorted(await stack.intents()) == [("apply", "pods/default/new-0"), ("apply", "pods/default/shop0-2")]
         assert calls_of(changed) == {"images": 2, "names": 1}  # the first object, and the one that was reported
         assert '"B"' in await values(stack, "webs/images")
@@ -209,7 +209,7 @@ async def test_a_changed_view_evaluates_all_its_parents_and_no_index(case: Case,
     async with case.running(changed) as stack:
         processor = stack.start()
         await stack.folded(last)
-        assert processor.decider.calls.functions == {"webs/pictures": 3}
+        assert processor.calls.functions == {"webs/pictures": 3}
         assert set((await statuses(stack, "webs/pictures")).values()) == {"in_sync"}
     assert calls_of(changed) == {}
 
@@ -225,7 +225,7 @@ async def test_a_changed_filter_of_a_view_lets_go_of_the_parents_that_it_leaves_
         await stack.folded(last)
         assert await statuses(stack, "webs/pictures") == {}
         assert len(await statuses(stack, "webs/counted")) == 3
-        assert processor.decider.calls.functions == {}
+        assert processor.calls.functions == {}
 
 
 async def test_a_changed_class_is_a_changed_index(case: Case, versions: Versions) -> None:
@@ -235,7 +235,7 @@ async def test_a_changed_class_is_a_changed_index(case: Case, versions: Versions
         assert {row["name"] for row in await stack.rows(backfills)} == {"webs/pictures", "webs/counted"}
         processor = stack.start()
         await stack.folded(last)
-        assert processor.decider.calls.functions == {"webs/pictures": 3, "webs/counted": 3}
+        assert processor.calls.functions == {"webs/pictures": 3, "webs/counted": 3}
     container = ("    image: str\n\nclass PodSpec", "    image: str\n    command: list[str] = []\n\nclass PodSpec")
     async with case.running(versions.load(field, container)) as stack:
         assert {
@@ -261,7 +261,7 @@ async def test_handlers_that_are_removed_leave_nothing_behind(case: Case, versio
             ("view", "webs/counted"),
             ("reconcile", "webs/counted"),
         }
-        assert processor.decider.calls.functions == {}
+        assert processor.calls.functions == {}
 
 
 async def test_changed_reconcile_functions_are_asked_again_where_there_is_drift_and_nowhere_else(
@@ -279,7 +279,7 @@ async def test_changed_reconcile_functions_are_asked_again_where_there_is_drift_
         processor = stack.start()
         await stack.folded(last)
         assert await stack.intents("pending") == [("apply", "pods/default/shop0-x2")]
-        assert processor.decider.calls.functions == {"webs/counted": 1, "webs/fill": 1}
+        assert processor.calls.functions == {"webs/counted": 1, "webs/fill": 1}
         (level,) = [row for row in await stack.rows(levels) if row["view"] == "webs/counted" and row["drift"]]
         assert (level["status"], level["round"]) == ("settling", 2)
 
@@ -320,11 +320,11 @@ async def test_a_view_waits_for_the_partitions_of_all_processors(
         await until(is_half_done, "the partitions of one processor computed")
         await stack.tell(web("shop0", 20_000, replicas=3, image="A"))
         await stack.until_folded_only(last + 1)
-        assert fast.decider.calls.functions.get("webs/pictures", 0) == 0
-        assert slow.decider.calls.functions.get("webs/pictures", 0) == 0
+        assert fast.calls.functions.get("webs/pictures", 0) == 0
+        assert slow.calls.functions.get("webs/pictures", 0) == 0
         await stack.stop("slow")
         await stack.folded(last + 1)
-        assert fast.decider.calls.functions["webs/pictures"] == 10
+        assert fast.calls.functions["webs/pictures"] == 10
         assert await values(stack, "webs/images") == ['"A"'] * 30
         assert (await statuses(stack, "webs/pictures"))["shop0"] == "in_sync"
     assert calls_of(changed)["images"] == 30
@@ -347,6 +347,6 @@ async def test_live_changes_go_on_while_five_thousand_objects_are_computed_anew(
         await stack.folded(await stack.tell(web("last", 40_000, replicas=0)))
         assert counts([row for row in await stack.rows(backfills) if row["kind"] == "index"]) == 5000
         assert await values(stack, "webs/images") == ['"A"'] * 4990 + ['"B"'] * 10
-        assert processor.decider.calls.functions["webs/pictures"] == 12  # the shop, and what is new
+        assert processor.calls.functions["webs/pictures"] == 12  # the shop, and what is new
         assert len(await statuses(stack, "webs/counted")) == 12
     assert calls_of(changed) == {"images": 5010, "names": 10}

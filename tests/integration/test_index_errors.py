@@ -79,7 +79,7 @@ async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_abse
         assert (level["status"], level["round"]) == ("blocked", 0)
         assert level["reason"].startswith("index webs/images leaves out pods/default/shop-0: ValidationError: ")
         assert await stack.intents() == []
-        assert processor.decider.calls.functions == {}
+        assert processor.calls.functions == {}
         await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
         assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
         assert await stack.intents() == []

@@ -28,7 +28,7 @@ async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(
         processor = stack.start()
         await stack.folded(last)
         assert await stack.intents() == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
-        assert processor.decider.calls.functions == {"webs/pods": 1, "webs/converge": 1}
+        assert processor.calls.functions == {"webs/pods": 1, "webs/converge": 1}
 
 
 async def test_invariant_6_changes_that_are_not_read_call_nothing(nats_server: NatsServer, database_url: str) -> None:
@@ -36,12 +36,12 @@ async def test_invariant_6_changes_that_are_not_read_call_nothing(nats_server: N
         last = await stack.listed(web("shop", 1), pod("shop-0", 2, owner="uid-shop"), version=2)
         processor = stack.start()
         await stack.folded(last)
-        assert processor.decider.calls.functions == {"webs/pods": 1}
+        assert processor.calls.functions == {"webs/pods": 1}
         noise = [web("shop", 10 + n, annotations={"n": str(n)}) for n in range(50)]
         noise_of_pods = [pod("shop-0", 100 + n, owner="uid-shop", annotations={"n": str(n)}) for n in range(50)]
         last = await stack.tell(*noise, *noise_of_pods)
         await stack.folded(last)
-        assert processor.decider.calls.functions == {"webs/pods": 1}
+        assert processor.calls.functions == {"webs/pods": 1}
         assert await stack.intents() == []
 
 
@@ -147,7 +147,7 @@ async def test_invariant_9_nothing_is_decided_before_every_input_was_listed(
         last = await stack.tell(web("shop", 1, replicas=3))
         processor = stack.start()
         await stack.until_folded_only(last)
-        assert processor.decider.calls.functions == {}
+        assert processor.calls.functions == {}
         assert await stack.rows(intents) == []
         assert [row["parent"] for row in await stack.rows(wakeups)] == ["webs.example.com/default/shop"]
         last = await stack.listed(web("shop", 1, replicas=3), version=2)
@@ -216,7 +216,7 @@ async def test_two_processors_share_the_partitions_and_decide_once(nats_server: 
         last = await stack.listed(*shops, *pods, version=200)
         await stack.folded(last)
         assert sorted(await stack.intents()) == sorted(("apply", f"pods/default/shop{n}-1") for n in range(40))
-        decided = [p.decider.calls.functions.get("webs/converge", 0) for p in stack.processors.values()]
+        decided = [p.calls.functions.get("webs/converge", 0) for p in stack.processors.values()]
         assert sum(decided) == 40
         assert all(decided)
 
@@ -233,7 +233,7 @@ async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_d
         last = await stack.tell(*[web(f"shop{n}", 100 + n, replicas=1, labels={"a": "b"}) for n in range(20)])
         await stack.folded(last)
         assert len(await stack.intents()) == 20
-        assert stack.processors["two"].decider.calls.functions == {}
+        assert stack.processors["two"].calls.functions == {}
 
 
 async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_for_it(

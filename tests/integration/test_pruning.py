@@ -45,7 +45,7 @@ async def test_invariants_4_and_7_nothing_that_is_needed_is_pruned(nats_server: 
             await write(stack, version + 1)
         level = await stack.level("shop")
         assert (level["status"], level["round"], level["actual"]) == ("in_sync", 4, b'{"shop-0":"a","shop-1":"a"}')
-        assert processor.decider.calls.functions["webs/converge"] == 4
+        assert processor.calls.functions["webs/converge"] == 4
         assert len({row["key"] for row in await stack.rows(intents)}) == len(await stack.rows(intents))
 
 

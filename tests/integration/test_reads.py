@@ -107,7 +107,7 @@ async def test_an_object_that_is_looked_up_wakes_when_it_comes_changes_and_goes(
     async with Processing(nats_server.url, database_url, [reading_one_pod()]) as stack:
         last = await stack.listed(web("shop", 1, image="a"), pod("other", 2), version=2)
         processor = stack.start()
-        calls = processor.decider.calls.functions
+        calls = processor.calls.functions
 
         async def told(record: ObjectSeen | ObjectDeleted) -> tuple[str, int]:
             await stack.folded(await stack.tell(record))
@@ -145,7 +145,7 @@ async def test_invariant_6_a_plain_parent_wakes_only_for_the_places_that_were_lo
     async with Processing(nats_server.url, database_url, [reading_places()]) as stack:
         last = await stack.listed(web("shop", 1), version=1)
         processor = stack.start()
-        calls = processor.decider.calls
+        calls = processor.calls
         await stack.folded(last)
         assert calls.functions == {"webs/image": 1}
         noise = [web("shop", 10 + n, replicas=n, annotations={"n": str(n)}) for n in range(10)]
@@ -241,7 +241,7 @@ class Tables:
 
     async def decide(self) -> tuple[int, int]:
         """How many levels were decided, and how many decisions were given up."""
-        cut = await self.decider.cut(self.epochs, list(self.epochs), list(self.program.views), _never)
+        cut = await self.decider.cut(self.epochs, list(self.program.views), _never)
         return len(cut.decided), cut.retried
 
     async def level(self) -> LevelRow:

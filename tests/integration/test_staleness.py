@@ -55,10 +55,10 @@ async def test_a_view_that_asks_wakes_when_history_is_missed_and_when_it_is_list
         begun, ended = lists_done(PODS, 9)
         await stack.folded(await stack.mark(begun))
         assert await statuses(stack) == {"freshness": "drifting", "others": "in_sync"}
-        assert processor.decider.calls.functions == {"webs/freshness": 2, "webs/others": 1}
+        assert processor.calls.functions == {"webs/freshness": 2, "webs/others": 1}
         await stack.folded(await stack.mark(ended))
         assert await statuses(stack) == {"freshness": "in_sync", "others": "in_sync"}
-        assert processor.decider.calls.functions == {"webs/freshness": 3, "webs/others": 1}
+        assert processor.calls.functions == {"webs/freshness": 3, "webs/others": 1}
 
 
 async def test_a_list_of_another_resource_makes_an_index_no_staler(nats_server: NatsServer, database_url: str) -> None:
@@ -67,7 +67,7 @@ async def test_a_list_of_another_resource_makes_an_index_no_staler(nats_server: 
         processor = stack.start()
         await stack.folded(last)
         await stack.folded(await stack.mark(lists_done(WEBS, 9)[0]))
-        assert processor.decider.calls.functions == {"webs/freshness": 1, "webs/others": 1}
+        assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
 
 
 async def test_an_index_is_not_stale_while_its_objects_are_listed_for_the_first_time(
@@ -94,7 +94,7 @@ async def test_a_bookmark_moves_the_last_contact_and_wakes_nobody(nats_server: N
         assert heard == {("pods", later), ("webs.example.com", NOON)}
         assert len(await stack.rows(syncs)) == 2 * PARTITIONS
         assert await stack.rows(wakeups) == []
-        assert processor.decider.calls.functions == {"webs/freshness": 1, "webs/others": 1}
+        assert processor.calls.functions == {"webs/freshness": 1, "webs/others": 1}
 
 
 async def test_two_processors_agree_on_what_is_stale(nats_server: NatsServer, postgres_url: str) -> None:

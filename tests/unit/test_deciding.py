@@ -7,11 +7,11 @@ import pytest
 from levelog import Level, OperatorError, delete
 from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import load_operators
+from levelog_processors.decide.facts import Facts, Look, Seen
 from levelog_processors.decide.intents import intent_rows
-from levelog_processors.decide.rules import LONGEST_BACKOFF, Case, backoff, conclude
-from levelog_processors.decide.settling import is_settled
+from levelog_processors.decide.rules import conclude, must_act
+from levelog_processors.decide.settling import LONGEST_BACKOFF, backoff, is_settled
 from levelog_processors.decide.targets import target_key
-from levelog_processors.decide.views import Evaluation
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake, Target
 from levelog_store.rows import LevelRow, StoredObject
@@ -190,20 +190,21 @@ def test_invariant_8_an_intent_is_settled_only_once_the_log_shows_it(changes: di
     assert is_settled(intent(**changes)) is settled
 
 
-def case_after(before: LevelRow, *intents: OpenIntent) -> Case:
-    wake = PendingWake(view=VIEW.name, parent=before.parent, partition=0, cause=9, generation=1, due_at=None)
-    return Case(
-        wake,
-        VIEW,
-        stored(web("shop", 1)),
-        before,
-        intents,
+def facts_after(before: LevelRow, *intents: OpenIntent) -> Facts:
+    return Facts(
+        wake=PendingWake(view=VIEW.name, parent=before.parent, partition=0, cause=9, generation=1, due_at=None),
+        view=VIEW,
+        parent=stored(web("shop", 1)),
+        before=before,
+        intents=intents,
         inputs=before.inputs,
         reads=before.reads,
-        dependencies=set(),
         now=NOON,
         folded=(7, 9),
     )
+
+
+DRIFTING = Seen(level=Level(desired=1, actual=2), inputs="seen", reads="read now")
 
 
 FAILED_VIEW = LevelRow(
@@ -221,18 +222,14 @@ FAILED_VIEW = LevelRow(
 
 
 def test_invariant_6_a_view_that_raised_is_not_called_again_for_a_receipt() -> None:
-    shown = case_after(FAILED_VIEW)
-    assert not shown.needs_evaluation
-    shown.evaluation = Evaluation(VIEW, shown.parent.body, NOON, {})
-    shown.evaluation.error = "view webs/pods: ValueError: no"
+    assert not facts_after(FAILED_VIEW).needs_evaluation
     drifting = msgspec.structs.replace(FAILED_VIEW, status="settling", drift=b'{"missing":["shop-0"]}')
-    before = case_after(drifting)
-    before.evaluation = shown.evaluation
-    assert conclude(before, [], NOON).level.drift is None
+    raised = Seen(error="view webs/pods: ValueError: no", inputs="seen")
+    assert conclude(Look(facts_after(drifting), raised), None, NOON).level.drift is None
 
 
 def test_the_error_of_a_view_is_still_told_while_a_write_settles() -> None:
-    level = conclude(case_after(FAILED_VIEW, intent(is_folded=False)), [], NOON).level
+    level = conclude(Look(facts_after(FAILED_VIEW, intent(is_folded=False))), None, NOON).level
     assert (level.status, level.reason) == ("failed", "view webs/pods: ValueError: no")
 
 
@@ -244,28 +241,26 @@ SETTLING = msgspec.structs.replace(FAILED_VIEW, status="settling", reason="", de
 
 
 def test_invariant_8_a_decision_waits_for_what_is_claimed_and_withdraws_what_nobody_claimed() -> None:
-    case = case_after(SETTLING, intent(key="sent", state="claimed"), intent(key="waits", state="pending"))
-    assert (case.withdrawn, len(case.under_way)) == ([], 2)  # without an evaluation nothing has changed
-    case.evaluation = Evaluation(VIEW, b"", NOON, {}, subject=SETTLING.parent)
-    case.evaluation.level = Level(desired=1, actual=2)
-    assert case.withdrawn == ["waits"]
-    assert [each.key for each in case.under_way] == ["sent"]
-    decided = conclude(case, [], NOON)
+    facts = facts_after(SETTLING, intent(key="sent", state="claimed"), intent(key="waits", state="pending"))
+    assert (Look(facts).withdrawn, len(Look(facts).under_way)) == ([], 2)  # without an evaluation nothing has changed
+    look = Look(facts, DRIFTING)
+    assert look.withdrawn == ["waits"]
+    assert [each.key for each in look.under_way] == ["sent"]
+    decided = conclude(look, None, NOON)
     assert (decided.level.status, decided.withdrawn) == ("settling", ["waits"])
 
 
 def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
-    case = case_after(SETTLING, intent(key="waits", state="pending"))
-    case.evaluation = Evaluation(VIEW, b"", NOON, {}, subject=SETTLING.parent)
-    case.evaluation.level = Level(desired=1, actual=2)
-    case.before = msgspec.structs.replace(SETTLING, decided_inputs=case.seen)
-    assert (case.withdrawn, case.must_act) == ([], False)
+    seen = Look(facts_after(SETTLING), DRIFTING).digest
+    before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
+    look = Look(facts_after(before, intent(key="waits", state="pending")), DRIFTING)
+    assert (look.withdrawn, must_act(look)) == ([], False)
 
 
 def test_the_basis_of_a_decision_holds_what_else_it_rests_on() -> None:
     settled, pending = intent(state="settled"), intent(key="k2", state="pending")
-    case = case_after(FAILED_VIEW, settled, pending, intent(key="k3", state="settled", outcome="failed"))
-    basis = conclude(case, [], NOON).basis
+    facts = facts_after(FAILED_VIEW, settled, pending, intent(key="k3", state="settled", outcome="failed"))
+    basis = conclude(Look(facts), None, NOON).basis
     assert basis.folded == (7, 9)
     assert (basis.status, basis.round, basis.is_due) == (FAILED_VIEW.status, FAILED_VIEW.round, False)
     assert [each.key for each in basis.intents] == ["k2", "k3"]

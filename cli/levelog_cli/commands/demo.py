@@ -89,7 +89,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
                     outcome = await _first(running, watching.settled())
                     writes += len(outcome.writes)
                     tell(console, number, step.title, outcome)
-            calls = processors[0].decider.calls
+            calls = processors[0].calls
             summary = {
                 "converged": True,
                 "writes": writes,

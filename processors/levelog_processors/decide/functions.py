@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -12,7 +12,8 @@ from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
 from levelog.handlers.injection import Given, about
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
-from levelog_processors.decide.rules import Case
+from levelog_processors.decide.facts import Look, Round
+from levelog_processors.decide.rules import must_act
 from levelog_processors.decide.targets import require_target
 from levelog_store.rows import ViewParent
 
@@ -75,9 +76,13 @@ MOST_BEGUN: Final = 1024
 
 
 class _Begun(Struct, frozen=True):
-    case: Case
+    look: Look
     epoch: int
-    task: asyncio.Task[None]
+    task: asyncio.Task[Round]
+
+
+Acted: TypeAlias = tuple[Look, Round | None]
+"""A level that can be concluded, with its round if it has one."""
 
 
 class Acting:
@@ -100,32 +105,32 @@ class Acting:
     def __len__(self) -> int:
         return len(self._begun)
 
-    def returned(self, epochs: Mapping[int, int]) -> list[Case]:
-        """Take the cases whose functions have returned since, and whose partitions are still leased as they were."""
+    def returned(self, epochs: Mapping[int, int]) -> list[Acted]:
+        """Take the levels whose functions have returned since, and whose partitions are still leased as they were."""
         done = [level for level, begun in self._begun.items() if begun.task.done()]
         taken = [self._begun.pop(level) for level in done]
-        for each in taken:
-            each.task.result()
-        return [each.case for each in taken if epochs.get(each.case.wake.partition) == each.epoch]
+        acted = [(each, each.task.result()) for each in taken]
+        return [(each.look, got) for each, got in acted if epochs.get(each.look.facts.wake.partition) == each.epoch]
 
-    async def act(self, cases: Sequence[Case], epochs: Mapping[int, int]) -> list[Case]:
-        """Call the reconcile functions of the cases that must act; returns the cases that can be concluded now."""
+    async def act(self, looks: Sequence[Look], epochs: Mapping[int, int]) -> list[Acted]:
+        """Call the reconcile functions of the levels that must act; returns the levels that can be concluded now."""
         begun: dict[ViewParent, _Begun] = {}
-        for case in cases:
-            if case.must_act and case.view.reconcile is not None:
-                task = asyncio.create_task(self._reconcile(case, case.view.reconcile), name="reconcile")
-                begun[case.wake.view, case.wake.parent] = _Begun(case, epochs[case.wake.partition], task)
+        for look in looks:
+            if must_act(look):
+                task = asyncio.create_task(self._round(look), name="reconcile")
+                begun[look.facts.name] = _Begun(look, epochs[look.facts.wake.partition], task)
         if begun:
             self._begun |= begun
             patience = None if self._patience is None else self._patience.total_seconds()
             await asyncio.wait([each.task for each in begun.values()], timeout=patience)
+        rounds: dict[ViewParent, Round] = {}
         for level, each in begun.items():
             if each.task.done():
                 del self._begun[level]
-                each.task.result()
+                rounds[level] = each.task.result()
             else:
                 each.task.add_done_callback(lambda _: self.on_return())
-        return [case for case in cases if (case.wake.view, case.wake.parent) not in self._begun]
+        return [(look, rounds.get(look.facts.name)) for look in looks if look.facts.name not in self._begun]
 
     async def close(self) -> None:
         """Cancel what is on its way; what it would have asked for is asked for again by the next owner."""
@@ -136,20 +141,21 @@ class Acting:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._caller.close()
 
-    async def _reconcile(self, case: Case, handler: ReconcileHandler) -> None:
-        level = (case.wake.view, case.wake.parent)
-        case.is_called = not self._caller.is_lost(level)
+    async def _round(self, look: Look) -> Round:
+        facts, handler = look.facts, look.facts.view.reconcile
+        if handler is None:
+            raise TypeError(f"view {facts.view.name} has no reconcile function")
+        is_called = not self._caller.is_lost(facts.name)
         try:
-            arguments = {handler.parent_parameter: handler.reader.read(case.parent.body)}
-            arguments |= handler.given.arguments({Given.LEVEL: case.level, Given.NOW: case.now})
-            wanted = await self._caller.call(level, handler, arguments)
+            arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
+            arguments |= handler.given.arguments({Given.LEVEL: look.level, Given.NOW: facts.now})
+            wanted = await self._caller.call(facts.name, handler, arguments)
             for intent in wanted:
-                require_target(case.view, case.parent, intent)
+                require_target(facts.view, facts.parent, intent)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
-            case.error = fault_reason("reconcile function", handler.name, error)
-            tell_fault("reconcile function", handler.name, handler.function, error, subject=case.wake.parent)
-        else:
-            case.wanted = wanted
+            tell_fault("reconcile function", handler.name, handler.function, error, subject=facts.wake.parent)
+            return Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)
+        return Round(intents=wanted, is_called=is_called)
 
 
 def _nothing() -> None:

@@ -1,9 +1,10 @@
 """From the intents that a function yields to rows that an actuator can send: owners, content, identity."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
 from levelog.errors import ConfigurationError, OperatorError
@@ -12,11 +13,50 @@ from levelog.resources import ResourceType
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
-from levelog_processors.decide.rules import Case
+from levelog_processors.decide.facts import Look, Round
 from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import IntentRow, Target
 from levelog_store.rows import StoredObject
+
+
+def target_names(acted: Iterable[tuple[Look, Round | None]]) -> list[str]:
+    """Objects that rounds ask to write to, sorted."""
+    asked = ((look.facts, intent) for look, round_ in acted if round_ is not None for intent in round_.intents)
+    return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in asked})
+
+
+def with_rows(
+    look: Look,
+    round_: Round,
+    identity: Sequence[str],
+    targets: Mapping[str, Target],
+    last_applied: Mapping[str, bytes],
+    is_watched: Callable[[ObjectKey], bool],
+    *,
+    redactor: Redactor,
+) -> Round:
+    """The round with the rows of what it asks for; where that cannot be sent, with the reason as its error.
+
+    `identity` is (cluster, application).
+    """
+    view, before = look.facts.view, look.facts.before
+    try:
+        rows = intent_rows(
+            identity,
+            view,
+            look.facts.parent,
+            before.round + 1,
+            round_.intents,
+            targets,
+            last_applied,
+            is_watched,
+            redactor=redactor,
+        )
+    except (ConfigurationError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        name = view.reconcile.name if view.reconcile else view.handler.name
+        return replace(round_, error=fault_reason("reconcile function", name, error))
+    return replace(round_, rows=rows)
 
 
 def intent_rows(
@@ -184,34 +224,3 @@ def _is_part_of(wanted: Any, actual: Any) -> bool:
     if isinstance(wanted, list) and isinstance(actual, list):
         return len(wanted) == len(actual) and all(map(_is_part_of, wanted, actual))
     return bool(wanted == actual)
-
-
-def rows_of(
-    case: Case,
-    identity: Sequence[str],
-    targets: Mapping[str, Target],
-    last_applied: Mapping[str, bytes],
-    is_watched: Callable[[ObjectKey], bool],
-    *,
-    redactor: Redactor,
-) -> list[IntentRow]:
-    """Rows of what a case asks for; where that cannot be sent there are none, and the reason is the case's error.
-
-    `identity` is (cluster, application).
-    """
-    try:
-        return intent_rows(
-            identity,
-            case.view,
-            case.parent,
-            case.before.round + 1,
-            case.wanted,
-            targets,
-            last_applied,
-            is_watched,
-            redactor=redactor,
-        )
-    except (ConfigurationError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        name = case.view.reconcile.name if case.view.reconcile else case.view.handler.name
-        case.error = fault_reason("reconcile function", name, error)
-        return []

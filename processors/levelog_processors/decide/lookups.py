@@ -15,10 +15,10 @@ from levelog.indices import Index, Objects
 from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
 from levelog_processors.fence.calls import Fence
-from levelog_processors.fold.entries import WHOLE_INDEX, canonical_key
+from levelog_processors.fold.entries import canonical_key
 from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.program import BoundView
-from levelog_store.rows import ERRORS, Bucket, IndexKey, WholeIndex
+from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex
 
 R = TypeVar("R", bound=ResourceBase)
 
@@ -179,19 +179,6 @@ class Reads:
                 self._contents[index, key] = (_version_bytes(version),)
         return self._wholes[index]
 
-    def held(self, is_news: Callable[[IndexKey, int], bool]) -> dict[IndexKey, bytes]:
-        """What keys held, as JSON arrays, to be kept: where it is news, given the key and its version, and short."""
-        found: dict[IndexKey, bytes] = {}
-        left = MOST_HELD
-        for place, version in sorted(self.versions.items()):
-            if version <= 0 or place[1].startswith(WHOLE_INDEX) or not is_news(place, version):
-                continue  # nothing was ever there, or it is not in one place
-            content = b"[" + b",".join(self._contents[place]) + b"]"
-            if len(content) <= min(MOST_HELD_BY_KEY, left):
-                found[place] = content
-                left -= len(content)
-        return found
-
     def _pause(self, need: Need) -> Any:
         driver = getcurrent().parent
         if driver is None:
@@ -210,6 +197,22 @@ class Reads:
         for (index, key), values in sorted(contents.items()):
             parts += [index, key, *values, b"\0"]
         return digest(*parts)
+
+
+def contents_to_keep(
+    versions: Mapping[IndexKey, int], contents: Mapping[IndexKey, Sequence[bytes]]
+) -> dict[IndexKey, bytes]:
+    """What keys of these versions held, as JSON arrays, as far as it is short: a decision is kept with it."""
+    found: dict[IndexKey, bytes] = {}
+    left = MOST_HELD
+    for place, version in sorted(versions.items()):
+        if version <= 0 or place[1].startswith(WHOLE_INDEX):
+            continue  # nothing was ever there, or it is not in one place
+        content = b"[" + b",".join(contents[place]) + b"]"
+        if len(content) <= min(MOST_HELD_BY_KEY, left):
+            found[place] = content
+            left -= len(content)
+    return found
 
 
 def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) -> str:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from levelog.wire.objects import ObjectKey, Partition, Sequence
+from levelog.wire.objects import ObjectKey, Partition
 from levelog.wire.subjects import partition_subjects
 from levelog_log.stream import LogStream
 from levelog_processors.program import BoundView, Program
@@ -56,13 +56,13 @@ class Lag:
         database: Database,
         scope: Scope,
         program: Program,
-        stream: LogStream,
+        stream: LogStream | None,
         owned: frozenset[int],
-        folded_to: Sequence,
+        folded_to: int,
     ) -> None:
         self._database = database
         self._scope = scope
-        self.program = program
+        self._program = program
         self._stream = stream
         self._owned = owned
         self._own_folded_to = folded_to
@@ -71,7 +71,11 @@ class Lag:
 
     async def concerns(self, wake: PendingWake) -> bool:
         """Tell whether the wakeup's view reads across partitions, one of which is behind."""
-        if len(self._owned) == self._scope.partitions or not self.program.views[wake.view].sources:
+        if (
+            self._stream is None
+            or len(self._owned) == self._scope.partitions
+            or not self._program.views[wake.view].sources
+        ):
             return False
         if self._folded_to is None:
             async with self._database.reading() as connection:
@@ -79,13 +83,13 @@ class Lag:
         for partition, sequence in self._folded_to.items():
             if sequence >= wake.cause or (partition in self._owned and self._own_folded_to >= wake.cause):
                 continue
-            if await self._end(partition) > sequence:
+            if await self._end(self._stream, partition) > sequence:
                 return True
         return False
 
-    async def _end(self, partition: int) -> int:
+    async def _end(self, stream: LogStream, partition: int) -> int:
         """Sequence of the last record of a partition, which may lie far before the end of the log."""
         if partition not in self._end_of:
-            last = await self._stream.last_record(partition_subjects(self._stream.cluster, Partition(partition)))
+            last = await stream.last_record(partition_subjects(stream.cluster, Partition(partition)))
             self._end_of[partition] = last.sequence if last else 0
         return self._end_of[partition]

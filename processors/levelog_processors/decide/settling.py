@@ -1,4 +1,4 @@
-"""When a written intent is settled, and when rounds that somebody undoes each time come again."""
+"""When a written intent is settled, and when the next round comes: by backoff, or later where somebody undoes each."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -49,6 +49,17 @@ def is_settled(intent: OpenIntent) -> bool:
     if intent.held_uid != intent.result_uid:  # another incarnation is newer only if it came later
         return intent.held_version > intent.result_version
     return intent.held_version >= intent.result_version
+
+
+FIRST_BACKOFF: Final = timedelta(seconds=1)
+LONGEST_BACKOFF: Final = timedelta(minutes=5)
+"""Origin: docs/decisions/0011-levels-are-retried-by-backoff.md"""
+
+
+def backoff(attempts: int) -> timedelta:
+    """Time until the next round if nothing that is read changes: doubled by each round, five minutes at the most."""
+    doubled: timedelta = FIRST_BACKOFF * 2 ** min(max(attempts - 1, 0), 20)
+    return min(doubled, LONGEST_BACKOFF)
 
 
 AT_ONCE: Final = 6

@@ -21,7 +21,8 @@ from levelog.handlers.injection import Given, about
 from levelog.levels import Level
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
-from levelog_processors.decide.lookups import Fetch, IndexReader, Need, ObjectLookups, Reads
+from levelog_processors.decide.facts import Facts, Seen
+from levelog_processors.decide.lookups import Fetch, IndexReader, Need, ObjectLookups, Reads, sight
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, Bucket, IndexKey
@@ -70,7 +71,7 @@ class Evaluation:
         self.looked_at: bytes | None = None
         """Where the view looked in a parent that it takes as a plain mapping; None for a typed one, or uncalled."""
         self.inputs = ""
-        """Identity of what it saw there; empty where `looked_at` is None: the case knows it."""
+        """Identity of what it saw there; empty where `looked_at` is None: the facts know it."""
         self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around the call of the function."""
 
@@ -92,6 +93,22 @@ class Evaluation:
         self._call(RecordedMapping(parent, notes))
         self.looked_at = observations.encode(notes.observations)
         self.inputs = observations.digest_of(parent, observations.decode(self.looked_at))
+
+    def seen(self, facts: Facts) -> Seen:
+        """What the call came to, for the level that these are the facts of."""
+        desired = self.desired if self.level is not None else facts.before.desired
+        return Seen(
+            level=self.level,
+            desired=self.desired,
+            actual=self.actual,
+            error=self.error,
+            blocked=self.blocked,
+            inputs=self.inputs or facts.inputs,
+            looked_at=self.looked_at,
+            reads=self.reads.digest(sight(self.view, facts.parent.uid, desired)),
+            versions=self.reads.versions,
+            contents=self.reads.contents,
+        )
 
     def _call(self, parent: Any) -> None:
         handler = self.view.handler

@@ -1,6 +1,6 @@
 """Folding batches into the tables: what is held is read, the pure fold runs, the changes and the checkpoint commit."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -37,8 +37,6 @@ class Folded(Struct, frozen=True):
     """A list began or ended, so that what is listed, and of which namespaces, has to be read again."""
     keys: set[IndexKey]
     """Keys of indices that changed."""
-    lacking: frozenset[str] = frozenset()
-    """Objects whose older records are needed: the part of the batch that they are in is not folded, nor is the rest."""
 
 
 class Folder:
@@ -48,19 +46,14 @@ class Folder:
         """Without `is_waking` no level is woken, as where nobody looks for what to decide."""
         self._is_waking = is_waking
         self._database = database
-        self._scope = scope
-        self._program = program
+        self.scope = scope
+        self.program = program
         self._unplanned = 0
         """Records folded since the statistics of the tables were looked at."""
         self._has_statistics = False
 
-    async def fold(
-        self,
-        epochs: Mapping[int, int],
-        records: Sequence[LoggedRecord],
-        thinned: Collection[str] = frozenset[str](),
-    ) -> Folded:
-        """Fold a batch; `epochs` are the leases under which it was read, `thinned` objects as `Fold` takes them.
+    async def fold(self, epochs: Mapping[int, int], records: Sequence[LoggedRecord]) -> Folded:
+        """Fold a batch; `epochs` are the leases under which it was read.
 
         Raises LeaseLost, with nothing of the current part of the batch committed.
         """
@@ -69,16 +62,22 @@ class Folder:
         has_finished = False
         for is_sweep, part in _parts(records):
             has_finished |= is_sweep
-            changes = await (self._sweep(part) if is_sweep else self._records(part, thinned))
-            if changes.lacking:
-                return Folded(0, wakes, has_finished, has_finished, keys, frozenset(changes.lacking))
-            async with self._database.transaction(durable=False) as connection:
-                await guard(connection, self._scope, {p: epochs[p] for p in changes.checkpoints})
-                wakes |= await write_changes(connection, self._scope, changes, is_waking=self._is_waking)
+            changes = await (self._sweep(part) if is_sweep else self._records(part))
+            wakes |= await self.write(epochs, changes)
             keys |= changes.keys.keys()
         await self._keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted) for logged in records)
         return Folded(len(records), wakes, has_finished, has_list, keys)
+
+    def begin(self, held: Held) -> Fold:
+        """The fold of one part of a batch."""
+        return Fold(self.program, self.scope.application, held)
+
+    async def write(self, epochs: Mapping[int, int], changes: Changes) -> Mapping[ViewParent, Wake]:
+        """Commit what a part of a batch changes; returns the levels that it wakes. Raises LeaseLost."""
+        async with self._database.transaction(durable=False) as connection:
+            await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints})
+            return await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
 
     async def _keep_statistics(self, records: int) -> None:
         """Have statistics made while the tables fill for the first time, since statements are planned by them."""
@@ -92,26 +91,23 @@ class Folder:
     async def confirm(self, epochs: Mapping[int, int], sequence: int) -> None:
         """Note that the owned partitions hold nothing up to `sequence` that is not folded."""
         async with self._database.transaction(durable=False) as connection:
-            await guard(connection, self._scope, epochs)
-            await advance_checkpoints(connection, self._scope, list(epochs), sequence)
+            await guard(connection, self.scope, epochs)
+            await advance_checkpoints(connection, self.scope, list(epochs), sequence)
 
-    async def _records(self, records: Sequence[LoggedRecord], thinned: Collection[str]) -> Changes:
+    async def _records(self, records: Sequence[LoggedRecord]) -> Changes:
         names = object_names(records)
-        indexed, parents = (
-            self._concerned(names, self._program.indices_of),
-            self._concerned(names, self._program.views_of),
-        )
+        indexed = self._concerned(names, self.program.indices_of)
+        parents = self._concerned(names, self.program.views_of)
         async with self._database.reading() as connection:
-            held = await read_held(connection, self._scope, names, indexed=indexed, parents=parents)
+            held = await read_held(connection, self.scope, names, indexed=indexed, parents=parents)
             if any(isinstance(logged.record, _MARKS) for logged in records):
-                held.syncs = await read_syncs(connection, self._scope)
+                held.syncs = await read_syncs(connection, self.scope)
             await self._look_for_expired(connection, held, records)
-        return Fold(self._program, self._scope.application, held, thinned=thinned).records(records)
+        return self.begin(held).records(records)
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
-        scope = self._scope
         async with self._database.reading() as connection:
-            started = await read_syncs(connection, scope)
+            started = await read_syncs(connection, self.scope)
             unlisted: list[tuple[StoredObject, int]] = []
             for logged in records:
                 record = logged.record
@@ -123,7 +119,7 @@ class Folder:
                     continue
                 gone = await read_unlisted(
                     connection,
-                    scope,
+                    self.scope,
                     logged.partition,
                     str(record.resource),
                     namespaces=record.namespaces,
@@ -132,21 +128,21 @@ class Folder:
                 )
                 unlisted += [(row, logged.sequence) for row in gone]
             names = [row.object for row, _ in unlisted]
-            held = await read_held(connection, scope, names, indexed=names, parents=())
+            held = await read_held(connection, self.scope, names, indexed=names, parents=())
             await self._look_for_expired(connection, held, records)
-        return Fold(self._program, self._scope.application, held).sweep(records, started, unlisted)
+        return self.begin(held).sweep(records, started, unlisted)
 
     async def _look_for_expired(self, connection: AsyncConnection, held: Held, records: Sequence[LoggedRecord]) -> None:
         """Add what the batch's time may end; nothing is asked where no index has entries that expire."""
-        if not self._program.expires:
+        if not self.program.expires:
             return
-        held.times = await read_times(connection, self._scope)
+        held.times = await read_times(connection, self.scope)
         time = LogTime(held.times)
         for logged in records:
             time.note(logged)
         if time.newest is not None:
             partitions = sorted({logged.partition for logged in records})
-            held.expired = await read_expired(connection, self._scope, partitions, time.newest)
+            held.expired = await read_expired(connection, self.scope, partitions, time.newest)
 
     def _concerned(self, names: set[str], handlers_of: Callable[[str], Sequence[object]]) -> list[str]:
         kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}

@@ -1,6 +1,6 @@
 """Entries of one object in one index: their keys, their values, and when they end."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,10 +10,8 @@ from levelog.wire.canonical import canonical
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
 from levelog_processors.fence.calls import Fence
 from levelog_processors.program import BoundIndex
-from levelog_store.rows import ERRORS, Entry
-
-WHOLE_INDEX: Final = "*"
-"""Begins the key on which a read of a whole index depends, one for each partition; no canonical key begins so."""
+from levelog_store.fold.changes import Changes
+from levelog_store.rows import ERRORS, Entry, whole_index_key
 
 MAX_KEY_BYTES: Final = 1024
 """A longer index key would not fit into a B-tree page beside its neighbours; the entry is marked instead."""
@@ -120,3 +118,29 @@ def _called(index: BoundIndex, body: bytes) -> list[tuple[Any, Any]]:
     if index.handler.is_implicit:
         return index.handler.entries(body)
     return Fence(f"index {index.name}", VIEW_TIME).run(lambda: index.handler.entries(body))
+
+
+def replace_entries(
+    changes: Changes, held: Iterable[Entry], fresh: Iterable[Entry], name: str, partition: int, sequence: int
+) -> None:
+    """Put the entries that an object has from now on into the changes, with the keys under which something changed."""
+    old = {(e.index, e.key, e.ordinal): e for e in held}
+    new = {(e.index, e.key, e.ordinal): e for e in fresh}
+    causes = changes.told.get(name, (sequence,))
+    for place, entry in old.items():
+        if place not in new:
+            changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
+            change_key(changes, entry, partition, sequence, causes)
+    for place, entry in new.items():
+        before = old.get(place)
+        if before != entry:
+            changes.entries_written.append((name, entry))
+        if before is None or before.value != entry.value:  # an error alone is nothing that a view sees
+            change_key(changes, entry, partition, sequence, causes)
+
+
+def change_key(changes: Changes, entry: Entry, partition: int, sequence: int, causes: Sequence[int]) -> None:
+    """Note that an entry's key changed, and with it the whole index, for those who read all of it."""
+    changes.change_key((entry.index, entry.key), sequence, causes)
+    if entry.key != ERRORS:
+        changes.change_key((entry.index, whole_index_key(partition)), sequence, causes)

@@ -1,18 +1,47 @@
 """Lists of a resource that begin and end, as a partition sees them, and the resources that are stale."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from levelog.wire.records import SyncFinished, SyncStarted, with_begun
+from levelog.wire.records import (
+    BookmarkNoted,
+    ContactLost,
+    GapNoted,
+    LoggedRecord,
+    SyncFinished,
+    SyncStarted,
+    with_begun,
+)
 from levelog_processors.fold.entries import canonical_key
 from levelog_store.fold.changes import Changes
 from levelog_store.rows import Entry, IndexKey, Input, SyncRow
 
+Mark: TypeAlias = SyncStarted | GapNoted | BookmarkNoted | ContactLost
+"""What a record says of the watch of a resource, but for the end of a list, which sweeps."""
 
-def begin(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
-    """Note that a list began."""
+
+def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> None:
+    """Put what a mark says of its resource into the changes."""
+    place: Input = (logged.partition, str(record.resource))
+    before = changes.syncs.get(place) or held.get(place)
+    after = before or SyncRow(partition=logged.partition, resource=str(record.resource))
+    match record:
+        case SyncStarted():
+            after = _begun(after, record, logged.sequence)
+        case GapNoted():
+            after = replace(after, gap_sequence=logged.sequence)
+        case BookmarkNoted():
+            after = replace(after, heard_at=record.time, error="")
+        case ContactLost():
+            after = replace(after, error=record.error)
+    note_sync(changes, before, after, logged.sequence)
+
+
+def _begun(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
+    """The row after a list began."""
     namespaces = ",".join(record.namespaces)
     return replace(
         row,

@@ -72,10 +72,10 @@ class Latest(Struct):
     before: "Latest | None"
     """The one of the batch that it took the place of."""
 
-
-def is_deletion(record: ObjectSeen | ObjectDeleted) -> bool:
-    """Tell whether the object is gone by this record."""
-    return isinstance(record, ObjectDeleted)
+    @property
+    def is_deletion(self) -> bool:
+        """Tell whether the object is gone by this record."""
+        return isinstance(self.record, ObjectDeleted)
 
 
 def place_of(record: Unreadable | ObjectUnreadable) -> str:

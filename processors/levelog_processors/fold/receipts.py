@@ -8,8 +8,10 @@ from levelog.effects import Call
 from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
 from levelog.wire.canonical import canonical
-from levelog.wire.records import STATE_AFTER, CallNoted, LoggedRecord, ReceiptNoted
-from levelog_store.fold.changes import FoldedReceipt
+from levelog.wire.records import STATE_AFTER, CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
+from levelog_processors.fold.entries import change_key
+from levelog_processors.program import Program
+from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, Wake
 from levelog_store.rows import Entry
 
 
@@ -33,6 +35,47 @@ def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool
         sequence=logged.sequence,
         has_view=has_view,
     )
+
+
+class Receipts:
+    """Takes in the receipts and sightings of one batch.
+
+    What the last receipt of a target says of it becomes an entry once the batch is through.
+    """
+
+    def __init__(self, program: Program, changes: Changes) -> None:
+        self._program = program
+        self._changes = changes
+        self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
+
+    def note(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
+        """Take in a receipt; the level that waits for it is looked at."""
+        has_view = record.view in self._program.views  # the code may have changed since
+        self._changes.receipts.append(folded_receipt(record, logged, has_view=has_view))
+        if has_view and record.verb != "event":
+            self._wake(logged, record)
+        memory = memory_of(record)
+        if memory is not None and memory.index in self._program.indices:
+            self._memories[memory.index, memory.key, memory.object] = memory, logged
+
+    def sight(self, logged: LoggedRecord, record: TargetSighted) -> None:
+        """Take in what the API had of a target; the level that waits for it says so, or goes on."""
+        self._changes.sightings.append(FoldedSighting(key=record.key, version=record.target_version, at=record.time))
+        if record.view in self._program.views:
+            self._wake(logged, record)
+
+    def remember(self) -> None:
+        """Write the entries."""
+        for (index, key, name), (memory, logged) in self._memories.items():
+            if memory.entry is None:
+                self._changes.entries_removed.append((index, key, name, 0))
+            else:
+                self._changes.entries_written.append((name, memory.entry))
+            at = logged.sequence
+            change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
+
+    def _wake(self, logged: LoggedRecord, record: ReceiptNoted | TargetSighted) -> None:
+        self._changes.wake((record.view, str(record.parent)), Wake(logged.partition, (logged.sequence,)))
 
 
 class Memory(Struct, frozen=True):

@@ -6,8 +6,6 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from levelog.calls.faults import described
 from levelog.wire.canonical import digest
 from levelog.wire.records import (
@@ -27,72 +25,42 @@ from levelog.wire.records import (
     swept_version,
 )
 from levelog_processors.fence.calls import filtered
-from levelog_processors.fold.entries import WHOLE_INDEX, LogTime, index_entries, is_expired, unexpired
-from levelog_processors.fold.lists import begin, finish, note_sync
-from levelog_processors.fold.objects import Latest, is_deletion, place_of, stored, unreadable
-from levelog_processors.fold.receipts import Memory, calls_key, folded_receipt, memory_of
+from levelog_processors.fold.entries import LogTime, change_key, index_entries, is_expired, replace_entries, unexpired
+from levelog_processors.fold.lists import finish, note_mark, note_sync
+from levelog_processors.fold.objects import Latest, place_of, stored, unreadable
+from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, FoldedSighting, Held, Wake
-from levelog_store.rows import ERRORS, Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
+from levelog_store.fold.changes import Changes, Checkpoint, Held, Wake
+from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
 
 
 class Fold:
-    """Folds one batch, in the order of the log, on top of what is held of its objects."""
+    """Folds one batch, in the order of the log, on top of what is held of its objects.
 
-    def __init__(
-        self, program: Program, application: str, held: Held, *, thinned: Collection[str] = frozenset[str]()
-    ) -> None:
-        """`thinned` are objects of which the batch has the newest record of an incarnation, and lacks older ones."""
+    A record goes one way: it is compared with what is known of its object (`_see`), the newest of each object becomes
+    its row (`_change_object`), the row gives entries, and entries and row wake levels.
+    """
+
+    def __init__(self, program: Program, application: str, held: Held) -> None:
         self._program = program
         self._application = application
         self._held = held
-        self._thinned = thinned
         self._time = LogTime(held.times)
         self._changes = Changes()
-        self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
+        self._latest: dict[str, Latest] = {}
+        """By object."""
+        self._receipts = Receipts(program, self._changes)
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
         """Fold records of any kind but `SyncFinished`."""
-        latest: dict[str, Latest] = {}
         for logged in records:
             self._advance(logged)
-            record = logged.record
-            match record:
-                case ObjectSeen() | ObjectDeleted():
-                    name = str(record.key)
-                    if self._is_news(name, record, latest.get(name)):
-                        before = latest.get(name)
-                        if error := unreadable(record):
-                            self._note_unreadable(logged, name, error, before)
-                            if name in self._thinned:
-                                self._changes.lacking.add(name)
-                        else:
-                            now = self._time.of(logged.partition)
-                            causes = before.causes if before is not None else ()
-                            latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
-                    elif isinstance(record, ObjectSeen):
-                        self._see_again(name, record, logged, latest.get(name))
-                case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
-                    self._note_mark(logged, record)
-                case ReceiptNoted():
-                    if record.application == self._application:
-                        self._note_receipt(logged, record)
-                case TargetSighted():
-                    if record.application == self._application:
-                        self._note_sighting(logged, record)
-                case Unreadable() | ObjectUnreadable():
-                    name = place_of(record)
-                    self._note_unreadable(logged, name, record.error, latest.get(name))
-                case SyncFinished():
-                    raise TypeError("a finished list is folded by Fold.sweep")
-        for name, last in latest.items():
-            self._changes.seen_again.pop(name, None)
-            if len(last.causes) > 1:
-                self._changes.told[name] = last.causes
-            self._settle_object(name, last)
-        self._remember()
+            self._take(logged)
+        for name, last in self._latest.items():
+            self._change_object(name, last)
+        self._receipts.remember()
         self._expire()
         return self._changes
 
@@ -169,30 +137,69 @@ class Fold:
                 entry = each.entry
                 self._changes.entries_removed.append((entry.index, entry.key, each.object, entry.ordinal))
                 sequence = self._changes.checkpoints[each.partition].sequence
-                self._change_key(entry, each.partition, sequence, (sequence,))
+                change_key(self._changes, entry, each.partition, sequence, (sequence,))
 
-    def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted, earlier: Latest | None) -> bool:
+    def _take(self, logged: LoggedRecord) -> None:
+        record = logged.record
+        match record:
+            case ObjectSeen() | ObjectDeleted():
+                self._see(logged, str(record.key), record)
+            case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
+                note_mark(self._changes, self._held.syncs, logged, record)
+            case ReceiptNoted():
+                if record.application == self._application:
+                    self._receipts.note(logged, record)
+            case TargetSighted():
+                if record.application == self._application:
+                    self._receipts.sight(logged, record)
+            case Unreadable() | ObjectUnreadable():
+                self.skip(logged, place_of(record), record.error)
+            case SyncFinished():
+                raise TypeError("a finished list is folded by Fold.sweep")
+
+    def _see(self, logged: LoggedRecord, name: str, record: ObjectSeen | ObjectDeleted) -> None:
+        """Keep what a record says of an object if it is news, and can be read."""
+        if not self._is_news(name, record):
+            if isinstance(record, ObjectSeen):
+                self._see_again(logged, name, record)
+        elif error := unreadable(record):
+            self.skip(logged, name, error)
+        else:
+            before = self._latest.get(name)
+            causes = before.causes if before is not None else ()
+            now = self._time.of(logged.partition)
+            self._latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
+
+    def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted) -> bool:
         """Tell whether the record is newer than what is known, so that no state ever goes back."""
-        if earlier is not None:
-            return follows(record, earlier.record.uid, earlier.record.version, is_gone=is_deletion(earlier.record))
+        if earlier := self._latest.get(name):
+            return follows(record, earlier.record.uid, earlier.record.version, is_gone=earlier.is_deletion)
         if held := self._held.objects.get(name):
             return follows(record, held.uid, held.version, is_gone=False)
         if tombstone := self._held.tombstones.get(name):
             return follows(record, tombstone.uid, tombstone.version, is_gone=True)
         return True
 
-    def _see_again(self, name: str, record: ObjectSeen, logged: LoggedRecord, earlier: Latest | None) -> None:
-        """Note that a record repeats the very version that is held, as a list does."""
-        held = self._held.objects.get(name)
-        if earlier is not None:
-            is_same = (earlier.record.uid, earlier.record.version) == (record.uid, record.version)
-            if is_same and not is_deletion(earlier.record):
-                earlier.logged = logged
-        elif held is not None and (held.uid, held.version) == (record.uid, record.version):
-            self._changes.seen_again[name] = logged.sequence
+    def _see_again(self, logged: LoggedRecord, name: str, record: ObjectSeen) -> None:
+        """Note that a record repeats the very version that is known, as a list does."""
+        known = self._latest.get(name)
+        if known is not None:
+            if (known.record.uid, known.record.version) == (record.uid, record.version):
+                self._show_again(logged, name)
+        elif (held := self._held.objects.get(name)) and (held.uid, held.version) == (record.uid, record.version):
+            self._show_again(logged, name)
 
-    def _note_unreadable(self, logged: LoggedRecord, place: str, error: str, earlier: Latest | None) -> None:
-        """Skip a record, and say so. The object that it is of does exist, as it was: a list does not sweep it."""
+    def _show_again(self, logged: LoggedRecord, name: str) -> None:
+        """Note that an object was there, as it was: the list that the record belongs to does not sweep it."""
+        known = self._latest.get(name)
+        if known is None:
+            if name in self._held.objects:
+                self._changes.seen_again[name] = logged.sequence
+        elif not known.is_deletion:
+            known.logged = logged
+
+    def skip(self, logged: LoggedRecord, place: str, error: str) -> None:
+        """Leave out a record that cannot be read, and say so. The object that it is of does exist."""
         log.error("record %d of %s cannot be read and is skipped: %s", logged.sequence, place, error)
         self._changes.unreadable[logged.partition, place] = UnreadableRow(
             partition=logged.partition,
@@ -201,29 +208,14 @@ class Fold:
             error=error.replace("\0", ""),
             recorded_at=logged.record.time,
         )
-        if earlier is not None:
-            if not is_deletion(earlier.record):
-                earlier.logged = logged
-        elif place in self._held.objects:
-            self._changes.seen_again[place] = logged.sequence
+        self._show_again(logged, place)
 
-    def _note_mark(self, logged: LoggedRecord, record: SyncStarted | GapNoted | BookmarkNoted | ContactLost) -> None:
-        place: Input = (logged.partition, str(record.resource))
-        before = self._changes.syncs.get(place) or self._held.syncs.get(place)
-        after = before or SyncRow(partition=logged.partition, resource=str(record.resource))
-        match record:
-            case SyncStarted():
-                after = begin(after, record, logged.sequence)
-            case GapNoted():
-                after = replace(after, gap_sequence=logged.sequence)
-            case BookmarkNoted():
-                after = replace(after, heard_at=record.time, error="")
-            case ContactLost():
-                after = replace(after, error=record.error)
-        note_sync(self._changes, before, after, logged.sequence)
-
-    def _settle_object(self, name: str, last: Latest) -> None:
+    def _change_object(self, name: str, last: Latest) -> None:
+        """Make an object what its newest record says, with its entries, and wake the levels that see it as a parent."""
         record, logged = last.record, last.logged
+        self._changes.seen_again.pop(name, None)
+        if len(last.causes) > 1:
+            self._changes.told[name] = last.causes
         resource = str(record.key.group_resource)
         if isinstance(record, ObjectDeleted):
             tombstone = Tombstone(
@@ -248,20 +240,18 @@ class Fold:
             fresh = [
                 e
                 for index in indices
-                for e in index_entries(index, record.body, self._kept(index, name, last), name, record.time)
+                for e in index_entries(index, record.body, self.entries_before(index, name, last), name, record.time)
             ]
             fresh = unexpired(fresh, self._time.of(logged.partition))
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
             self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
 
-    def _kept(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
+    def entries_before(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
         """Entries that an object had in an index before a record; found out only where the function raises for it.
 
         They are what folding each record by itself would have left, however the records fell into batches.
         """
-        if name in self._thinned:
-            self._changes.lacking.add(name)
         earlier: list[Latest] = []
         each = last.before
         while each is not None and isinstance(each.record, ObjectSeen) and each.record.uid == last.record.uid:
@@ -292,27 +282,10 @@ class Fold:
             self._changes.calls_forgotten.append(parent.object)
         for name in effects:
             gone = Entry(name, calls_key(parent.uid), 0, b"")
-            self._change_key(gone, parent.partition, parent.sequence, (parent.sequence,))
+            change_key(self._changes, gone, parent.partition, parent.sequence, (parent.sequence,))
 
     def _replace_entries(self, name: str, partition: int, fresh: Iterable[Entry], sequence: int) -> None:
-        old = {(e.index, e.key, e.ordinal): e for e in self._held.entries.get(name, ())}
-        new = {(e.index, e.key, e.ordinal): e for e in fresh}
-        causes = self._changes.told.get(name, (sequence,))
-        for place, entry in old.items():
-            if place not in new:
-                self._changes.entries_removed.append((entry.index, entry.key, name, entry.ordinal))
-                self._change_key(entry, partition, sequence, causes)
-        for place, entry in new.items():
-            before = old.get(place)
-            if before != entry:
-                self._changes.entries_written.append((name, entry))
-            if before is None or before.value != entry.value:  # an error alone is nothing that a view sees
-                self._change_key(entry, partition, sequence, causes)
-
-    def _change_key(self, entry: Entry, partition: int, sequence: int, causes: Sequence[int]) -> None:
-        self._changes.change_key((entry.index, entry.key), sequence, causes)
-        if entry.key != ERRORS:
-            self._changes.change_key((entry.index, f"{WHOLE_INDEX}{partition}"), sequence, causes)
+        replace_entries(self._changes, self._held.entries.get(name, ()), fresh, name, partition, sequence)
 
     def _wake_parent(self, view: BoundView, name: str, uid: str, body: bytes, wake: Wake) -> None:
         held = self._held.levels.get((view.name, name))
@@ -321,32 +294,6 @@ class Fold:
             self._changes.gone.add((view.name, name))
         elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
             self._changes.wake((view.name, name), wake)
-
-    def _note_receipt(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
-        parent = str(record.parent)
-        has_view = record.view in self._program.views  # the code may have changed since
-        self._changes.receipts.append(folded_receipt(record, logged, has_view=has_view))
-        if has_view and record.verb != "event":
-            self._changes.wake((record.view, parent), Wake(logged.partition, (logged.sequence,)))
-        memory = memory_of(record)
-        if memory is not None and memory.index in self._program.indices:
-            self._memories[memory.index, memory.key, memory.object] = memory, logged
-
-    def _note_sighting(self, logged: LoggedRecord, record: TargetSighted) -> None:
-        """Note what the API had of a target; the level that waits for it says so, or goes on."""
-        self._changes.sightings.append(FoldedSighting(key=record.key, version=record.target_version, at=record.time))
-        if record.view in self._program.views:
-            self._changes.wake((record.view, str(record.parent)), Wake(logged.partition, (logged.sequence,)))
-
-    def _remember(self) -> None:
-        """Write what the last receipt of each target says of it."""
-        for (index, key, name), (memory, logged) in self._memories.items():
-            if memory.entry is None:
-                self._changes.entries_removed.append((index, key, name, 0))
-            else:
-                self._changes.entries_written.append((name, memory.entry))
-            at = logged.sequence
-            self._change_key(memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
 
 
 def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:

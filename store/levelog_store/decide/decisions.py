@@ -187,7 +187,7 @@ class Decision(Verdict, frozen=True, kw_only=True):
         return {(read.index, read.key): read.version for read in self.reads}
 
 
-class Decided(Struct, kw_only=True):
+class Decided(Struct, frozen=True, kw_only=True):
     """What one decision writes."""
 
     wake: PendingWake

@@ -137,8 +137,6 @@ class Changes(Struct):
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
     unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
     """By partition and place."""
-    lacking: set[str] = field(default_factory=set[str])
-    """Objects whose older records have to be folded with these; nothing may be written without them."""
     listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
     """Partitions whose parents were listed completely, and the views of those parents."""
 

@@ -13,11 +13,8 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
 from levelog_store.dialects import one_of
 from levelog_store.fold.changes import Causes, read_causes
-from levelog_store.rows import Scope
+from levelog_store.rows import WHOLE_INDEX, Scope
 from levelog_store.tables import decisions, dependencies, index_entries, intents, levels, wakeups
-
-WHOLE: Final = "*"
-"""How the keys begin that stand for a whole index."""
 
 _PAGE: Final = 500
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
@@ -161,7 +158,7 @@ async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str
             key.scope == scope.number,
             key.view == view,
             key.parent == parent,
-            (key.key == entry.key) | key.key.startswith(WHOLE),
+            (key.key == entry.key) | key.key.startswith(WHOLE_INDEX),
         )
         .distinct()
         .limit(most)

@@ -9,13 +9,11 @@ from unittest.mock import patch
 import msgspec
 
 from levelog.wire.canonical import digest
-from levelog_processors.decide import cut, intents, settling
-from levelog_processors.decide import rules as deciding
-from levelog_processors.decide.readiness import Lag
+from levelog_processors.decide import cut, facts, intents, settling, snapshot
+from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.rules import Fold
-from levelog_processors.processor import Processor
 from levelog_processors.program import BoundView
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
@@ -85,7 +83,7 @@ def wake_by_version(_: Laboratory) -> Generator[None]:
         inputs = real(view, body, looked_at)
         return inputs and digest(inputs, str(msgspec.json.decode(body)["metadata"]["resourceVersion"]))
 
-    with _replaced((folding, "parent_inputs"), (cut, "parent_inputs"), by=with_version):
+    with _replaced((folding, "parent_inputs"), (snapshot, "parent_inputs"), by=with_version):
         yield
 
 
@@ -107,7 +105,7 @@ def settled_by_time(laboratory: Laboratory) -> Generator[None]:
         is_old = laboratory.age_of(intent.key) >= timedelta(seconds=30)
         return real(intent) or (intent.state == "written" and is_old)
 
-    with _replaced((deciding, "is_settled"), by=in_time):
+    with _replaced((facts, "is_settled"), by=in_time):
         yield
 
 
@@ -174,8 +172,8 @@ def late_records_count(_: Laboratory) -> Generator[None]:
 def lists_not_awaited(_: Laboratory) -> Generator[None]:
     """Views decide although what they read was never listed."""
 
-    async def every(self: Processor) -> list[str]:
-        return list(self.program.views)
+    def every(self: Readiness) -> list[str]:
+        return list(self._program.views)  # pyright: ignore[reportPrivateUsage]
 
-    with _replaced((Processor, "_ready_views"), by=every):
+    with _replaced((Readiness, "views"), by=property(every)):
         yield

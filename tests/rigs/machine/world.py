@@ -1,7 +1,7 @@
 """A small world: a cluster, a log, two processors, an actuator and the tables, stepped one at a time and checked."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -259,7 +259,7 @@ class World:
         if not call.is_reconcile:
             self._calls.append(call)
 
-    def _keep_looks(self, decided: list[Decided]) -> None:
+    def _keep_looks(self, decided: Sequence[Decided]) -> None:
         written = {
             (each.level.view.partition("/")[2], ObjectKey.parse(each.level.parent))
             for each in decided

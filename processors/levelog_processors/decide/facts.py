@@ -1,0 +1,205 @@
+"""What a decision is made of, all frozen: the facts before it, what the view saw, what its round asked for."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from levelog.intents import Intent
+from levelog.levels import Level
+from levelog.wire.canonical import digest
+from levelog_processors.decide.settling import CALM, Repeats, is_settled
+from levelog_processors.program import BoundView
+from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
+from levelog_store.fold.changes import read_causes
+from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
+
+
+def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None) -> LevelRow:
+    """The level as it is decided on: one that was never evaluated, if there is none of this incarnation."""
+    if row is not None and row.parent_uid == parent.uid:
+        return row
+    return LevelRow(
+        view=wake.view, parent=wake.parent, partition=wake.partition, parent_uid=parent.uid, status="blocked"
+    )
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """One wakeup with everything known about its level before a function is called."""
+
+    wake: PendingWake
+    view: BoundView
+    parent: StoredObject
+    before: LevelRow
+    """The level, as `level_before` gives it."""
+    intents: Sequence[OpenIntent] = ()
+    inputs: str
+    """Identity of what the view sees of the parent now."""
+    reads: str
+    """Digest of what the view read the last time, as that is now."""
+    dependencies: frozenset[IndexKey] = frozenset()
+    now: datetime
+    """What the level's functions see as such."""
+    folded: tuple[int, ...] = ()
+    """How far each partition was, in what they see."""
+
+    @property
+    def name(self) -> ViewParent:
+        """View and parent."""
+        return self.wake.view, self.wake.parent
+
+    @property
+    def settled(self) -> list[str]:
+        """Keys of written intents that the log has shown to be done."""
+        return [i.key for i in self.intents if i.state == "written" and is_settled(i)]
+
+    @property
+    def unsettled(self) -> list[OpenIntent]:
+        """Intents that are pending, claimed, or written and not shown by the log yet."""
+        return [i for i in self.intents if not is_settled(i)]
+
+    @property
+    def pending(self) -> list[str]:
+        """Keys of intents that no actuator has claimed."""
+        return [i.key for i in self.intents if i.state == "pending"]
+
+    @property
+    def failures(self) -> list[OpenIntent]:
+        """Intents that came to nothing, as their receipts say."""
+        return [i for i in self.intents if i.outcome in ("failed", "conflict") and i.is_folded]
+
+    @property
+    def is_due(self) -> bool:
+        """Tell whether the level's own time has come, whatever has changed."""
+        return self.wake.due_at is not None
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether the view would see something else than when it was called last."""
+        before = self.before
+        return before.evaluations == 0 or self.inputs != before.inputs or self.reads != before.reads
+
+    @property
+    def is_deleting(self) -> bool:
+        """Tell whether the parent is being deleted, and the view does not ask for such."""
+        return self.parent.is_deleting and not self.view.handler.deleting
+
+    @property
+    def has_stored_drift(self) -> bool:
+        """Tell whether the level differed when it was evaluated last."""
+        return self.before.drift is not None and self.before.status != "in_sync"
+
+    @property
+    def seen_before(self) -> str:
+        """Digest of everything that the last evaluation saw."""
+        return digest(self.before.inputs, self.before.reads)
+
+    @property
+    def needs_evaluation(self) -> bool:
+        """Tell whether the view has to be called: something it read changed, its time came, or a round is owed."""
+        if self.is_deleting:
+            return False
+        if self.is_changed or self.is_due:
+            return True
+        is_owed = self.has_stored_drift and self.view.reconcile is not None and not self.unsettled
+        return is_owed and self.before.decided_inputs != self.seen_before
+
+    @property
+    def repeats(self) -> Repeats | None:
+        """Rounds so far that somebody undid; none any more if the level has been in sync for long enough since."""
+        repeats = Repeats.read(self.before.repeats)
+        is_calm = self.before.status == "in_sync" and repeats is not None and self.now - repeats.at >= CALM
+        return None if is_calm else repeats
+
+    @property
+    def asked_since(self) -> int:
+        """Sequence of the first record that asked since the decision before."""
+        texts = (self.wake.causes, self.before.suppressed)
+        return min((each for text in texts for each in read_causes(text).sequences), default=sys.maxsize)
+
+    def basis(self, rows: Sequence[IntentRow]) -> Basis:
+        """What a decision that asks for these rests on, to be kept with it."""
+        counts = {intent.key for intent in (*self.unsettled, *self.failures)}
+        return Basis(
+            folded=self.folded,
+            status=self.before.status,
+            round=self.before.round,
+            attempts=self.before.attempts,
+            decided_inputs=self.before.decided_inputs,
+            is_due=self.is_due,
+            repeats=self.before.repeats,
+            intents=tuple(intent for intent in self.intents if intent.key in counts),
+            satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
+        )
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """What one call of a view saw and gave, or why the view could not be called."""
+
+    level: Level[Any] | None = None
+    """None: it raised, or was not called."""
+    desired: bytes = b""
+    actual: bytes = b""
+    error: str = ""
+    blocked: str = ""
+    inputs: str
+    """Identity of what it saw of the parent."""
+    looked_at: bytes | None = None
+    reads: str = ""
+    """Digest of what it read, as far as that counts."""
+    versions: Mapping[IndexKey, int] = {}
+    """Of each key read."""
+    contents: Mapping[IndexKey, tuple[bytes, ...]] = {}
+    """Of each key read."""
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """One call of a reconcile function: what it asked for, or why that cannot be sent."""
+
+    intents: Sequence[Intent] = ()
+    rows: Sequence[IntentRow] = ()
+    error: str = ""
+    is_called: bool = True
+    """False: the call before still hangs, so that this one was not made and does not count."""
+
+    @property
+    def is_sent(self) -> bool:
+        """Tell whether the level has something to wait for; nobody waits for Events."""
+        return any(row.state == "pending" and row.verb != "event" for row in self.rows)
+
+
+class Look(Struct, frozen=True):
+    """A level as it was looked at: the facts, and what the view saw; None if nothing called for it."""
+
+    facts: Facts
+    seen: Seen | None = None
+
+    @property
+    def level(self) -> Level[Any] | None:
+        """What the view returned, if it was called and did not raise."""
+        return self.seen.level if self.seen is not None else None
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that the evaluation saw, this one or the last."""
+        return self.facts.seen_before if self.seen is None else digest(self.seen.inputs, self.seen.reads)
+
+    @property
+    def state(self) -> str:
+        """Digest of what is desired, and what is there."""
+        both = self.facts.before if self.seen is None else self.seen
+        return digest(both.desired or b"", both.actual or b"")
+
+    @property
+    def withdrawn(self) -> list[str]:
+        """Intents that nobody has claimed, once the view has seen something else than they were decided on."""
+        is_outdated = self.level is not None and self.digest != self.facts.before.decided_inputs
+        return self.facts.pending if is_outdated else []
+
+    @property
+    def under_way(self) -> list[OpenIntent]:
+        """Unsettled intents that the decision leaves as they are, and has to wait for."""
+        withdrawn = self.withdrawn
+        return [intent for intent in self.facts.unsettled if intent.key not in withdrawn]

@@ -1,0 +1,95 @@
+"""What one cut reads, as of one moment: the facts of levels, and the buckets that their views look up."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.wire.objects import ObjectKey
+from levelog_processors.decide.facts import Facts, level_before
+from levelog_processors.decide.lookups import digest_of, sight
+from levelog_processors.decide.readiness import is_watched
+from levelog_processors.fold.rules import parent_inputs
+from levelog_processors.program import Program
+from levelog_store.decide import inputreads as stored
+from levelog_store.decide.decisions import OpenIntent, PendingWake
+from levelog_store.rows import Bucket, IndexKey, Scope, ViewParent, WholeIndex, whole_index_key
+
+Namespaces = Mapping[str, tuple[str, ...]]
+"""Namespaces that alone are watched, by resource."""
+
+
+class TableFetch:
+    """Reads buckets for views from the tables."""
+
+    def __init__(self, connection: AsyncConnection, scope: Scope) -> None:
+        self._connection = connection
+        self._scope = scope
+
+    async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
+        """Buckets of the keys."""
+        return await stored.read_buckets(self._connection, self._scope, keys)
+
+    async def whole(self, index: str) -> WholeIndex:
+        """Return every bucket of an index."""
+        keys = [whole_index_key(partition) for partition in range(self._scope.partitions)]
+        return await stored.read_whole_index(self._connection, self._scope, index, keys)
+
+
+class Known(Struct, frozen=True):
+    """The facts of a level, and what the keys hold that it read the last time."""
+
+    facts: Facts
+    buckets: Mapping[IndexKey, Bucket]
+
+
+async def read_facts(
+    connection: AsyncConnection,
+    scope: Scope,
+    program: Program,
+    namespaces: Namespaces,
+    wakes: Sequence[PendingWake],
+    now: datetime,
+) -> list[Known]:
+    """The facts of the levels that wakeups ask for; those are left out whose parent is gone, or not the view's."""
+    levels_of: list[ViewParent] = [(wake.view, wake.parent) for wake in wakes]
+    names = sorted({wake.parent for wake in wakes})
+    parents = await stored.read_parents(connection, scope, names)
+    before = await stored.read_levels(connection, scope, names)
+    intents = await stored.read_open_intents(connection, scope, levels_of)
+    reading = [level for level in levels_of if program.views[level[0]].sources]
+    dependencies = await stored.read_dependencies(connection, scope, reading) if reading else {}
+    buckets = await TableFetch(connection, scope).buckets(sorted({place for p in dependencies.values() for place in p}))
+    folded = tuple(at for _, at in sorted((await stored.read_checkpoints(connection, scope)).items()))
+    found: list[Known] = []
+    for wake in wakes:
+        level, view, parent = (wake.view, wake.parent), program.views[wake.view], parents.get(wake.parent)
+        held = before.get(level)
+        inputs = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
+        if parent is None or inputs is None:
+            continue
+        known = {place: buckets[place] for place in dependencies.get(level, ())}
+        facts = Facts(
+            wake=wake,
+            view=view,
+            parent=parent,
+            before=level_before(wake, parent, held),
+            intents=[_as_watched(intent, program, namespaces) for intent in intents.get(level, ())],
+            inputs=inputs,
+            reads=digest_of(known, sight(view, parent.uid, held.desired if held else None)),
+            dependencies=frozenset(known),
+            now=now,
+            folded=folded,
+        )
+        found.append(Known(facts, known))
+    return found
+
+
+def _as_watched(intent: OpenIntent, program: Program, namespaces: Namespaces) -> OpenIntent:
+    """The intent as the log will show it: not at all if its target is not watched any more."""
+    is_awaited = intent.state == "written" and intent.is_watched
+    if not is_awaited or is_watched(program, namespaces, ObjectKey.parse(intent.target)):
+        return intent
+    return replace(intent, is_watched=False)
