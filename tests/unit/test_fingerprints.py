@@ -59,6 +59,53 @@ def test_a_comment_or_another_function_does_not(load: Load, old: str, new: str) 
     assert fingerprint(load(CODE).handler) == fingerprint(load(CODE.replace(old, new)).handler)
 
 
+NAMESAKES = """
+from levelog import Resource, Struct
+
+class Ready(Struct):
+    reason: str = ""
+
+class Pod(Resource, version="v1", plural="pods"):
+    status: Ready = Ready()
+
+def status(pod):
+    return 0
+
+def shown(pod):
+    status = pod.status
+    return status.reason
+
+def enclosing():
+    def told(pod):
+        return pod.status.reason
+    return told
+"""
+
+
+def test_a_function_named_as_a_field_or_a_variable_does_not(load: Load) -> None:
+    old, new = load(NAMESAKES), load(NAMESAKES.replace("return 0", "return 1"))
+    assert class_fingerprint(old.Pod) == class_fingerprint(new.Pod)
+    assert fingerprint(old.shown) == fingerprint(new.shown)
+    assert fingerprint(old.enclosing()) == fingerprint(new.enclosing())
+    assert fingerprint(old.status) != fingerprint(new.status)
+
+
+@pytest.mark.parametrize(
+    ("kind", "use"),
+    [
+        ("class", "    status: Ready = helper()"),
+        ("class", "    def count(self): return helper()"),
+        ("def", "    return [helper() for _ in pod]"),
+        ("def", "    global helper; return helper()"),
+        ("def", "    def inner(): return helper()\n    return inner()"),
+    ],
+)
+def test_what_is_used_deep_inside_a_definition_does(load: Load, kind: str, use: str) -> None:
+    head = "class handler:" if kind == "class" else "def handler(pod):"
+    code = f"class Ready: pass\ndef helper():\n    return 0\n{head}\n{use}\n"
+    assert fingerprint(load(code).handler) != fingerprint(load(code.replace("return 0", "return 1")).handler)
+
+
 def test_enclosed_values_and_nested_code_count_and_places_in_memory_do_not() -> None:
     def handler_for(limit: int, *, is_other: bool = False) -> Callable[[list[int]], list[int]]:
         def nested(values: list[int]) -> list[int]:

@@ -1,16 +1,21 @@
 """Identity of code: a function's own definition, what it reaches of its module, and the types that it is given."""
 
 import ast
+import dis
 import inspect
+import symtable
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from enum import Enum
 from functools import lru_cache, partial
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from levelog.wire.canonical import canonical, digest
+
+Definition: TypeAlias = tuple[str, frozenset[str]]
+"""Of one name at the top of a module: the syntax, and the names that it uses of others."""
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
@@ -85,27 +90,34 @@ def _qualified(cls: Any) -> str:
     return str(getattr(cls, "__qualname__", type(cls).__qualname__))
 
 
-def _is_in(function: Callable[..., Any], definitions: Mapping[str, ast.stmt]) -> bool:
+def _is_in(function: Callable[..., Any], definitions: Mapping[str, Definition]) -> bool:
     name = getattr(function, "__qualname__", "")
     return name in definitions and name == getattr(function, "__name__", "")
 
 
-def _reached(names: Iterable[str], definitions: Mapping[str, ast.stmt]) -> dict[str, str]:
+def _reached(names: Iterable[str], definitions: Mapping[str, Definition]) -> dict[str, str]:
     """The definitions that names lead to, and the names in those, as text."""
     reached: dict[str, str] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        node = definitions.get(name)
-        if node is None or name in reached:
+        found = definitions.get(name)
+        if found is None or name in reached:
             continue
-        reached[name] = ast.dump(node)
-        waiting.extend(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+        reached[name], uses = found
+        waiting.extend(uses)
     return reached
 
 
+def _globals(table: symtable.SymbolTable) -> Iterator[str]:
+    """Names that a definition takes from its module: not its own fields, parameters and variables of the same names."""
+    yield from (symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and symbol.is_global())
+    for inner in table.get_children():
+        yield from _globals(inner)
+
+
 def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+    yield from (str(step.argval) for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
@@ -136,7 +148,7 @@ def _enclosed(function: Callable[..., Any]) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
+def _definitions(module: ModuleType) -> Mapping[str, Definition]:
     try:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError):
@@ -152,4 +164,8 @@ def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
                 found[name] = node
             case _:
                 pass
-    return found
+    return {name: (ast.dump(node), frozenset(_globals(_table(node)))) for name, node in found.items()}
+
+
+def _table(node: ast.stmt) -> symtable.SymbolTable:
+    return symtable.symtable(ast.unparse(node), "definition", "exec")
