@@ -4,9 +4,9 @@ import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, Literal, TypeAlias, TypeVar, get_args
 
-from msgspec import Struct
+import msgspec
 
-from levelog.resources import Manifest, Resource, ResourceBase, refuse_external
+from levelog.resources import MOST_NAME_BYTES, Manifest, Resource, ResourceBase, Struct, refuse_external
 
 Verb: TypeAlias = Literal["apply", "create", "patch", "patch_status", "delete", "call", "event"]
 PatchType: TypeAlias = Literal["merge", "json"]
@@ -21,7 +21,7 @@ MOST_REASON_CHARACTERS: Final = 128
 MOST_CALL_NAME_CHARACTERS: Final = 253
 
 
-class IntentOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an intent is to be sent; part of its identity."""
 
     force: bool = False
@@ -39,7 +39,7 @@ class IntentOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """call: which call of the effect it is, where a parent has several."""
 
 
-class Intent(Struct, frozen=True, kw_only=True):
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """One write, or another thing to do, that a reconcile function asks for.
 
     The target is given as its Resource class, or left to the manifest's apiVersion and kind. An empty namespace
@@ -57,9 +57,26 @@ class Intent(Struct, frozen=True, kw_only=True):
     effect: Callable[..., Any] | None = None
     """call: the function."""
 
+    def __post_init__(self) -> None:
+        """Refuse names that no object has, and that the log and SQL could not hold."""
+        texts: tuple[tuple[str, Any], ...] = (
+            ("kind", self.kind),
+            ("namespace", self.namespace),
+            ("name", self.name),
+            ("name", self.options.name),
+        )
+        for what, text in texts:
+            if not isinstance(text, str) or not text.isprintable() or "/" in text or len(text) > MOST_NAME_BYTES:
+                shown = repr(text)[:MOST_REASON_CHARACTERS]
+                raise ValueError(f"{self.verb}: {what} is {shown}: a text of up to {MOST_NAME_BYTES} letters without /")
+
 
 def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptions) -> Intent:
+    if not isinstance(manifest, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{verb}: a manifest is a mapping, not {_kind(manifest)}")
     metadata = manifest.get("metadata") or {}
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"{verb}: metadata of a manifest is a mapping, not {_kind(metadata)}")
     missing = [
         path
         for path, value in (
@@ -81,6 +98,24 @@ def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptio
         body=dict(manifest),
         options=options,
     )
+
+
+def _kind(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"of type {type(value).__name__}"
+
+
+def _require_class(what: str, cls: object) -> None:
+    if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
+        raise TypeError(f"{what}: it takes a class derived from Resource with a plural, not {_kind(cls)}")
+    refuse_external(f"{what}: ", cls)
+
+
+def _require_object(what: str, target: object) -> Any:
+    """The metadata of an object of a class that names a resource."""
+    if not isinstance(target, ResourceBase) or not hasattr(target, "metadata"):
+        raise TypeError(f"{what}: it takes an object of a class derived from {Resource.__name__}, not {_kind(target)}")
+    _require_class(what, type(target))
+    return getattr(target, "metadata")  # noqa: B009 - ResourceBase itself declares no metadata
 
 
 def _refuse_identity(verb: Verb, kind: str, metadata: Any) -> None:
@@ -117,19 +152,24 @@ def patch(
     if_unchanged: bool = False,
 ) -> Intent:
     """Merge patch (a mapping) or JSON patch (a sequence of operations) of an object that exists."""
-    refuse_external("patch: ", resource)
+    _require_class("patch", resource)
     kind: PatchType = "merge" if isinstance(body, Mapping) else "json"
     if isinstance(body, Mapping):
         _refuse_identity("patch", f"{resource.resource_type.kind} {name}", body.get("metadata"))
+    elif not isinstance(body, Sequence) or not all(isinstance(each, Mapping) for each in body):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"patch: the body is a mapping, or a list of JSON patch operations, not {_kind(body)}")
     content = dict(body) if isinstance(body, Mapping) else [dict(operation) for operation in body]
     options = IntentOptions(patch_type=kind, if_unchanged=if_unchanged)
     return Intent(verb="patch", resource=resource, name=name, namespace=namespace, body=content, options=options)
 
 
-def patch_status(target: ResourceBase, status: Mapping[str, Any], *, if_unchanged: bool = False) -> Intent:
-    """Merge patch of an object's status subresource."""
-    refuse_external("patch_status: ", type(target))
-    metadata = _metadata(target)
+def patch_status(target: ResourceBase, status: Mapping[str, Any] | Struct, *, if_unchanged: bool = False) -> Intent:
+    """Merge patch of an object's status subresource, with a mapping or all fields of a Struct."""
+    metadata = _require_object("patch_status", target)
+    if isinstance(status, msgspec.Struct):
+        status = msgspec.to_builtins(status)
+    if not isinstance(status, Mapping):
+        raise TypeError(f"patch_status: the status is a mapping or a Struct, not {_kind(status)}")
     return Intent(
         verb="patch_status",
         resource=type(target),
@@ -150,12 +190,12 @@ def delete(
 ) -> Intent:
     """Delete an object, given itself or as class and name; only the incarnation that the decision saw is deleted."""
     options = IntentOptions(propagation=propagation, if_unchanged=if_unchanged)
-    refuse_external("delete: ", target if isinstance(target, type) else type(target))
-    if isinstance(target, ResourceBase):
-        metadata = _metadata(target)
+    if not isinstance(target, type):
+        metadata = _require_object("delete", target)
         return Intent(
             verb="delete", resource=type(target), name=metadata.name, namespace=metadata.namespace, options=options
         )
+    _require_class("delete", target)
     if not name:
         raise ValueError(f"delete: which {target.resource_type.plural}? give a name")
     return Intent(verb="delete", resource=target, name=name, namespace=namespace, options=options)
@@ -167,6 +207,8 @@ def call(effect: Callable[Concatenate[RequestT, ...], Any], request: RequestT, *
     `name` tells several calls of one effect for one parent apart: for each name, calls are made one after the other,
     and the index of the effect holds the last one.
     """
+    if not callable(effect):  # pyright: ignore[reportUnnecessaryComparison]
+        raise TypeError(f"call: it takes a function under @op.effect, not {_kind(effect)}")
     if "/" in name or len(name) > MOST_CALL_NAME_CHARACTERS:
         raise ValueError(f"call: name={name!r} has a / or more than {MOST_CALL_NAME_CHARACTERS} characters")
     function = getattr(effect, "__name__", str(effect))
@@ -191,10 +233,10 @@ def event(
             raise ValueError(f"event: {what}={word!r} has to have 1 to {MOST_REASON_CHARACTERS} characters")
     if type not in get_args(EventType):
         raise ValueError(f'event: type is "Normal" or "Warning", not {type!r}')
-    body: dict[str, Any] = {"type": type, "reason": reason, "action": action, "note": _cut(note)}
+    body: dict[str, Any] = {"type": type, "reason": reason, "action": action, "note": _cut(str(note))}
     if regarding is None:
         return Intent(verb="event", name=reason, body=body)
-    metadata = _metadata(regarding)
+    metadata = _require_object("event", regarding)
     body["regarding"] = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
     return Intent(verb="event", name=reason, resource=builtins.type(regarding), body=body)
 
@@ -203,9 +245,3 @@ def _cut(note: str) -> str:
     """A note as long as the API takes it."""
     data = note.encode(errors="backslashreplace")
     return data.decode() if len(data) <= MOST_NOTE_BYTES else data[: MOST_NOTE_BYTES - 3].decode(errors="ignore") + "…"
-
-
-def _metadata(target: ResourceBase) -> Any:
-    if not hasattr(target, "metadata"):
-        raise TypeError(f"{type(target).__name__} has no metadata: derive it from {Resource.__name__}")
-    return getattr(target, "metadata")  # noqa: B009 - ResourceBase itself declares no metadata

@@ -164,10 +164,13 @@ class Operator:
         intents it yields, by the class of what they write; any other is refused then, and fails the level. `levelog
         rbac` makes roles of it, and kinds that no handler of the operator reads become known by it.
         """
+        if not callable(view):  # pyright: ignore[reportUnnecessaryComparison]
+            raise OperatorError(f"reconcile takes the function of a view, not {view!r}: @op.reconcile({view})")
         name = self._views_by_function.get(view)
         if name is None:
+            called = getattr(view, "__name__", repr(view))
             raise OperatorError(
-                f"{view.__name__} is not a view of the operator {self.name!r}: decorate it with @op.view first"
+                f"{called} is not a view of the operator {self.name!r}: decorate it with @op.view first"
             )
 
         def register(function: ReconcileF) -> ReconcileF:

@@ -1,6 +1,7 @@
 """What `@op.children` takes and refuses, and the steps that it plans."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -180,6 +181,11 @@ def test_an_async_function_and_a_plain_mapping_are_refused() -> None:
     def plain(web: Mapping[str, Any]) -> None:
         pass
 
+    def timed(web: Web, now: datetime) -> Manifest:
+        return config(str(now))
+
+    with pytest.raises(OperatorError, match="children timed: parameter 'now' asks for the time, but nothing calls"):
+        Operator("webs").children(Web, of=ConfigMap)(timed)
     with pytest.raises(OperatorError, match="children later: is async"):
         op.children(Web, of=ConfigMap)(later)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     with pytest.raises(OperatorError, match=r"children plain: the first parameter is .*has to be the parent, Web"):

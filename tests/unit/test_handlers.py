@@ -227,6 +227,9 @@ def test_a_reconcile_function_needs_a_view_of_its_operator_and_is_the_only_one()
     op = Operator("webs")
     with pytest.raises(OperatorError, match="count is not a view of the operator 'webs'"):
         op.reconcile(count)
+    for wrong in ("count", ["count"], 3):
+        with pytest.raises(OperatorError, match=r"reconcile takes the function of a view, not .*: @op.reconcile"):
+            op.reconcile(wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     op.index(owners)
     op.view(count)
     op.reconcile(count)(converge)

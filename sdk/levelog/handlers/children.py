@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from levelog.errors import ChildRefused, OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.indexers import APPLIED, MARK, ImplicitIndex
-from levelog.handlers.injection import Lender
+from levelog.handlers.injection import Given, Lender
 from levelog.handlers.owned import ChildKind, ChildrenLevel, WantedChild, as_stored, level_of, owned_child, sight_of
 from levelog.handlers.signatures import parameters, shown, type_hints
 from levelog.handlers.views import IndexParameter, ReconcileHandler, ViewHandler, Writes
@@ -256,6 +256,12 @@ def inspect_children(
             f"{parent.__name__}"
         )
     handler = inspect_view(view)
+    for name, given in handler.given.given.items():
+        if given is Given.NOW:
+            raise OperatorError(
+                f"children {function.__name__}: parameter {name!r} asks for the time, but nothing calls the function "
+                "again when that has come: use a view, which returns Level(…, recheck_at=…), and a reconcile function"
+            )
     handler.parent, handler.kinds, handler.force = parent, kinds, force
     own = tuple(IndexParameter(index.name, index, Any, Any) for index in handler.own_indices())
     handler.indices = (*handler.indices, *own)
