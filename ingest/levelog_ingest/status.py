@@ -1,5 +1,7 @@
 """What ingest watches, how that goes, and how long it waits when it does not."""
 
+import asyncio
+import logging
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -7,9 +9,15 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from levelog.errors import LevelogError
 from levelog.wire.objects import GroupResource, Version
+from levelog_kube.failures import ApiError, NoAnswer, Unreachable
+
+log = logging.getLogger(__name__)
 
 Phase: TypeAlias = Literal["starting", "absent", "forbidden", "listing", "watching", "retrying"]
+_FORBIDDEN: Final = 403
+_FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 FIRST: Final = timedelta(seconds=0.5)
 LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
 
@@ -78,3 +86,46 @@ class Backoff:
         jitter = random.uniform(0.5, 1.0)  # noqa: S311  # it spreads load and hides nothing
         wait = min(self._longest, self._first * factor) * jitter
         return wait if at_least is None else max(wait, at_least)
+
+
+class Troubles:
+    """What is wrong with a resource: told once until it changes, and waited out."""
+
+    def __init__(self, status: ResourceStatus, on_change: Progress | None) -> None:
+        self.backoff = Backoff()
+        self.was_away = False
+        self._status = status
+        self._on_change = on_change
+        self._told = ""
+
+    async def pause(self, error: LevelogError) -> None:
+        """Tell of an error and wait before the next attempt, at least as long as the server asks for."""
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        self.was_away = self.was_away or isinstance(error, (Unreachable, NoAnswer))
+        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
+            self.tell("forbidden", f"may not list and watch {self._status.watched}: {error.message}")
+        else:
+            self.tell("retrying", str(error))
+        await asyncio.sleep(self.backoff.failed(retry_after).total_seconds())
+
+    async def wait_for_room(self, error: LevelogError) -> None:
+        """Wait before the log is tried again that was full, which the log room has told once for all resources."""
+        self._status.phase, self._status.detail = "retrying", str(error)
+        if self._on_change is not None:
+            self._on_change(self._status)
+        await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
+
+    def tell(self, phase: Phase, detail: str) -> None:
+        """Note what is wrong, and log it once until it changes."""
+        self._status.phase, self._status.detail = phase, detail
+        if detail != self._told:
+            self._told = detail
+            level = logging.ERROR if phase == "forbidden" else logging.WARNING
+            log.log(level, "%s", detail, extra={"resource": str(self._status.watched)})
+        if self._on_change is not None:
+            self._on_change(self._status)
+
+    def over(self) -> None:
+        """All is well."""
+        self._told = ""
+        self.backoff.succeeded()

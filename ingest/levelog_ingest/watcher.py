@@ -12,7 +12,7 @@ from levelog.secrets.redaction import Redactor
 from levelog_ingest.feed import Expired, Feed, Source
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ListFirst, ResumeAt, find_resume_point
-from levelog_ingest.status import Backoff, Phase, Progress, ResourceStatus, WatchedResource
+from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
 from levelog_ingest.sync import Sync
 from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import Served, resolve, versions_of
@@ -27,55 +27,10 @@ log = logging.getLogger(__name__)
 Ended: TypeAlias = Literal["list", "gone"]
 """Why reading ended: all parts have to be listed again, or the resource is no longer served."""
 
-_FORBIDDEN: Final = 403
-_FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 _NOT_FOUND: Final = 404
 _SHORT_WATCH_SECONDS: Final = 1.0  # a server that ends watches at once is not asked again at once
 T = TypeVar("T")
 ABSENT_LONGEST: Final = timedelta(seconds=10)
-
-
-class Troubles:
-    """What is wrong with a resource: told once until it changes, and waited out."""
-
-    def __init__(self, status: ResourceStatus, on_change: Progress | None) -> None:
-        self.backoff = Backoff()
-        self.was_away = False
-        self._status = status
-        self._on_change = on_change
-        self._told = ""
-
-    async def pause(self, error: LevelogError) -> None:
-        """Tell of an error and wait before the next attempt, at least as long as the server asks for."""
-        retry_after = error.retry_after if isinstance(error, ApiError) else None
-        self.was_away = self.was_away or isinstance(error, (Unreachable, NoAnswer))
-        if isinstance(error, ApiError) and error.status == _FORBIDDEN:
-            self.tell("forbidden", f"may not list and watch {self._status.watched}: {error.message}")
-        else:
-            self.tell("retrying", str(error))
-        await asyncio.sleep(self.backoff.failed(retry_after).total_seconds())
-
-    async def wait_for_room(self, error: LevelogError) -> None:
-        """Wait before the log is tried again that was full, which the log room has told once for all resources."""
-        self._status.phase, self._status.detail = "retrying", str(error)
-        if self._on_change is not None:
-            self._on_change(self._status)
-        await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
-
-    def tell(self, phase: Phase, detail: str) -> None:
-        """Note what is wrong, and log it once until it changes."""
-        self._status.phase, self._status.detail = phase, detail
-        if detail != self._told:
-            self._told = detail
-            level = logging.ERROR if phase == "forbidden" else logging.WARNING
-            log.log(level, "%s", detail, extra={"resource": str(self._status.watched)})
-        if self._on_change is not None:
-            self._on_change(self._status)
-
-    def over(self) -> None:
-        """All is well."""
-        self._told = ""
-        self.backoff.succeeded()
 
 
 class Reading:

@@ -17,7 +17,7 @@ from rigs.controlplane import ControlPlane
 
 Json = dict[str, Any]
 
-FILE = Path(__file__).parents[2] / "sandbox" / "levelog_sandbox" / "builtin.json"
+FILE = Path(__file__).parents[2] / "sandbox" / "levelog_sandbox" / "schemas" / "builtin.json"
 SERVED = {
     "api/v1": (
         "namespaces",

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
-from levelog_log.transport.access import NatsAccess, explain_tls, parse_servers, without_credentials
+from levelog_log.transport.access import NatsAccess, Servers, explain_tls, parse_servers, without_credentials
 from levelog_log.transport.wire import Message, NatsClient, is_refusal
 
 log = logging.getLogger(__name__)
@@ -226,83 +226,98 @@ async def connect(
     servers = parse_servers(url)
     access = access or NatsAccess()
     access.check(servers)
-    requires_tls = servers.requires_tls or access.requires_tls
-    context = access.tls_context()
-    client = NatsClient(
-        requires_tls=requires_tls, public_nkey=(lambda: access.sign(b"")[1]) if access.nkey_file is not None else None
-    )
-    connection = Connection(client, url)
-    failures: list[Exception] = []
-    hopeless = asyncio.Event()
-    was_connected = False
-
-    async def on_error(error: Exception) -> None:
-        if was_connected:
-            await connection.note_error(error)
-            return
-        log.debug("NATS: %s", _explain(error), extra={"url": connection.url})
-        if client.is_connected or hopeless.is_set():
-            return
-        if isinstance(error, ConnectionResetError):
-            return  # it can overtake the server's word that it refuses the credentials: another attempt will hear it
-        failures.append(error)
-        if len(failures) >= len(servers.urls) or is_refusal(error):
-            hopeless.set()
-
-    async def on_lost() -> None:
-        await connection.note_lost()
-        try:
-            access.load_into(context)  # certificates are replaced while processes run
-        except ConfigurationError as error:
-            log.warning("%s", error)
-
-    connecting = asyncio.ensure_future(
-        client.connect(
-            servers.urls,
-            name=name,
-            user=servers.user,
-            password=servers.password,
-            token=servers.token,
-            **access.options(),
-            tls=context,
-            inbox_prefix=inbox,
-            error_cb=on_error,
-            disconnected_cb=on_lost,
-            reconnected_cb=connection.note_made_again,
-            closed_cb=connection.note_closed,
-            pending_size=0,  # else what is published while disconnected is sent later, after its time-out
-            max_reconnect_attempts=-1,
-            reconnect_time_wait=1,
-            ping_interval=_PING_SECONDS,
-            connect_timeout=max(1, int(timeout.total_seconds())),
-        )
-    )
-    giving_up = asyncio.ensure_future(hopeless.wait())
-    try:
-        await asyncio.wait(
-            (connecting, giving_up), timeout=timeout.total_seconds(), return_when=asyncio.FIRST_COMPLETED
-        )
-    finally:
-        giving_up.cancel()
-        if not connecting.done():
-            connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
-            await connection.close()
-    if connecting.cancelled() or connecting.exception() is not None:
-        raise _cannot_connect(connection.url, failures[-1] if failures else None, timeout)
-    was_connected = True
+    attempt = _Attempt(url, servers, access)
+    await attempt.make(name, inbox, timeout)
+    connection = attempt.connection
     try:
         await _require_jetstream(connection)
     except LevelogError:
         await connection.close()
         raise
-    if client.max_payload < SMALL_PAYLOAD_BYTES:
+    if connection.max_payload_bytes < SMALL_PAYLOAD_BYTES:
         log.warning(
             "NATS takes messages of %d bytes only; larger objects are recorded without body; set max_payload: 8MB",
-            client.max_payload,
+            connection.max_payload_bytes,
             extra={"url": connection.url},
         )
     return connection
+
+
+class _Attempt:
+    """The first attempt to connect, which ends; once it has succeeded, nats-py goes on for ever."""
+
+    def __init__(self, url: str, servers: Servers, access: NatsAccess) -> None:
+        self._servers = servers
+        self._access = access
+        self._tls = access.tls_context()
+        self._client = NatsClient(
+            requires_tls=servers.requires_tls or access.requires_tls,
+            public_nkey=(lambda: access.sign(b"")[1]) if access.nkey_file is not None else None,
+        )
+        self.connection = Connection(self._client, url)
+        self._failures: list[Exception] = []
+        self._is_hopeless = asyncio.Event()
+        self._has_succeeded = False
+
+    async def make(self, name: str, inbox: str, limit: timedelta) -> None:
+        """Connect, or raise why that cannot be done in time."""
+        connecting = asyncio.ensure_future(self._client.connect(**self._options(name, inbox, limit)))
+        giving_up = asyncio.ensure_future(self._is_hopeless.wait())
+        try:
+            await asyncio.wait(
+                (connecting, giving_up), timeout=limit.total_seconds(), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            giving_up.cancel()
+            if not connecting.done():
+                connecting.cancel()
+                await asyncio.gather(connecting, return_exceptions=True)
+                await self.connection.close()
+        if connecting.cancelled() or connecting.exception() is not None:
+            raise _cannot_connect(self.connection.url, self._failures[-1] if self._failures else None, limit)
+        self._has_succeeded = True
+
+    def _options(self, name: str, inbox: str, limit: timedelta) -> dict[str, Any]:
+        return {
+            "servers": self._servers.urls,
+            "name": name,
+            "user": self._servers.user,
+            "password": self._servers.password,
+            "token": self._servers.token,
+            **self._access.options(),
+            "tls": self._tls,
+            "inbox_prefix": inbox,
+            "error_cb": self._note_error,
+            "disconnected_cb": self._note_lost,
+            "reconnected_cb": self.connection.note_made_again,
+            "closed_cb": self.connection.note_closed,
+            "pending_size": 0,  # else what is published while disconnected is sent later, after its time-out
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 1,
+            "ping_interval": _PING_SECONDS,
+            "connect_timeout": max(1, int(limit.total_seconds())),
+        }
+
+    async def _note_error(self, error: Exception) -> None:
+        if self._has_succeeded:
+            await self.connection.note_error(error)
+            return
+        log.debug("NATS: %s", _explain(error), extra={"url": self.connection.url})
+        if self._client.is_connected or self._is_hopeless.is_set():
+            return
+        # A reset can overtake the server's word that it refuses the credentials: another attempt will hear it.
+        if isinstance(error, ConnectionResetError):
+            return
+        self._failures.append(error)
+        if len(self._failures) >= len(self._servers.urls) or is_refusal(error):
+            self._is_hopeless.set()
+
+    async def _note_lost(self) -> None:
+        await self.connection.note_lost()
+        try:
+            self._access.load_into(self._tls)  # certificates are replaced while processes run
+        except ConfigurationError as error:
+            log.warning("%s", error)
 
 
 def _cannot_connect(url: str, cause: Exception | None, tried: timedelta) -> LevelogError:

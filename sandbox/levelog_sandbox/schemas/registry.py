@@ -149,7 +149,7 @@ class Registry:
 
 @cache
 def _document() -> Json:
-    loaded: Json = msgspec.json.decode(files("levelog_sandbox").joinpath("builtin.json").read_bytes())
+    loaded: Json = msgspec.json.decode(files("levelog_sandbox").joinpath("schemas/builtin.json").read_bytes())
     return loaded
 
 
