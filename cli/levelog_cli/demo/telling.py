@@ -34,7 +34,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     ordinal: int
     cause: int
     round: int
-    outcome: str
+    status: str
     desired: bytes | None
     actual: bytes | None
 
@@ -106,7 +106,8 @@ class Watching:
             last = (await connection.execute(select(func.max(checkpoints.c.record_sequence)))).scalar_one()
             fields = [decisions.c[name] for name in Decision.__struct_fields__]
             uid = decisions.c.parent_uid
-            rows = await connection.execute(select(uid, *fields).order_by(decisions.c.decided_at, decisions.c.ordinal))
+            calls = select(uid, *fields).where(decisions.c.is_called)
+            rows = await connection.execute(calls.order_by(decisions.c.decided_at, decisions.c.ordinal))
             fresh: list[Decision] = []
             for row in rows.mappings():
                 values: dict[str, Any] = dict(row)
@@ -200,11 +201,11 @@ def _calls(decisions: list[Decision]) -> str:
 
 def _level(decision: Decision) -> str:
     if decision.desired is None or decision.actual is None:
-        return decision.outcome
+        return decision.status
     desired, actual = msgspec.json.decode(decision.desired), msgspec.json.decode(decision.actual)
     drift = drift_between(desired, actual)
     counts = f"{len(desired)} wanted, {len(actual)} there"
-    return f"{counts}: {drift or 'in sync'} → {decision.outcome}" if drift else f"{counts}: in sync"
+    return f"{counts}: {drift or 'in sync'} → {decision.status}" if drift else f"{counts}: in sync"
 
 
 def _request(request: Request) -> str:
