@@ -189,7 +189,7 @@ def _is_forkable(env: Mapping[str, str]) -> bool:
 
 
 def _forked(arguments: Sequence[str], files: Sequence[BinaryIO], env: Mapping[str, str], folder: Path) -> Preloaded:
-    return Preloaded(arguments, env=env, folder=folder, files=[file.fileno() for file in files])
+    return Preloaded([str(PROGRAM), *arguments], env=env, folder=folder, files=[file.fileno() for file in files])
 
 
 def _executed(

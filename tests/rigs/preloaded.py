@@ -1,4 +1,4 @@
-"""The command `levelog` in a process that is forked from one that has loaded it already.
+"""The command `levelog`, or a Python module, in a process that is forked from one that has loaded levelog already.
 
 Loading takes a second of processor time, the fork a hundredth. Limits: what Python or a module reads from the
 environment when it starts or is loaded is that of the tests; no functions of atexit run; `ps` shows another name.
@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import signal
 import socket
@@ -41,14 +42,14 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class Preloaded:
-    """`levelog` with arguments; named as in subprocess.Popen, and killed when the process that started it ends."""
+    """A process, killed when the one that started it ends; methods are named as in subprocess.Popen."""
 
-    def __init__(self, arguments: Sequence[str], *, env: Mapping[str, str], folder: Path, files: Sequence[int]) -> None:
-        """`files` are the descriptors of stdin, stdout and stderr."""
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], folder: Path, files: Sequence[int]) -> None:
+        """`argv` is `levelog …` or `python -m MODULE …`; `files` are the descriptors of stdin, stdout and stderr."""
         self._told, telling = os.pipe()
         self.returncode: int | None = None
         try:
-            request = {"arguments": list(arguments), "env": dict(env), "folder": str(folder)}
+            request = {"argv": list(argv), "env": dict(env), "folder": str(folder)}
             socket.send_fds(_source(), [json.dumps(request).encode()], [*files, telling])
         finally:
             os.close(telling)
@@ -64,7 +65,7 @@ class Preloaded:
         """Block until it has ended. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             if not select.select([self._told], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(str(PROGRAM), timeout or 0)
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
             self._end()
         assert self.returncode is not None
         return self.returncode
@@ -184,16 +185,13 @@ def _take_place(files: Sequence[int]) -> None:
 
 
 def _run(request: Mapping[str, Any]) -> NoReturn:
-    """Do what the console script does, and end as Python would, but for taking it all apart."""
-    from levelog_cli.start import main
-
+    """Do what Python would, and end as it would, but for taking it all apart."""
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["env"])
-    sys.argv = [str(PROGRAM), *request["arguments"]]
     status: Any = 0
     try:
-        main()
+        _main(request["argv"])
     except SystemExit as end:
         status = end.code or 0
     except BaseException as error:  # noqa: BLE001 - as Python does with what nobody catches
@@ -203,6 +201,19 @@ def _run(request: Mapping[str, Any]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status if isinstance(status, int) else 1)
+
+
+def _main(argv: Sequence[str]) -> None:
+    match argv:
+        case [_, "-m", module, *arguments]:
+            sys.path[0:1] = ["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+            sys.argv = [module, *arguments]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case _:
+            from levelog_cli.start import main
+
+            sys.argv = list(argv)
+            main()
 
 
 def _load() -> None:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from rigs.preloaded import Preloaded
+
 # The shell starts a watcher and then becomes the program, so that the pid is the program's. The watcher reads a pipe
 # whose other end only the test process holds: end of file means that this process is gone, a line means that the
 # program is. Twice in parentheses, so that the watcher is init's child and not the program's, which might wonder.
@@ -133,3 +135,21 @@ class Process:
                 os.write(self._lifeline, b"\n")
             os.close(self._lifeline)
             self._lifeline = -1
+
+
+class Forked(Process):
+    """A Python module, `[sys.executable, "-m", …]`, that finds levelog loaded."""
+
+    def _spawn(
+        self,
+        argv: Sequence[str | Path],
+        output: BinaryIO,
+        env: Mapping[str, str] | None,
+        folder: Path | None,
+        user: str | None,
+    ) -> Child:
+        assert user is None
+        with Path(os.devnull).open("rb") as stdin:
+            files = [file.fileno() for file in (stdin, output, output)]
+            settings = {**os.environ, **(env or {})}
+            return Preloaded([*map(str, argv)], env=settings, folder=folder or Path.cwd(), files=files)

@@ -14,7 +14,7 @@ from levelog import GiveUp, Operator, Retry, Struct
 from rigs.acting import QUICK, Acting
 from rigs.intents import intent
 from rigs.nats import NatsServer
-from rigs.processes import Process
+from rigs.processes import Forked, Process
 from rigs.waiting import until
 
 TESTS = Path(__file__).parents[2]
@@ -219,7 +219,7 @@ async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_a
     ]
 
     def started() -> Process:
-        return Process([*argv, folder], tmp_path / "actuator.log", env={"PYTHONPATH": str(TESTS)})
+        return Forked([*argv, folder], tmp_path / "actuator.log", env={"PYTHONPATH": str(TESTS)})
 
     first = started()
 

@@ -27,7 +27,7 @@ from rigs.apirequests import ApiRequest, asks
 from rigs.faults import Delay, Hold, Strike
 from rigs.intents import NOON, states
 from rigs.nats import NatsServer
-from rigs.processes import Process
+from rigs.processes import Forked, Process
 from rigs.waiting import until
 
 TESTS = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class ActuatorProcess:
 
     async def start(self) -> None:
         before = self._runs()
-        self._process = Process(self._argv, self._log, env={"PYTHONPATH": str(TESTS)})
+        self._process = Forked(self._argv, self._log, env={"PYTHONPATH": str(TESTS)})
 
         async def runs() -> bool:
             self.process.check()
