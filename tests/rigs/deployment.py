@@ -1,7 +1,8 @@
 """The processes of one application, each with proxies of its own between it and everything that it talks to."""
 
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self
@@ -66,6 +67,8 @@ class Deployment:
         self._nats = nats
         self._database_url = database_url
         self._operator_file = operator_file
+        self._own: Any = None
+        self._turn = asyncio.Lock()
         self._proxies = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -88,6 +91,7 @@ class Deployment:
     ) -> None:
         for role in ROLES:
             self.kill(role)
+        await self._disconnect()
         await self._proxies.__aexit__(kind, error, trace)
 
     async def migrate(self) -> None:
@@ -98,6 +102,7 @@ class Deployment:
     async def use_database(self, url: str) -> None:
         """Go on with another, empty database of the same server; only while nothing that uses it runs."""
         assert not any(self.running[role].is_running for role in self.sql)
+        await self._disconnect()
         self._database_url = url
         await self.migrate()
 
@@ -163,20 +168,16 @@ class Deployment:
             )
         return settings
 
-    def _connection(self) -> "_Connection":
-        return _Connection(self._database_url)
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Any]:
+        """The test's own connection, which is kept: to connect costs more than to ask."""
+        async with self._turn:
+            if self._own is None or self._own.is_closed():
+                url = make_url(self._database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+                self._own = await asyncpg.connect(url, timeout=10)
+            yield self._own
 
-
-class _Connection:
-    """A connection of the test's own."""
-
-    def __init__(self, url: str) -> None:
-        self._url = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
-        self._connection: Any = None
-
-    async def __aenter__(self) -> Any:
-        self._connection = await asyncpg.connect(self._url, timeout=10)
-        return self._connection
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._connection.close()
+    async def _disconnect(self) -> None:
+        if self._own is not None:
+            await self._own.close()
+            self._own = None
