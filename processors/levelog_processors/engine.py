@@ -15,6 +15,7 @@ from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.fold.heldreads import read_syncs
+from levelog_store.owners.leases import check_checkpoints
 from levelog_store.rows import Scope
 
 
@@ -22,7 +23,8 @@ class Engine:
     """Folds and decides for the partitions that are held, one step at a time; who steps it chooses when.
 
     Processors, simulations, replay of a whole log and the state machines of the tests all step this one.
-    `fold` and `decide` raise LeaseLost, with nothing of the step committed, if the partitions are not held any more.
+    Steps raise LeaseLost, with nothing committed, if the partitions are not held any more, and CommitsLost if the
+    tables are not where the steps before had left them: then `hold` begins anew.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Engine:
     async def fold(self, records: Iterable[LoggedRecord]) -> Folded:
         """Fold those of the records that are not folded yet: of partitions that are held, in the order of the log."""
         fresh = [logged for logged in records if logged.sequence > self.folded_to[logged.partition]]
-        folded = await self._folder.fold(self.epochs, fresh)
+        folded = await self._folder.fold(self.epochs, fresh, self.folded_to)
         for logged in fresh:
             self.folded_to[logged.partition] = logged.sequence
         if folded.has_list:
@@ -95,7 +97,7 @@ class Engine:
 
     async def confirm(self, sequence: int) -> None:
         """Note in the tables that the partitions that are held have nothing up to a sequence that is not folded."""
-        await self._folder.confirm(self.epochs, sequence)
+        await self._folder.confirm(self.epochs, sequence, self.folded_to)
         self.folded_to = {partition: max(at, sequence) for partition, at in self.folded_to.items()}
 
     async def readiness(self) -> Readiness:
@@ -124,9 +126,10 @@ class Engine:
             return None
         self._decider.namespaces = readiness.namespaces
         lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
-        return await self._decider.cut(self.epochs, views, lag.concerns, now=now)
+        return await self._decider.cut(self.epochs, views, lag.concerns, folded_to=self.folded_to, now=now)
 
     async def next_due(self) -> tuple[datetime, datetime] | None:
         """When the first wakeup is due that waits for its time, and the database's time now; None if none waits."""
         async with self._database.reading() as connection:
+            check_checkpoints(self._scope, await stored.read_checkpoints(connection, self._scope), self.folded_to)
             return await stored.read_next_due(connection, self._scope, list(self.epochs))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from msgspec.structs import replace
+
 from levelog.calls.caller import THREADS
 from levelog.errors import LeaseLost, Unavailable
 from levelog.secrets.redaction import Redactor
@@ -68,7 +70,7 @@ class Processor:
         `redactor`: that of what is recorded.
         """
         self._database = database
-        self._scope = scope
+        self._scope = scope = replace(scope, owner=owner)
         self.program = program
         self._stream = stream
         self._hints = hints

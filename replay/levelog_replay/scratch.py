@@ -76,11 +76,13 @@ class _ThinnedFolder(Folder):
         self._fold = _ThinnedFold(self.program, self.scope.application, held, self.thinned)
         return self._fold
 
-    async def write(self, epochs: Mapping[int, int], changes: Changes) -> Mapping[ViewParent, Wake]:
+    async def write(
+        self, epochs: Mapping[int, int], changes: Changes, folded_to: Mapping[int, int] | None = None
+    ) -> Mapping[ViewParent, Wake]:
         """Commit what a part of a batch changes. Raises _Lacking."""
         if self._fold.lacking:
             raise _Lacking(self._fold.lacking)
-        return await super().write(epochs, changes)
+        return await super().write(epochs, changes, folded_to)
 
 
 class Scratch:

@@ -5,6 +5,7 @@
     │   ├── OperatorError        fix the operator file: a handler, a type, a name
     │   └── MigrationRequired    run `levelog migrate`
     ├── Unavailable              a server does not answer; retried with backoff
+    │   └── CommitsLost          a database forgot what it had committed; begin again from what it holds
     ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
     ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
     ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
@@ -34,6 +35,10 @@ class MigrationRequired(ConfigurationError):
 
 class Unavailable(LevelogError):
     """A server does not answer now; the same call may succeed later."""
+
+
+class CommitsLost(Unavailable):
+    """A database does not hold what this process committed; what is in memory is ahead of it, and is dropped."""
 
 
 class IdentityMismatch(LevelogError):

@@ -23,6 +23,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Identity of the stream that the tables were folded from."""
     resets: int
     """How often everything folded was deleted, to be folded again."""
+    owner: str = ""
+    """Processor of this process, under whose leases it commits; empty: none works here."""
 
 
 ViewParent = tuple[str, str]

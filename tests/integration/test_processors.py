@@ -3,6 +3,7 @@ from pathlib import Path
 import msgspec
 
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
+from rigs.lostcommits import keep, lose
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.webs import PODS, WEBS, deleted, lists_done, pod, receipt, web
@@ -258,3 +259,22 @@ async def test_what_is_watched_no_more_leaves_the_tables_and_nothing_is_written_
         await stack.tell(pod("shop-0", 2, owner="uid-shop"))
         await stack.folded(await stack.mark(ended))
         assert [row["object"] for row in await stack.rows(objects)] == ["pods/default/shop-0"]
+
+
+async def test_commits_that_the_database_lost_are_folded_again_from_the_log(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    """A server that crashed, and another task met the error: the processor sees a fresh connection and no error."""
+    async with Processing(nats_server.url, database_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=1), pod("shop-0", 2, owner="uid-shop"), version=2)
+        stack.start()
+        await stack.folded(last)
+        kept = await keep(stack.database)
+        last = await stack.tell(deleted(pod("shop-0", 2, owner="uid-shop"), 3))
+        await stack.folded(last)
+        assert (await stack.level("shop"))["status"] == "settling"
+        await lose(stack.database, kept)
+        last = await stack.tell(web("other", 4, replicas=0))
+        await stack.folded(last)
+        assert (await stack.level("shop"))["status"] == "settling"
+        assert await stack.intents("pending") == [("apply", "pods/default/shop-0")]

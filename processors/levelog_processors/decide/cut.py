@@ -109,12 +109,14 @@ class Decider:
         views: Collection[str],
         is_lagging: Callable[[PendingWake], Awaitable[bool]],
         *,
+        folded_to: Mapping[int, int] | None = None,
         now: datetime | None = None,
     ) -> Cut:
         """Decide on the wakeups that are due, of the `views` whose inputs are listed.
 
-        `epochs` are the leases held, by partition; `is_lagging` tells that a wakeup has to wait until other partitions
-        are folded up to its cause. What is due is so by the database's clock, or at `now`.
+        `epochs` are the leases held, by partition, and `folded_to` the checkpoints to begin at, as `guard` takes them;
+        `is_lagging` tells that a wakeup has to wait until other partitions are folded up to its cause. What is due is
+        so by the database's clock, or at `now`.
         """
         acting = self._acting
         async with self._database.reading() as connection:
@@ -131,7 +133,7 @@ class Decider:
         acted = await self._with_rows([*back, *await acting.act(looks, epochs)])
         at = self._clock()
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        held = await self._commit(epochs, batch, stray)
+        held = await self._commit(epochs, batch, stray, folded_to)
         return Cut(len(fresh), held, at, retried=len(batch) - len(held))
 
     async def _look(
@@ -195,14 +197,18 @@ class Decider:
         ]
 
     async def _commit(
-        self, epochs: Mapping[int, int], batch: Sequence[Decided], stray: Sequence[PendingWake]
+        self,
+        epochs: Mapping[int, int],
+        batch: Sequence[Decided],
+        stray: Sequence[PendingWake],
+        folded_to: Mapping[int, int] | None,
     ) -> list[Decided]:
         """Write the decisions that still hold, and forget the wakeups of parents that are gone; returns the former."""
         if not batch and not stray:  # all that was begun is slow
             return []
         partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
         async with self._database.transaction(durable=False) as connection:
-            await guard(connection, self._scope, {partition: epochs[partition] for partition in partitions})
+            await guard(connection, self._scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
             if stray:
                 await decisionwrites.drop_wakes(connection, self._scope, stray)
             held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)

@@ -52,18 +52,24 @@ class Folder:
         """Records folded since the statistics of the tables were looked at."""
         self._has_statistics = False
 
-    async def fold(self, epochs: Mapping[int, int], records: Sequence[LoggedRecord]) -> Folded:
+    async def fold(
+        self, epochs: Mapping[int, int], records: Sequence[LoggedRecord], folded_to: Mapping[int, int] | None = None
+    ) -> Folded:
         """Fold a batch; `epochs` are the leases under which it was read.
 
-        Raises LeaseLost, with nothing of the current part of the batch committed.
+        `folded_to` are the checkpoints that it was read after; None: nobody else commits, and nothing is lost.
+        Raises LeaseLost and CommitsLost, with nothing of the current part of the batch committed.
         """
+        reached = None if folded_to is None else dict(folded_to)
         wakes: dict[ViewParent, Wake] = {}
         keys: set[IndexKey] = set()
         has_finished = False
         for is_sweep, part in _parts(records):
             has_finished |= is_sweep
             changes = await (self._sweep(part) if is_sweep else self._records(part))
-            wakes |= await self.write(epochs, changes)
+            wakes |= await self.write(epochs, changes, reached)
+            if reached is not None:
+                reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
             keys |= changes.keys.keys()
         await self._keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted) for logged in records)
@@ -73,10 +79,12 @@ class Folder:
         """The fold of one part of a batch."""
         return Fold(self.program, self.scope.application, held)
 
-    async def write(self, epochs: Mapping[int, int], changes: Changes) -> Mapping[ViewParent, Wake]:
-        """Commit what a part of a batch changes; returns the levels that it wakes. Raises LeaseLost."""
+    async def write(
+        self, epochs: Mapping[int, int], changes: Changes, folded_to: Mapping[int, int] | None = None
+    ) -> Mapping[ViewParent, Wake]:
+        """Commit what a part of a batch changes; returns the levels that it wakes. Raises LeaseLost, CommitsLost."""
         async with self._database.transaction(durable=False) as connection:
-            await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints})
+            await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints}, folded_to=folded_to)
             return await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
 
     async def _keep_statistics(self, records: int) -> None:
@@ -88,10 +96,10 @@ class Folder:
             self._unplanned = 0
             self._has_statistics = not await analyze_new(self._database)
 
-    async def confirm(self, epochs: Mapping[int, int], sequence: int) -> None:
-        """Note that the owned partitions hold nothing up to `sequence` that is not folded."""
+    async def confirm(self, epochs: Mapping[int, int], sequence: int, folded_to: Mapping[int, int]) -> None:
+        """Note that the owned partitions hold nothing from their checkpoints up to `sequence`."""
         async with self._database.transaction(durable=False) as connection:
-            await guard(connection, self.scope, epochs)
+            await guard(connection, self.scope, epochs, folded_to=folded_to)
             await advance_checkpoints(connection, self.scope, list(epochs), sequence)
 
     async def _records(self, records: Sequence[LoggedRecord]) -> Changes:

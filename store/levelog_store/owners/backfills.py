@@ -11,6 +11,7 @@ from msgspec import Struct
 from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.errors import CommitsLost
 from levelog_store.dialects import one_of
 from levelog_store.owners.handlers import Kind
 from levelog_store.rows import Scope, StoredObject
@@ -132,9 +133,19 @@ async def write_progress(
 ) -> None:
     """Note that the objects of a page are done, in the partitions that it was asked for.
 
-    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    The caller holds the leases of the partitions (`leases.guard`) in the same transaction. Raises CommitsLost if the
+    tables are not at the positions that the page begins after.
     """
     table = backfills.c
+    found = await connection.execute(
+        select(table.partition, table.position).where(
+            table.scope == scope.number,
+            table.name == name,
+            one_of(connection.dialect, table.partition, list(positions)),
+        )
+    )
+    if dict(found.all()) != positions:
+        raise CommitsLost(f"{name} was computed anew further than the database knows: it lost commits")
     statement = (
         update(backfills)
         .where(table.scope == scope.number, table.name == name, table.partition == bindparam("of"))

@@ -18,11 +18,11 @@ from typing import Final
 from sqlalchemy import Dialect, Select, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import IdentityMismatch, LeaseLost
+from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of, one_of_named
 from levelog_store.rows import Scope
-from levelog_store.tables import leases, processors, scopes
+from levelog_store.tables import checkpoints, leases, processors, scopes
 
 DURATION: Final = timedelta(seconds=15)
 """How long a killed processor's partitions stand still; renewals come three times as often."""
@@ -34,35 +34,55 @@ FORGOTTEN_AFTER: Final = timedelta(minutes=10)
 """Processors that ended without saying so are listed for a while, for people to see."""
 
 
-async def guard(connection: AsyncConnection, scope: Scope, epochs: Mapping[int, int]) -> None:
-    """Make the transaction one that commits only if each partition's lease still has the given epoch.
+async def guard(
+    connection: AsyncConnection, scope: Scope, epochs: Mapping[int, int], *, folded_to: Mapping[int, int] | None = None
+) -> None:
+    """Make the transaction one that commits only if each partition's lease has the given epoch, and the scope's owner.
 
     To be called before anything is written. The epochs are those under which the work began, not newer ones. Raises
     LeaseLost if a lease changed, or if other code was promoted.
+
+    `folded_to` are the checkpoints that the work began at, of these partitions and others. Raises CommitsLost if one is
+    another: a server that crashed forgets its newest commits, and what comes after them must not be written without.
     """
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
     dialect = connection.dialect
-    values = {"of_scope": scope.number, "partitions": many(dialect, epochs)}
+    values = {"of_scope": scope.number, "partitions": many(dialect, {*epochs, *(folded_to or ())})}
     current: dict[int, int] = {}
-    for partition, epoch, fingerprint in await connection.execute(_guarded(dialect), values):
+    reached: dict[int, int] = {}
+    for partition, epoch, owner, fingerprint, sequence in await connection.execute(_guarded(dialect), values):
         if fingerprint != scope.fingerprint:
             raise _replaced(scope)
-        current[partition] = epoch
+        if owner == (scope.owner or owner):  # a failover may lose leases, and give their epochs to others
+            current[partition] = epoch
+        reached[partition] = sequence
     for partition, epoch in epochs.items():
         if current.get(partition) != epoch:
             raise LeaseLost(
                 f"the lease of partition {partition} for {scope.application} under epoch {epoch} is lost, "
-                f"its epoch is {current.get(partition)} now"
+                f"its epoch is {current.get(partition, 'of another owner')} now"
+            )
+    check_checkpoints(scope, reached, folded_to or {})
+
+
+def check_checkpoints(scope: Scope, stored: Mapping[int, int], folded_to: Mapping[int, int]) -> None:
+    """Raise CommitsLost if a partition is not stored as folded up to where this process has folded it."""
+    for partition, sequence in folded_to.items():
+        if stored[partition] != sequence:
+            raise CommitsLost(
+                f"partition {partition} of {scope.application} was folded up to {sequence}, the database has it up to "
+                f"{stored[partition]}: it lost commits, and is folded again from there"
             )
 
 
 @built_once
-def _guarded(dialect: Dialect) -> Select[int, int, str]:
+def _guarded(dialect: Dialect) -> Select[int, int, str, str, int]:
     table = leases.c
     return (
-        select(table.partition, table.epoch, scopes.c.fingerprint)
+        select(table.partition, table.epoch, table.owner, scopes.c.fingerprint, checkpoints.c.sequence)
         .join(scopes, scopes.c.scope == table.scope)
+        .join(checkpoints, (checkpoints.c.scope == table.scope) & (checkpoints.c.partition == table.partition))
         .where(table.scope == OF_SCOPE, one_of_named(dialect, table.partition, "partitions"))
         .order_by(table.partition)
         .with_for_update(read=True, key_share=True, of=leases)

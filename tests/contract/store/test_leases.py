@@ -1,13 +1,14 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import select
+from msgspec.structs import replace
+from sqlalchemy import select, update
 
-from levelog.errors import IdentityMismatch, LeaseLost
+from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import HURRY, Leases, guard
 from levelog_store.owners.scopes import reset_scope
-from levelog_store.tables import processors
+from levelog_store.tables import leases, processors
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
 
 
@@ -199,3 +200,28 @@ async def test_invariant_10_nobody_commits_work_from_before_a_reset(database: Da
         await running.tend()
     taken = await processor(database, again, "new").tend()
     assert await can_commit(database, again, taken)
+
+
+async def test_what_was_folded_after_commits_that_the_database_lost_is_refused(database: Database) -> None:
+    scope = await scope_of(database)
+    epochs = await processor(database, scope, "a").tend()
+    await fold(database, scope, epochs, 20)
+    memory = dict.fromkeys(epochs, 25)  # the commits from 21 to 25 are gone
+    with pytest.raises(CommitsLost, match="up to 25, the database has it up to 20"):
+        async with database.transaction() as connection:
+            await guard(connection, scope, epochs, folded_to=memory)
+    async with database.transaction() as connection:
+        await guard(connection, scope, epochs, folded_to=dict.fromkeys(epochs, 20))
+
+
+async def test_invariant_10_an_epoch_that_a_failover_gave_to_another_owner_is_not_mistaken_for_ones_own(
+    database: Database,
+) -> None:
+    """The server that took over had lost the lease, so that the next owner got the same epoch."""
+    scope = await scope_of(database)
+    epochs = await processor(database, scope, "a").tend()
+    mine = replace(scope, owner="a")
+    assert await can_commit(database, mine, epochs)
+    async with database.transaction() as connection:
+        await connection.execute(update(leases).values(owner="b"))
+    assert not await can_commit(database, mine, epochs)
