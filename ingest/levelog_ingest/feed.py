@@ -14,7 +14,7 @@ from levelog.wire.objects import Version, parse_version
 from levelog.wire.records import Origin
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.status import Progress, ResourceStatus
-from levelog_ingest.sync import Sync, count_objects, list_pages
+from levelog_ingest.sync import PAGE_OBJECTS, Sync, count_objects, list_pages
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
 from levelog_kube.failures import ApiError, NoAnswer
@@ -88,6 +88,8 @@ class Source(Struct, kw_only=True):
     served: Served
     silence: timedelta
     streams_lists: bool = True
+    page_objects: int | None = PAGE_OBJECTS
+    """Objects of a page, where lists are not streamed; None for all at once."""
 
 
 class Feed:
@@ -184,12 +186,24 @@ class Feed:
                     await self._take_line(line)
                 await self._hand_over()
                 self._heard()
+        if not self.is_listed:  # what was deleted between this end and a second beginning would be in neither half
+            raise NoAnswer(f"GET {self._path}: the list ended before it was complete")
         return True
 
     async def _list_in_pages(self) -> None:
+        try:
+            await self._take_pages()
+        except ApiError as error:
+            if error.status != _GONE or not self.is_half_listed or self._source.page_objects is None:
+                raise
+            # The list takes longer than etcd keeps the history of its pages, and would again. client-go does the same.
+            self._source.page_objects = None
+            raise NoAnswer(f"{error}; the next list is asked for in one piece") from error
+
+    async def _take_pages(self) -> None:
         version = Version(0)
         listed = 0
-        async for page in list_pages(self._client, self._path):
+        async for page in list_pages(self._client, self._path, self._source.page_objects):
             await self._begin_list()
             version = page.version
             if listed == 0:

@@ -18,7 +18,7 @@ from levelog.wire.records import (
 )
 from levelog.wire.subjects import partition_of
 from levelog_ingest.status import ResourceStatus
-from levelog_ingest.trimming import Trimmed, name_of, only_metadata, trim
+from levelog_ingest.trimming import Trimmed, is_recordable, name_of, only_metadata, trim
 from levelog_log.messages import Writer
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
@@ -124,9 +124,9 @@ class Recorder:
 
     def _unreadable(self, body: bytes, error: str) -> Message:
         named = name_of(body)
-        key = None if named is None else self._key(*named)
+        key = self._key(*named) if named is not None and is_recordable(*named) else None
         self._status.skipped += 1
-        self._unnamed += key is None
+        self._unnamed += named is None  # one with a name that is never recorded is nobody whom a list may leave out
         log.error("object not recorded: %s", error, extra={"resource": str(self._watched), "object": str(key or "")})
         partition = Partition(0) if key is None else partition_of(key, self._writer.partitions)
         record = ObjectUnreadable(resource=self._resource, key=key, error=error, time=_now())

@@ -44,14 +44,16 @@ class Page(Struct):
     """How many objects follow, where the server says."""
 
 
-async def list_pages(client: KubeClient, path: str) -> AsyncIterator[Page]:
-    """All objects of a collection, all as of one version.
+async def list_pages(client: KubeClient, path: str, objects: int | None = PAGE_OBJECTS) -> AsyncIterator[Page]:
+    """All objects of a collection, all as of one version, in pages of so many; None for one page.
 
     Raises ApiError, with status 410 if the list took longer than the server keeps history; Unavailable.
     """
     following = ""
     while True:
-        query = {"limit": str(PAGE_OBJECTS), **({"continue": following} if following else {})}
+        query = {} if objects is None else {"limit": str(objects)}
+        if following:
+            query["continue"] = following
         listed = await _list(client, path, query)
         yield Page(
             items=listed.items or [],

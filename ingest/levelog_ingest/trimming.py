@@ -96,13 +96,19 @@ def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
 
 
 def name_of(body: bytes) -> tuple[str, str] | None:
-    """Namespace and name of an object that cannot be recorded; None if these cannot be read either."""
+    """Namespace and name of an object that cannot be recorded; None if they cannot be read either."""
     try:
         named = _named.decode(body).metadata
-        _check_names(named)
     except (ValueError, RecursionError, msgspec.DecodeError):
         return None
-    return named.namespace, named.name
+    return (named.namespace, named.name) if named.name else None
+
+
+def is_recordable(namespace: str, name: str) -> bool:
+    """Tell whether objects of that name can be recorded: a Role's, for one, may be longer than the log takes."""
+    return all(
+        len(text) <= MOST_NAME_CHARACTERS and text.isprintable() and "/" not in text for text in (namespace, name)
+    )
 
 
 def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
@@ -122,10 +128,9 @@ def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
 
 
 def _check_names(metadata: _Name) -> None:
-    """Raise ValueError for names that Kubernetes refuses and that cannot stand in a subject or a key."""
-    for text in (metadata.namespace, metadata.name):
-        if len(text) > MOST_NAME_CHARACTERS or not text.isprintable() or "/" in text:
-            raise ValueError("its name or namespace is none of Kubernetes")
+    """Raise ValueError for names that cannot stand in a subject or a key."""
+    if not is_recordable(metadata.namespace, metadata.name):
+        raise ValueError("its name or namespace is none of Kubernetes")
     if not metadata.name:
         raise ValueError("its name is empty")
 

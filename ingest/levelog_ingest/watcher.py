@@ -11,7 +11,7 @@ from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
 from levelog_ingest.feed import Expired, Feed, Source
 from levelog_ingest.recorder import Recorder
-from levelog_ingest.resume import ListFirst, ResumeAt, find_resume_point
+from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point
 from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
 from levelog_ingest.sync import Sync
 from levelog_kube.client import SILENCE, KubeClient
@@ -149,6 +149,11 @@ class Watcher:
         """Feed one lane of the log, as long as the log takes it and the resource is served."""
         resume = await find_resume_point(self._stream, self._watched)
         lane = self._appender.lane()
+        # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
+        await _first_of([self.read_on(served, lane, resume), lane.until_failed()])
+
+    async def read_on(self, served: Served, lane: Lane, resume: Decision) -> None:
+        """Read all parts for ever, until the resource is no longer served. Raises what the log refuses."""
         match resume:
             case ResumeAt():
                 sync = Sync.resumed(lane, self._recorder, self.status, resume)
@@ -156,11 +161,6 @@ class Watcher:
             case ListFirst():
                 sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
-        # The lane may fail while the API server has nothing to say: then too, what was lost has to be found out.
-        await _first_of([self._read_on(served, lane, sync), lane.until_failed()])
-
-    async def _read_on(self, served: Served, lane: Lane, sync: Sync) -> None:
-        """Read all parts for ever, until the resource is no longer served. Raises what the log refuses."""
         source = Source(client=self._client, served=served, silence=self._silence)
         max_age = self._stream.max_age
         readings = {

@@ -15,7 +15,24 @@ A = TypeVar("A")
 NO_MESSAGE: Final = 10037
 NO_STREAM: Final = 10059
 NO_CONSUMER: Final = 10014
-_UNAVAILABLE_STATUS: Final = 503
+_CONFIGURATION: Final = frozenset(
+    {
+        10003,  # bad request: a server that is too old for what is asked
+        10025,  # invalid JSON: the same
+        10027,  # most streams of the account
+        10052,  # invalid configuration of a stream
+        10054,  # message larger than the stream takes
+        10058,  # a stream of that name with another configuration
+        10061,  # replicas cannot be changed
+        10065,  # subjects of another stream
+        10074,  # replicas without a cluster
+        10109,  # sealed stream
+        10174,  # atomic batches are disabled
+        10177,  # a header that atomic batches do not take
+        10185,  # API level of a newer server
+    }
+)
+"""Error codes that no retry mends. The HTTP status does not tell: a batch that a new leader has not seen is a 400."""
 
 
 class ErrorAnswer(Struct, frozen=True):
@@ -171,6 +188,6 @@ async def ask(
 
 
 def refusal(step: str, error: ErrorAnswer) -> LevelogError:
-    """The exception that says what JetStream refused: Unavailable for what may pass, else ConfigurationError."""
-    kind = Unavailable if error.code >= _UNAVAILABLE_STATUS else ConfigurationError
+    """The exception that says what JetStream refused: ConfigurationError for a setting, Unavailable for all else."""
+    kind = ConfigurationError if error.err_code in _CONFIGURATION else Unavailable
     return kind(f"{step}: JetStream answered {error.description!r} (error {error.err_code})")

@@ -162,8 +162,6 @@ NO_EVENT: Final = {
 }
 NO_NAME: Final = {
     "an empty name": line("ADDED", {"metadata": {"name": "", "uid": "u", "resourceVersion": "7"}}),
-    "a long name": line("ADDED", {"metadata": {"name": "x" * 5000, "uid": "u", "resourceVersion": "7"}}),
-    "a path": line("ADDED", {"metadata": {"name": "a/b", "uid": "u", "resourceVersion": "7"}}),
     "no metadata": line("ADDED", {}),
 }
 

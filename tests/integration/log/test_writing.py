@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
+from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError, RecordError, Unavailable
 from levelog.wire.objects import Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog_log.appender import Appender
 from levelog_log.publisher import MAX_MESSAGES, BatchPublisher
 from levelog_log.stream import ensure_stream
+from levelog_log.transport.jetstream import ErrorAnswer, refusal
 from levelog_log.transport.wire import Message
 from rigs.logs import delete_stream, names_and_versions, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
@@ -248,3 +249,39 @@ async def test_a_closed_appender_fails_what_waits(nats_server: NatsServer) -> No
         assert any(isinstance(outcome, LevelogError) for outcome in ended)
         with pytest.raises(Unavailable, match="stopping"):
             await appender.append(web_message(writer, "w", 1))
+
+
+async def test_a_batch_of_which_the_server_lost_the_beginning_is_tried_again(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_log(nats_server) as stream:
+        publisher, writer = BatchPublisher(stream), writer_for(stream)
+        batch = [web_message(writer, "w", version) for version in (1, 2, 3)]
+        publish_all = stream.connection.publish_all
+
+        async def lose_the_first(messages: Sequence[Message], step: str = "") -> None:
+            await publish_all(messages[1:], step)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(stream.connection, "publish_all", lose_the_first)
+            with pytest.raises(Unavailable, match="10176"):  # as after another server of the cluster became the leader
+                await publisher.publish(batch)
+        assert await publisher.publish(batch) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (400, 10058, ConfigurationError),
+        (400, 10174, ConfigurationError),
+        (500, 10052, ConfigurationError),
+        (400, 10005, Unavailable),
+        (500, 10009, Unavailable),
+        (503, 10008, Unavailable),
+        (429, 0, Unavailable),
+    ],
+)
+def test_what_jetstream_refuses_is_tried_again_unless_it_names_a_setting(
+    status: int, code: int, kind: type[LevelogError]
+) -> None:
+    assert isinstance(refusal("asking", ErrorAnswer(code=status, err_code=code, description="no")), kind)
