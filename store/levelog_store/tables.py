@@ -266,7 +266,10 @@ wakeups = Table(
         comment="12,15,17: all records that ask, the first ones if there are many; empty: its time, or a person",
     ),
     Column(
-        "generation", BigInteger, nullable=False, comment="raised by each request; a decision consumes the one it saw"
+        "generation",
+        BigInteger,
+        nullable=False,
+        comment="drawn anew by each request; a decision consumes the one it saw",
     ),
     _time("due_at"),
     Index("wakeups_partition", "scope", "partition", "due_at"),

@@ -237,7 +237,7 @@ def upgrade() -> None:
             "generation",
             sa.BigInteger,
             nullable=False,
-            comment="raised by each request; a decision consumes the one it saw",
+            comment="drawn anew by each request; a decision consumes the one it saw",
         ),
         sa.Column("due_at", TIME),
         sa.PrimaryKeyConstraint("scope", "view", "parent", name="wakeups_pkey"),

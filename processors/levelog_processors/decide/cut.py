@@ -17,13 +17,14 @@ from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
 from levelog_processors.decide.views import Evaluation, evaluate
+from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.owners.leases import guard
-from levelog_store.rows import Scope
+from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,13 @@ class Cut(Struct, frozen=True):
     def is_intent_pending(self) -> bool:
         """Tell whether there is something for an actuator."""
         return any(row.state == "pending" for decided in self.decided for row in decided.intents)
+
+
+class Asker(Struct, frozen=True):
+    """What asks for a level: the wakeup and the parent, as the tables hold them at some moment."""
+
+    generation: int
+    parent: StoredObject
 
 
 class Decider:
@@ -120,8 +128,8 @@ class Decider:
         """
         acting = self._acting
         async with self._database.reading() as connection:
-            back = await self._unchanged(connection, acting.returned(epochs))
-            concluded = {look.facts.name for look, _ in back}
+            back, late = await self._still_asked(connection, acting.returned(epochs))
+            concluded = late.keys()
             most = BATCH + len(acting) + len(back)
             found = await stored.read_wakes(connection, self._scope, list(epochs), views, most, at=now)
             fresh = [w for w in found if (w.view, w.parent) not in acting and (w.view, w.parent) not in concluded]
@@ -133,7 +141,7 @@ class Decider:
         acted = await self._with_rows([*back, *await acting.act(looks, epochs)])
         at = self._clock()
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        held = await self._commit(epochs, batch, stray, folded_to)
+        held = await self._commit(epochs, batch, stray, late, folded_to)
         return Cut(len(fresh), held, at, retried=len(batch) - len(held))
 
     async def _look(
@@ -174,12 +182,28 @@ class Decider:
         if must_act(look):
             self.calls.count(facts.view.reconcile_name)
 
-    async def _unchanged(self, connection: AsyncConnection, acted: Sequence[Acted]) -> list[Acted]:
-        """Those that nothing has asked for again while their reconcile functions ran; the others are decided anew."""
-        if not acted:
-            return []
-        asked = await stored.read_generations(connection, self._scope, [look.facts.name for look, _ in acted])
-        return [each for each in acted if asked.get(each[0].facts.name) == each[0].facts.wake.generation]
+    async def _still_asked(
+        self, connection: AsyncConnection, returned: Sequence[Acted]
+    ) -> tuple[list[Acted], Mapping[ViewParent, Asker]]:
+        """Those whose levels are as their views saw them, with who asks for them; the others are decided anew.
+
+        Their wakeups alone do not tell: a parent that is again as the stored level saw it asks for nothing.
+        """
+        askers = await self._askers(connection, [look.facts.name for look, _ in returned])
+        kept = [each for each in returned if _is_as_seen(each[0], askers.get(each[0].facts.name))]
+        return kept, {look.facts.name: askers[look.facts.name] for look, _ in kept}
+
+    async def _askers(self, connection: AsyncConnection, names: Collection[ViewParent]) -> dict[ViewParent, Asker]:
+        """What asks for levels now; those that nothing asks for, or whose parents are gone, are left out."""
+        if not names:
+            return {}
+        generations = await stored.read_generations(connection, self._scope, list(names))
+        parents = await stored.read_parents(connection, self._scope, sorted({parent for _, parent in names}))
+        return {
+            name: Asker(generations[name], parents[name[1]])
+            for name in names
+            if name in generations and name[1] in parents
+        }
 
     async def _with_rows(self, acted: Sequence[Acted]) -> list[Acted]:
         """The rounds with the rows of their intents, compared with what is held of the targets."""
@@ -201,9 +225,13 @@ class Decider:
         epochs: Mapping[int, int],
         batch: Sequence[Decided],
         stray: Sequence[PendingWake],
+        late: Mapping[ViewParent, Asker],
         folded_to: Mapping[int, int] | None,
     ) -> list[Decided]:
-        """Write the decisions that still hold, and forget the wakeups of parents that are gone; returns the former."""
+        """Write the decisions that still hold, and forget the wakeups of parents that are gone; returns the former.
+
+        `late` are levels whose functions outlasted their cuts, with what asked for them when the cut began.
+        """
         if not batch and not stray:  # all that was begun is slow
             return []
         partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
@@ -211,10 +239,23 @@ class Decider:
             await guard(connection, self._scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
             if stray:
                 await decisionwrites.drop_wakes(connection, self._scope, stray)
+            if late:
+                now = await self._askers(connection, late)
+                batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
         for decided in held:
             _tell(decided)
         return held
+
+
+def _is_as_seen(look: Look, asker: Asker | None) -> bool:
+    """Tell whether nothing has asked for a level since, and its view would see the same in the parent."""
+    facts, seen = look.facts, look.seen
+    if asker is None or seen is None or asker.generation != facts.wake.generation:
+        return False
+    if asker.parent.uid != facts.parent.uid:
+        return False
+    return parent_inputs(facts.view, asker.parent.body, seen.looked_at or facts.before.looked_at) == seen.inputs
 
 
 def _tell(decided: Decided) -> None:

@@ -94,7 +94,7 @@ class Acting:
 
     def __init__(self, caller: Caller, *, patience: timedelta | None) -> None:
         self._caller = caller
-        self._patience = patience
+        self.patience = patience
         self._begun: dict[ViewParent, _Begun] = {}
         self.on_return: Callable[[], None] = _nothing
         """Called when a function that outlasted its cut has returned."""
@@ -121,7 +121,7 @@ class Acting:
                 begun[look.facts.name] = _Begun(look, epochs[look.facts.wake.partition], task)
         if begun:
             self._begun |= begun
-            patience = None if self._patience is None else self._patience.total_seconds()
+            patience = None if self.patience is None else self.patience.total_seconds()
             await asyncio.wait([each.task for each in begun.values()], timeout=patience)
         rounds: dict[ViewParent, Round] = {}
         for level, each in begun.items():

@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct, field
 
 from levelog_store.fold.changes import Causes
-from levelog_store.rows import IndexKey, LevelRow, Verdict
+from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):
@@ -218,3 +218,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     """What keys held, as JSON, where that is news and short."""
     suppressed: str = ""
     """Records that asked since the decision before, and changed nothing that the view reads."""
+
+    @property
+    def name(self) -> ViewParent:
+        """View and parent."""
+        return self.wake.view, self.wake.parent

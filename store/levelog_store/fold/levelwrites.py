@@ -1,6 +1,7 @@
 """What the fold and people change of levels: wakeups, receipts and sightings, levels whose parents are gone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from secrets import randbits
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -157,14 +158,20 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
     named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
     level, wake = levels.c, wakeups.c
     source = select(
-        level.scope, level.view, level.parent, level.partition, level.cause, literal(1), now(dialect)
+        level.scope,
+        level.view,
+        level.parent,
+        level.partition,
+        level.cause,
+        literal(new_generation(), BigInteger),
+        now(dialect),
     ).where(row_of(levels, "view", "parent"))
     columns = ("scope", "view", "parent", "partition", "cause", "generation", "due_at")
     statement = insert_for(dialect, wakeups).from_select(columns, source)
     # With a time that has come: so a reconcile function is called although nothing has changed.
     statement = statement.on_conflict_do_update(
         index_elements=[wake.scope, wake.view, wake.parent],
-        set_={"generation": wake.generation + 1, "due_at": statement.excluded.due_at},
+        set_={"generation": statement.excluded.generation, "due_at": statement.excluded.due_at},
     )
     await connection.execute(statement, named)
     table = intents.c
@@ -221,10 +228,19 @@ async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[Vi
     )
 
 
+def new_generation() -> int:
+    """What identifies requests for levels from all others, also from those that were forgotten with their parents.
+
+    Drawn, not counted: a count would have to outlive the row.
+    """
+    return randbits(62)
+
+
 async def write_wakes(connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
     """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
     if not wakes:
         return
+    generation = new_generation()
     rows = [
         {
             "scope": scope.number,
@@ -233,7 +249,7 @@ async def write_wakes(connection: AsyncConnection, scope: Scope, wakes: Mapping[
             "partition": wake.partition,
             "cause": wake.cause,
             "causes": noted(wake.causes),
-            "generation": 1,
+            "generation": generation,
             "due_at": None,
         }
         for (view, parent), wake in sorted(wakes.items())
@@ -251,7 +267,7 @@ def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
         set_={
             "cause": later,
             "causes": appended(wakeups.c.causes, fresh.causes),
-            "generation": wakeups.c.generation + 1,
+            "generation": fresh.generation,
             "due_at": None,
         },
     )

@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import delete, func, insert, literal, null, select, update
+from sqlalchemy import BigInteger, delete, func, insert, literal, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
 from levelog_store.dialects import insert_for, one_of
+from levelog_store.fold.levelwrites import new_generation
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.rows import Scope
 from levelog_store.tables import (
@@ -159,7 +160,13 @@ async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collec
     )
     await connection.execute(update(levels).where(*concerned).values(decided_inputs="", attempts=0))
     woken = select(
-        table.scope, table.view, table.parent, table.partition, table.cause, literal(1), null().label("due_at")
+        table.scope,
+        table.view,
+        table.parent,
+        table.partition,
+        table.cause,
+        literal(new_generation(), BigInteger),
+        null().label("due_at"),
     ).where(*concerned)
     statement = insert_for(connection.dialect, wakeups).from_select(
         ["scope", "view", "parent", "partition", "cause", "generation", "due_at"], woken
@@ -167,7 +174,7 @@ async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collec
     await connection.execute(
         statement.on_conflict_do_update(
             index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
-            set_={"generation": wakeups.c.generation + 1, "due_at": null()},
+            set_={"generation": statement.excluded.generation, "due_at": null()},
         )
     )
 

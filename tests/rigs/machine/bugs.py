@@ -10,6 +10,7 @@ import msgspec
 
 from levelog.wire.canonical import digest
 from levelog_processors.decide import cut, facts, intents, settling, snapshot
+from levelog_processors.decide.facts import Look
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
@@ -176,4 +177,14 @@ def lists_not_awaited(_: Laboratory) -> Generator[None]:
         return list(self._program.views)  # pyright: ignore[reportPrivateUsage]
 
     with _replaced((Readiness, "views"), by=property(every)):
+        yield
+
+
+def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
+    """What a slow function gave counts if nobody has asked for its level since, whatever its parent is now."""
+
+    def is_asked(look: Look, asker: cut.Asker | None) -> bool:
+        return asker is not None and asker.generation == look.facts.wake.generation
+
+    with _replaced((cut, "_is_as_seen"), by=is_asked):
         yield

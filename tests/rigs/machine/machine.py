@@ -6,7 +6,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rigs.machine.cluster import CONFIGS, KINDS, PARTS, WEBS, Body, Cluster
+from rigs.machine.cluster import CONFIGS, KINDS, PARTS, WEBS, Body, Cluster, key_of
 from rigs.machine.world import Laboratory, Meanwhile, World
 
 WEB_NAMES: Final = ("w0", "w1")
@@ -180,6 +180,51 @@ class LevelsMachine(RuleBasedStateMachine):
             self.world.ingest.watch(WEBS)
             self._run(self._followed(who))
 
+    @rule(
+        name=_webs,
+        change=st.sampled_from([each for each in WEB_CHANGES if each.startswith(("size", "config"))]),
+        meanwhile=st.sampled_from(("back", "back", "made anew", "", *WEB_CHANGES)),
+        color=st.sampled_from(("", "", "", *COLORS)),
+        is_released=st.sampled_from((True, True, False)),
+    )
+    def outlast(self, name: str, change: str, meanwhile: str, color: str, is_released: bool) -> None:
+        """A reconcile function outlasts its cut, and what it was called for changes before it returns."""
+        if not self.world.cluster.uid(WEBS, name):
+            self._create(WEBS, name)
+        before = dict(self.world.cluster.objects[key_of(WEBS, name)]["spec"])
+        self._edit(WEBS, name, WEB_CHANGES[change])
+        self.world.ingest.watch(WEBS)
+        self._run(self._begun_slowly())
+        if meanwhile == "back":
+            self._edit(WEBS, name, _spec(**before))
+        elif meanwhile == "made anew":
+            self._delete(WEBS, name)
+            self._edit(WEBS, name, _touch)
+        elif meanwhile:
+            self._edit(WEBS, name, WEB_CHANGES[meanwhile])
+        if color:
+            self._edit(CONFIGS, "c0", _spec(color=color))
+        for resource in (WEBS, CONFIGS):
+            self.world.ingest.watch(resource)
+        self._run(self._followed("fold"))
+        if is_released:
+            self._run(self._released())
+
+    async def _begun_slowly(self) -> None:
+        await self._followed("fold")
+        for worker in self.world.workers:
+            await self.world.decide(worker, is_slow=True)
+
+    async def _released(self) -> None:
+        for worker in self.world.workers:
+            await self.world.release(worker)
+            await self.world.decide(worker)
+
+    @rule(worker=_workers)
+    def release(self, worker: str) -> None:
+        """Functions that were slow return."""
+        self._run(self.world.release(worker))
+
     @rule(resource=_resources, most=_few)
     def watch(self, resource: str, most: int) -> None:
         """The watch of a resource tells what happened next."""
@@ -211,13 +256,20 @@ class LevelsMachine(RuleBasedStateMachine):
         """A processor folds; it may lose its partitions to the other one before it commits."""
         self._run(self.world.fold(worker, most, self._takeover(worker) if is_overtaken else None))
 
-    @rule(worker=_workers, meanwhile=st.sampled_from(("", "", "fold", "fold one", "takeover")))
-    def decide(self, worker: str, meanwhile: str) -> None:
-        """A processor decides; between what it reads and what it writes, the other one folds, or takes over."""
+    @rule(
+        worker=_workers,
+        meanwhile=st.sampled_from(("", "", "fold", "fold one", "takeover")),
+        is_slow=st.sampled_from((False, False, False, True)),
+    )
+    def decide(self, worker: str, meanwhile: str, is_slow: bool) -> None:
+        """A processor decides; between what it reads and what it writes, the other one folds, or takes over.
+
+        With `is_slow` the reconcile functions that it calls return in a later step.
+        """
         between = {"": None, "takeover": self._takeover(worker)}.get(
             meanwhile, self._other_folds(worker, 1 if meanwhile == "fold one" else 1000)
         )
-        self._run(self.world.decide(worker, between))
+        self._run(self.world.decide(worker, between, is_slow=is_slow))
 
     @rule(
         disturbance=st.sampled_from(("", "", "", "", "lost", "lost", "dropped", "unreachable", "busy", "refused")),

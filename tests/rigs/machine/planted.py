@@ -32,6 +32,7 @@ PLANTED: Final = (
     _planted(bugs.never_superseded, 8, 4, 11, examples=40),
     _planted(bugs.committed_without_lease, 10, examples=200),
     _planted(bugs.reads_not_checked_again, 5, 4, examples=40),
+    _planted(bugs.late_decisions_by_wakeup_alone, 5, 4, 11, examples=60),
     _planted(bugs.unlisted_objects_stay, 3, 6, examples=60),
     _planted(bugs.late_records_count, 3, examples=60),
     _planted(bugs.lists_not_awaited, 9, examples=40),

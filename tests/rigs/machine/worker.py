@@ -4,19 +4,57 @@ The loop's own rules are kept here: records in the order of the log from the che
 the log is folded up to its end as of the take-over.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
-from typing import cast
+# pyright: reportPrivateUsage=false
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
 
+from levelog.handlers.views import ReconcileHandler
+from levelog.intents import Intent
 from levelog.wire.records import LoggedRecord
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import Cut
+from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.owners.leases import Leases
-from levelog_store.rows import Scope
+from levelog_store.rows import Scope, ViewParent
 from rigs.machine.log import Log
 from rigs.machine.seam import SeamedDatabase
+
+
+class _Gate(Caller):
+    """Calls reconcile functions, and holds back what they gave while it is closed: to everybody else they are slow."""
+
+    def __init__(self) -> None:
+        super().__init__(threads=1)
+        self.held: set[ViewParent] = set()
+        """Levels whose functions are slow now."""
+        self._opened = asyncio.Event()
+        self._opened.set()
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._opened.is_set()
+
+    def close_it(self) -> None:
+        """Hold back what functions give from now on."""
+        self._opened.clear()
+
+    def open_it(self) -> None:
+        """Let all functions return."""
+        self._opened.set()
+
+    async def call(self, level: ViewParent, handler: ReconcileHandler, arguments: Mapping[str, Any]) -> list[Intent]:
+        """As Caller.call."""
+        found = await super().call(level, handler, arguments)
+        self.held.add(level)
+        try:
+            await self._opened.wait()
+        finally:
+            self.held.discard(level)
+        return found
 
 
 class Worker:
@@ -37,7 +75,10 @@ class Worker:
         self._clock = clock
         self.owner = owner
         self._leases = Leases(self._database, scope, owner=owner)
-        self._engine = Engine(self._database, scope, program, clock, stream=cast("LogStream", log), patience=None)
+        self._gate = _Gate()
+        self._engine = Engine(
+            self._database, scope, program, clock, stream=cast("LogStream", log), patience=None, caller=self._gate
+        )
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
         self._position = 0
@@ -78,13 +119,41 @@ class Worker:
         self._position = records[-1].sequence
         return fresh
 
-    async def decide(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Cut | None:
-        """Decide on what is due. Raises LeaseLost."""
+    async def decide(
+        self, meanwhile: Callable[[], Awaitable[None]] | None = None, *, is_slow: bool = False
+    ) -> Cut | None:
+        """Decide on what is due; with `is_slow` reconcile functions that begin now return in `release`.
+
+        Raises LeaseLost.
+        """
+        if is_slow:
+            self._gate.close_it()
+        acting = self._engine._decider._acting
+        acting.patience = timedelta(0) if self._gate.is_closed else None
         self._database.meanwhile = meanwhile
         try:
-            return await self._engine.decide(read_to=self._position, now=self._clock())
+            cut = await self._engine.decide(read_to=self._position, now=self._clock())
         finally:
             self._database.meanwhile = None
+            begun = acting._begun.items()
+            while any(level not in self._gate.held and not each.task.done() for level, each in begun):  # noqa: ASYNC110 - called in the loop's next rounds
+                await asyncio.sleep(0)
+        return cut
+
+    @property
+    def slow(self) -> Collection[ViewParent]:
+        """Levels whose functions have not returned."""
+        return self._gate.held
+
+    async def release(self) -> None:
+        """Let slow functions return; the next cut takes what they gave."""
+        self._gate.open_it()
+        if begun := self._engine._decider._acting._begun.values():
+            await asyncio.wait([each.task for each in begun])
+
+    async def close(self) -> None:
+        """End what runs, as if killed."""
+        await self._engine.close()
 
     def forget_leases(self) -> None:
         """Believe to hold nothing, as after LeaseLost."""

@@ -37,6 +37,11 @@ MOST_ROUNDS = 40
 Meanwhile = Callable[[], Awaitable[None]]
 
 
+def level_named(view: str, parent: str) -> tuple[str, ObjectKey]:
+    """View and parent as the rig names them."""
+    return view.partition("/")[2], ObjectKey.parse(parent)
+
+
 class Laboratory:
     """A database and an event loop that worlds are made in, one after the other, each a scope of its own."""
 
@@ -55,6 +60,7 @@ class Laboratory:
             stack.enter_context(inline_sqlite())
             self.run(self._open())
             stack.callback(lambda: self.run(self.database.close()))
+            stack.callback(lambda: self.run(self._end()))
             self._stack = stack.pop_all()
         return self
 
@@ -73,7 +79,8 @@ class Laboratory:
         self.database = SeamedDatabase(await Database.open(self._url))
 
     async def world(self) -> "World":
-        """A new world."""
+        """A new world; the one before ends."""
+        await self._end()
         scope = await open_scope(
             self.database,
             cluster=CLUSTER,
@@ -84,6 +91,12 @@ class Laboratory:
         )
         self._world = World(self, scope)
         return self._world
+
+    async def _end(self) -> None:
+        if self._world is not None:
+            for worker in self._world.workers.values():
+                await worker.close()
+            self._world = None
 
     @property
     def now(self) -> datetime:
@@ -114,12 +127,13 @@ class World:
         self.workers = {name: self._worker(name) for name in "AB"}
         self._looks: dict[tuple[str, ObjectKey], Call] = {}
         """The last call of each view and parent whose outcome was written."""
-        self._calls: list[Call] = []
+        self._calls: dict[tuple[str, str, ObjectKey], Call] = {}
+        """The last call of each view and parent by a processor, in its last cut or for a function that is slow."""
         self._tables: Tables | None = None
         self.before: Tables | None = None
         """The tables when the last cut began."""
         self._read_at = 0
-        self._deciding = self.workers["A"]
+        self._deciding = "A"
         self._epochs: dict[int, int] = {}
         self._broken: list[Broken] = []
         laboratory.heard = self._hear
@@ -150,6 +164,7 @@ class World:
     async def restart(self, name: str) -> None:
         """Kill a processor; a new one begins once the leases of the old one have ended."""
         await self.expire(name)
+        await self.workers[name].close()
         self.workers[name] = self._worker(name)
         await self.tend(name)
 
@@ -165,16 +180,20 @@ class World:
         self.reference.fold(fresh)
         return bool(fresh)
 
-    async def decide(self, name: str, meanwhile: Meanwhile | None = None) -> bool:
-        """Let a processor decide on one batch of wakes, if it may; whether anything was decided."""
+    async def decide(self, name: str, meanwhile: Meanwhile | None = None, *, is_slow: bool = False) -> bool:
+        """Let a processor decide on one batch of wakes, if it may; whether anything was decided.
+
+        With `is_slow` the reconcile functions that it calls return in `release`.
+        """
         worker = self.workers[name]
         self.before = await self.tables()
         if not worker.is_caught_up or not self.before.has_due(worker.epochs, self.now):
             return False
-        self._calls = []
-        self._deciding = worker
+        slow = {level_named(*level) for level in worker.slow}
+        self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
+        self._deciding = name
         try:
-            cut = await worker.decide(meanwhile)
+            cut = await worker.decide(meanwhile, is_slow=is_slow)
         except LeaseLost:
             self._check_lost(worker)
             return False
@@ -182,12 +201,18 @@ class World:
             self._raise()
         decided = cut.decided if cut is not None else []
         self._check_held(worker, {each.level.partition for each in decided})
-        self._keep_looks(decided)
+        self._keep_looks(name, decided)
         return bool(decided)
+
+    async def release(self, name: str) -> None:
+        """Let the slow functions of a processor return."""
+        await self.workers[name].release()
 
     async def rest(self) -> None:
         """Let everything happen that can happen now, undisturbed."""
         await self._share()
+        for name in self.workers:
+            await self.release(name)
         for _ in range(MOST_ROUNDS):
             is_moved = False
             for resource in KINDS:
@@ -257,17 +282,15 @@ class World:
         except Broken as broken:
             self._broken.append(broken)
         if not call.is_reconcile:
-            self._calls.append(call)
+            self._calls[self._deciding, view, key] = call
 
-    def _keep_looks(self, decided: Sequence[Decided]) -> None:
-        written = {
-            (each.level.view.partition("/")[2], ObjectKey.parse(each.level.parent))
-            for each in decided
-            if each.is_evaluated
-        }
-        for level in written:
-            self._looks.pop(level, None)  # one that was blocked was not called, and is called when it is not any more
-        self._looks |= {(c.view, c.parent): c for c in self._calls if (c.view, c.parent) in written}
+    def _keep_looks(self, name: str, decided: Sequence[Decided]) -> None:
+        for level in (level_named(*each.name) for each in decided if each.is_evaluated):
+            call = self._calls.get((name, *level))
+            if call is not None:
+                self._looks[level] = call
+            else:  # one that was blocked was not called, and is called when it is not any more
+                self._looks.pop(level, None)
 
     def _raise(self) -> None:
         if self._broken:

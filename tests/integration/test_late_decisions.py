@@ -1,0 +1,193 @@
+"""A reconcile function that outlasts its cut: what it decided counts only if its level is still as the view saw it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from levelog import Intent, Level, Operator, Resource, Struct, apply
+from levelog.wire.objects import Application, Cluster
+from levelog_processors.decide.cut import Cut
+from levelog_processors.engine import Engine
+from levelog_processors.program import Program
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_levels
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import LevelRow, Scope
+from levelog_store.tables import intents, metadata, wakeups
+from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
+
+PARTITIONS = 2
+SHOP = "webs.example.com/default/shop"
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+    image: str = ""
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Pod(Resource, version="v1", plural="pods"): ...
+
+
+class Stepped:
+    """One engine on one database, and a reconcile function that returns when the test lets it."""
+
+    def __init__(self, database: Database, scope: Scope, engine: Engine) -> None:
+        self._database = database
+        self._scope = scope
+        self._engine = engine
+        self._sequence = 0
+
+    async def fold(self, *records: Any) -> None:
+        placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)
+        self._sequence += len(placed)
+        await self._engine.fold(placed)
+
+    async def decide(self) -> Cut:
+        cut = await self._engine.decide()
+        assert cut is not None
+        return cut
+
+    async def level(self) -> LevelRow | None:
+        async with self._database.reading() as connection:
+            return (await read_levels(connection, self._scope, [SHOP])).get(("slow/pods", SHOP))
+
+    async def asked(self) -> list[tuple[str, str]]:
+        """Image and owner of each intent that is to be sent."""
+        async with self._database.reading() as connection:
+            rows = await connection.execute(
+                select(intents.c.body, intents.c.parent_uid).where(intents.c.state == "pending")
+            )
+            return [(row.body.decode(), row.parent_uid) for row in rows]
+
+    async def wakeup(self) -> int:
+        """What identifies the wakeup."""
+        async with self._database.reading() as connection:
+            found: int = (await connection.execute(select(wakeups.c.generation))).scalar_one()
+        return found
+
+    async def list(self) -> None:
+        """Let everything be listed, empty as it is."""
+        for partition in range(PARTITIONS):
+            placed = logged(lists_done(WEBS, 0), first=self._sequence + 1, partition=partition)
+            self._sequence += len(placed)
+            await self._engine.fold(placed)
+
+    async def come_to_rest(self) -> None:
+        """Let functions return, and decide until nothing is left to be decided."""
+        async with asyncio.timeout(10):
+            while True:
+                await asyncio.sleep(0)
+                await self.decide()
+                async with self._database.reading() as connection:
+                    if (await connection.execute(wakeups.select())).first() is None:
+                        return
+
+    @property
+    def calls(self) -> dict[str, int]:
+        return self._engine.calls.functions
+
+
+def operator(released: asyncio.Event) -> Operator:
+    op = Operator("slow")
+
+    @op.view
+    def pods(web: Web) -> Level[str]:
+        return Level(desired="x", actual=web.spec.image)
+
+    @op.reconcile(pods, writes={Pod: ["apply"]})
+    async def converge(web: Web, level: Level[str]) -> list[Intent]:
+        await released.wait()
+        return [apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"for-{level.actual}"}})]
+
+    return op
+
+
+@pytest.fixture
+def released() -> asyncio.Event:
+    return asyncio.Event()
+
+
+@pytest.fixture
+async def stepped(tmp_path: Path, released: asyncio.Event) -> AsyncIterator[Stepped]:
+    program = Program([operator(released)])
+    async with await Database.open(f"sqlite:///{tmp_path}/tables.db", is_scratch=True) as database:
+        async with database.transaction() as connection:
+            await connection.run_sync(metadata.create_all)
+        scope = await open_scope(
+            database,
+            cluster=Cluster("cluster"),
+            application=Application("slow"),
+            partitions=PARTITIONS,
+            stream_created="stream",
+            fingerprint=program.fingerprint,
+        )
+        engine = Engine(database, scope, program, lambda: NOON, patience=timedelta(0))
+        await engine.hold(await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend())
+        found = Stepped(database, scope, engine)
+        await found.list()
+        yield found
+        await engine.close()
+
+
+async def test_a_late_decision_on_a_parent_that_is_as_before_again_is_not_written(
+    stepped: Stepped, released: asyncio.Event
+) -> None:
+    """What is folded equals what the stored level was decided on, so that no wakeup tells of it."""
+    await stepped.fold(web("shop", 1, image="x"))
+    await stepped.decide()
+    await stepped.fold(web("shop", 2, image="y"))
+    await stepped.decide()  # begins the function
+    await stepped.fold(web("shop", 3, image="x"))
+    released.set()
+    await stepped.come_to_rest()
+    level = await stepped.level()
+    assert level is not None
+    assert (level.status, level.actual) == ("in_sync", b'"x"')
+    assert await stepped.asked() == []
+
+
+async def test_invariant_11_a_late_decision_for_a_parent_that_was_made_anew_is_not_written(
+    stepped: Stepped, released: asyncio.Event
+) -> None:
+    first = web("shop", 1, image="y", uid="first")
+    await stepped.fold(first)
+    await stepped.decide()  # begins the function
+    await stepped.fold(deleted(first, 2))
+    await stepped.fold(web("shop", 3, image="y", uid="second"))
+    released.set()
+    await stepped.come_to_rest()
+    level = await stepped.level()
+    assert level is not None
+    assert (level.parent_uid, level.status) == ("second", "settling")
+    assert [uid for _, uid in await stepped.asked()] == ["second"]
+
+
+async def test_a_late_decision_is_written_if_its_level_is_as_it_was_seen(
+    stepped: Stepped, released: asyncio.Event
+) -> None:
+    await stepped.fold(web("shop", 1, image="y"))
+    await stepped.decide()
+    await stepped.fold(web("other", 2, image="x"))
+    released.set()
+    await stepped.come_to_rest()
+    assert stepped.calls == {"slow/pods": 2, "slow/converge": 1}
+    assert len(await stepped.asked()) == 1
+
+
+async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(stepped: Stepped) -> None:
+    shop = web("shop", 1, image="y")
+    await stepped.fold(shop)
+    first = await stepped.wakeup()
+    await stepped.fold(deleted(shop, 2))
+    await stepped.fold(web("shop", 3, image="y", uid="second"))
+    assert await stepped.wakeup() != first
