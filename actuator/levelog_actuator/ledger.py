@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from levelog.errors import Unavailable
+from levelog.errors import RowRefused, Unavailable
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about, stored
@@ -84,6 +84,21 @@ class Ledger:
                 self._is_empty.set()
 
     async def _store(self, batch: Sequence[Result]) -> None:
+        """Store results; one that the database does not take is told apart from the others, and fails."""
+        try:
+            await self._write(batch)
+        except (RowRefused, UnicodeEncodeError) as error:
+            if len(batch) > 1:
+                for result in batch:
+                    await self._store([result])
+                return
+            (result,) = batch
+            log.error("a result cannot be stored: %s", error, extra=about(result.intent))  # noqa: TRY400 - the message says it
+            await self._write(
+                [Ended(intent=result.intent, outcome="failed", error=f"its result cannot be stored: {error}")]
+            )
+
+    async def _write(self, batch: Sequence[Result]) -> None:
         ended = [result for result in batch if isinstance(result, Ended)]
         later = [result for result in batch if isinstance(result, Later)]
         receipts = [result.receipt(self._scope.application, self._clock(), self._owner) for result in ended]

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from levelog.wire.canonical import storable
 from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
 from levelog.wire.records import STATE_AFTER, CallNoted, Outcome, ReceiptNoted
@@ -45,7 +46,7 @@ class Ended(Struct, frozen=True, kw_only=True):
             outcome=self.outcome,
             target_uid=self.uid,
             target_version=self.version,
-            error=self.error[:MOST_ERROR_CHARACTERS],
+            error=storable(self.error[:MOST_ERROR_CHARACTERS]),
             answer=self.answer,
             attempts=intent.attempts,
             manager=field_manager(intent.view.partition("/")[0]),
@@ -88,7 +89,7 @@ class Later(Struct, frozen=True, kw_only=True):
         return Postponement(
             key=self.intent.key,
             delay=self.delay,
-            error=self.error[:MOST_ERROR_CHARACTERS],
+            error=storable(self.error[:MOST_ERROR_CHARACTERS]),
             attempts=self.intent.attempts - (not self.is_counted),
             is_doubtful=self.is_doubtful,
         )

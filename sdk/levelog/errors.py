@@ -9,6 +9,7 @@
     ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
     ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
     ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
+    ├── RowRefused               a database does not take a row; what it stands for fails, alone
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
     ├── ObjectTooLarge           an object does not fit into the log; its readers wait until it is smaller
     └── RecordError              one record cannot be read; it is logged and skipped for its key alone
@@ -51,6 +52,10 @@ class ChildRefused(LevelogError):
 
 class LeaseLost(LevelogError):
     """Another processor owns the partition now, so the transaction was rolled back."""
+
+
+class RowRefused(LevelogError):
+    """A database does not take a value, whatever is tried; nothing of the transaction was committed."""
 
 
 class HookFailed(LevelogError):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from levelog.errors import LevelogError
+from levelog.wire.canonical import storable
 
 MAX_MESSAGE: Final = 1000
 """Characters of an error that are kept."""
@@ -32,7 +33,7 @@ def described(error: BaseException) -> str:
         words = "(its message cannot be read)"
     is_ours = isinstance(error, HandlerFault | LevelogError)
     message = words if is_ours else f"{type(error).__name__}: {words}".removesuffix(": ")
-    return message[:MAX_MESSAGE].replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    return storable(message[:MAX_MESSAGE])
 
 
 def tell_fault(

@@ -25,6 +25,11 @@ def canonical(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+def storable(text: str) -> str:
+    """A text that every database, and JSON, takes: a NUL and lone surrogates become their escapes."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
+
 def digest(*parts: bytes | str) -> str:
     """Hex SHA-256 over the parts and their borders, cut to 128 bits: an identity, not a signature."""
     state = sha256()

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from levelog.errors import ConfigurationError, LevelogError, Unavailable
+from levelog.errors import ConfigurationError, LevelogError, RowRefused, Unavailable
 from levelog_store.connect.locations import Location
 
 CONNECTION_ERRORS = (DBAPIError, OSError, PoolTimeoutError)
@@ -34,6 +34,9 @@ _CONFIGURATION = {
     "42P01": "a table is missing: run `levelog migrate`",
     "42703": "a column is missing: run `levelog migrate`",
 }
+_OF_A_ROW: Final = "22"  # data exception: a NUL in a text, a number out of range
+_NOT_ENCODED: Final = (UnicodeEncodeError, OverflowError)
+"""What drivers raise for a value that they cannot send."""
 _OF_ANOTHER_NAME: Final = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
 _TLS_FILES: Final = ("sslrootcert", "sslcrl", "sslcert", "sslkey")
@@ -67,6 +70,8 @@ def translate_errors(engine: Engine, location: Location) -> None:
             return Unavailable(f"database {location.name} did not answer in time")
         if context.connection is None:
             return translate_refusal(location, error)
+        if state_of(error).startswith(_OF_A_ROW) or isinstance(_inner(error), _NOT_ENCODED):
+            return RowRefused(f"database {location.name} does not take a value: {_words(error).partition(': ')[0]}")
         return translate(location, error, "did not do as told", is_disconnect=context.is_disconnect)
 
     event.listen(engine, "handle_error", failed, retval=True)
@@ -111,7 +116,7 @@ def translate(
     """The error that callers know; None for a defect. `step` completes "database NAME …"."""
     words = _words(error)
     inner = _inner(error)
-    state = str(getattr(inner, "sqlstate", None) or "")
+    state = state_of(error)
     for start, meaning in _CONFIGURATION.items():
         if state.startswith(start):
             return ConfigurationError(f"database {location.name} {step}: {meaning} ({words})")
@@ -122,6 +127,11 @@ def translate(
     if is_transient or (location.path is not None and any(part in lowered for part in _SQLITE_TRANSIENT)):
         return Unavailable(f"database {location.name} {step}: {words}")
     return None
+
+
+def state_of(error: BaseException) -> str:
+    """SQLSTATE of a server's error; empty for others."""
+    return str(getattr(_inner(error), "sqlstate", None) or "")
 
 
 def _inner(error: BaseException) -> BaseException:

@@ -6,9 +6,9 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError, Unavailable
+from levelog.errors import ConfigurationError, RowRefused, Unavailable
 from levelog_store.connect.database import Database
-from levelog_store.dialects import now
+from levelog_store.dialects import now, upsert
 from levelog_store.tables import index_entries, key_versions, tombstones
 
 
@@ -183,3 +183,21 @@ async def test_a_database_opened_to_read_refuses_transactions(database: Database
         with pytest.raises(ConfigurationError, match="read only"):
             async with opened.transaction():
                 pass
+
+
+@pytest.mark.parametrize("value", ["a\ud800", 2**70], ids=["lone surrogate", "large number"])
+async def test_a_value_that_the_database_does_not_take_is_refused_without_being_quoted(
+    database: Database, value: object
+) -> None:
+    column = "key" if isinstance(value, str) else "version"
+    row = {"scope": 1, "index": "i", "key": "k", "version": 1} | {column: value}
+    with pytest.raises(RowRefused) as refused:
+        async with database.transaction() as connection:
+            await upsert(connection, key_versions, [row])
+    assert str(value).encode(errors="backslashreplace").decode() not in str(refused.value)
+
+
+async def test_a_text_with_a_nul_is_refused_by_postgresql(shared: Database) -> None:
+    with pytest.raises(RowRefused, match="does not take a value"):
+        async with shared.transaction() as connection:
+            await upsert(connection, key_versions, [{"scope": 1, "index": "i", "key": "a\0", "version": 1}])

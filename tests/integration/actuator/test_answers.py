@@ -165,3 +165,22 @@ async def test_a_conflict_tells_the_version_that_was_seen_so_that_the_level_can_
         row = await acting.relayed(wanted["key"])
     assert (receipt.outcome, receipt.target_version) == ("conflict", int(now["metadata"]["resourceVersion"]))
     assert (row["state"], row["error"]) == ("written", receipt.error)
+
+
+async def answers_with_a_nul(acting: Acting) -> None:
+    bad = acting.intent("patch", await acting.make("configmaps", "a"), body={"data": {"k": "1"}})
+    good = acting.intent("patch", await acting.make("configmaps", "b"), body={"data": {"k": "1"}})
+    refusal = Refuse(code=400, reason="Never", message="a\0b")
+    acting.proxy.add(refusal, lambda request: writes(request) and request.path.endswith("/a"))
+    async with acting.running():
+        refused, written = await acting.carried_out(bad, good)
+    assert (refused.outcome, written.outcome) == ("failed", "written")
+    assert refused.error.endswith(r": a\0b")
+
+
+async def test_a_nul_in_an_answer_fails_its_intent_alone(on_sandbox: Acting) -> None:
+    await answers_with_a_nul(on_sandbox)
+
+
+async def test_the_same_on_postgresql_which_takes_no_nul(shared: Acting) -> None:
+    await answers_with_a_nul(shared)

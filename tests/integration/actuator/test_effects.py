@@ -239,3 +239,15 @@ async def test_invariant_7_an_actuator_killed_between_effect_and_receipt_calls_a
     assert (receipt.outcome, receipt.attempts) == ("written", 2)
     assert receipt.call is not None
     assert receipt.call.result == 2
+
+
+async def test_a_nul_and_a_lone_surrogate_in_the_words_of_an_effect_are_shown_by_their_escapes(acting: Acting) -> None:
+    op = Operator("webs")
+
+    @op.effect
+    def page(request: Page) -> None:
+        raise GiveUp("a\0b\ud800c")
+
+    async with acting.running(effects=op):
+        (receipt,) = await acting.carried_out(wanted())
+    assert (receipt.outcome, receipt.error) == ("failed", r"effect page: a\0b\ud800c")
