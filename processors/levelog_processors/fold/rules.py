@@ -1,4 +1,4 @@
-"""The fold: records and what the tables hold of their objects give the changes to make. No I/O here.
+"""The fold: from records and what the tables hold of their objects to changes, and to the levels to wake. No I/O here.
 
 Live processors, replay and `levelog.testing` all run this one function, so that they agree.
 """
