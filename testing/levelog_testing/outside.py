@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from datetime import datetime
 from typing import Any
 
@@ -61,7 +62,8 @@ class Externals:
         if source.every is None:
             raise LevelogError(f"{source} waits for changes by itself: give the records of {name} with observe()")
         try:
-            records = await Calls(source).poll()
+            with closing(Calls(source)) as calls:
+                records = await calls.poll()
         except SourceFault as fault:
             return self.lose(cls, f"{source}: {fault}", now)
         return self.observe(cls, records, now)

@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
 
@@ -66,6 +66,10 @@ class Calls:
         if error is not None:
             raise _fault(error) from error
         return found
+
+    def close(self) -> None:
+        """End the thread, once the function has returned."""
+        self._threads.close()
 
     async def watch(self) -> AsyncGenerator[Any]:
         """Run the function, an async generator, and pass on what it yields. Raises SourceFault from what it raised."""
@@ -207,15 +211,16 @@ class SourceRunner:
     async def run(self) -> NoReturn:
         """Run until cancelled. Raises IdentityMismatch, ConfigurationError."""
         about(source=str(self.status.watched))
-        while True:
-            try:
-                await self._follow()
-            except (IdentityMismatch, ConfigurationError):
-                raise
-            except LevelogError as error:
-                self._tell(str(error))
-                await asyncio.sleep(self._away.failed().total_seconds())
-                await self._stream.connection.wait_connected()
+        with closing(self._calls):
+            while True:
+                try:
+                    await self._follow()
+                except (IdentityMismatch, ConfigurationError):
+                    raise
+                except LevelogError as error:
+                    self._tell(str(error))
+                    await asyncio.sleep(self._away.failed().total_seconds())
+                    await self._stream.connection.wait_connected()
 
     async def _follow(self) -> NoReturn:
         """Record what the source gives, as long as the log takes it."""
