@@ -97,7 +97,7 @@ async def running(
         }
 
     try:
-        await until(is_done, "levels that are what they come to", seconds=120)
+        await until(is_done, "levels that are what they come to", seconds=120, pause=0.25)
         shown = await levelog.ends("levels", "--json")
         (folder / "levels.json").write_text(shown.stdout)
         exported = await levelog.ends("export", folder / "bundle.jsonl")

@@ -68,7 +68,7 @@ async def level(levelog: Levelog, view: str, parent: str, status: str) -> dict[s
         found = await levelog.levels("--view", view, parent)
         return next((one for one in found if one["status"] == status), None)
 
-    found = await until(has, f"{view} of {parent} {status}", seconds=60)
+    found = await until(has, f"{view} of {parent} {status}", seconds=60, pause=0.25)
     assert found
     return found
 
@@ -96,7 +96,7 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
             [one] = await levelog.levels("--view", "findings", "team-a")
             return bool(one["drift"] == {"missing": ["NetworkPolicy"]})
 
-        await until(only_the_policy_is_missing, "a quota in team-a")
+        await until(only_the_policy_is_missing, "a quota in team-a", pause=0.25)
         policy = {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",

@@ -38,14 +38,14 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
 
     running = levelog.start("run", WEBS_FILE)
     try:
-        await until(lambda: is_failed(1), "a level that failed", seconds=90)
+        await until(lambda: is_failed(1), "a level that failed", seconds=90, pause=0.25)
         (failed,) = await levelog.levels()
         assert {write["state"] for write in failed["writes"]} == {"failed"}
         assert "403 Forbidden" in failed["writes"][0]["error"]
         told = await levelog.ends("retry", "default/shop")
         assert (told.status, told.stderr) == (0, "")
         assert told.stdout == f"webs/pods of {SHOP} was failed, and is tried again\n"
-        await until(lambda: is_failed(2), "another round in vain", seconds=90)
+        await until(lambda: is_failed(2), "another round in vain", seconds=90, pause=0.25)
         assert await running.stops() == 0
     finally:
         running.kill()

@@ -239,7 +239,7 @@ async def test_levels_of_a_resource_that_waits_say_why(tmp_path: Path) -> None:
             async def shown() -> list[dict[str, Any]]:
                 return await levelog.levels("--status", "blocked", "default/a")
 
-            (level,) = await until(shown, "a blocked level")
+            (level,) = await until(shown, "a blocked level", pause=0.25)
             assert level["view"] == "maps/known"
             assert level["reason"] == "webs.example.com was not listed yet"
         finally:
@@ -276,15 +276,15 @@ async def test_levels_say_which_source_fails_and_why(tmp_path: Path) -> None:
             return "in_sync" in shown and "nothing is heard" not in shown
 
         try:
-            await until(is_well, "a level that reads a record", seconds=90)
+            await until(is_well, "a level that reads a record", seconds=90, pause=0.25)
             (tmp_path / "number").unlink()
-            lines = await until(failing, "the error of the source", seconds=90)
+            lines = await until(failing, "the error of the source", seconds=90, pause=0.25)
             assert len(lines) == 1
             assert lines[0].startswith("pagers.external: ")
             assert "FileNotFoundError" in lines[0]
             assert [level["status"] for level in await levelog.levels()] == ["in_sync"]
             (tmp_path / "number").write_text("112")
-            await until(is_well, "a source that works again", seconds=90)
+            await until(is_well, "a source that works again", seconds=90, pause=0.25)
         finally:
             running.kill()
 

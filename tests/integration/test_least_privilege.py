@@ -160,7 +160,7 @@ async def test_sources_effects_and_retries_work_with_the_rights_that_are_documen
                 return [one["status"] for one in await levelog.levels()] == ["failed"]
 
             try:
-                await until(is_failed, "an effect that gave up", seconds=90)
+                await until(is_failed, "an effect that gave up", seconds=90, pause=0.25)
                 (tmp_path / "answers").touch()
                 retried = await levelog.ends("retry", "--all-failed", env=settings("retry", "retrier"))
                 assert (retried.status, retried.stderr) == (0, ""), retried

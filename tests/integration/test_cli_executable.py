@@ -1,0 +1,43 @@
+"""Each command as users start it: with nothing loaded but what it loads itself."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from rigs.levelog import WEBS_FILE
+from rigs.nats import NatsServer
+from rigs.recorded import Recorded, record_webs
+
+SHOP = "webs.example.com/default/shop"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Recorded]:
+    async with NatsServer() as server:
+        yield await record_webs(server.url, tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["migrate"], 0, "is at revision"),
+        (["levels", "shop"], 0, "webs/pods"),
+        (["retry", "shop"], 2, "shop"),
+        (["history", SHOP], 0, "spec.replicas"),
+        (["why", SHOP], 0, "webs/pods"),
+        (["writers", SHOP], 0, "WRITER"),
+        (["export", "all.jsonl"], 0, "5 decisions"),
+        (["replay", str(WEBS_FILE)], 0, "SAME"),
+        (["doctor", str(WEBS_FILE), "--kubeconfig", "none"], 1, "none"),
+        (["rbac", str(WEBS_FILE)], 0, "ClusterRole"),
+        *(([role, str(WEBS_FILE), "--kubeconfig", "none"], 2, "none") for role in ("run", "ingest", "actuate")),
+        (["process", "none.py"], 2, "none.py does not exist"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+async def test_it_loads_what_it_needs(recorded: Recorded, arguments: list[str | Path], status: int, words: str) -> None:
+    ended = await recorded.levelog.ends(*arguments, env=recorded.env, is_preloaded=False)
+    assert (ended.status, words in ended.stdout + ended.stderr) == (status, True), ended
+    assert "Traceback" not in ended.stderr, ended
