@@ -195,7 +195,7 @@ async def _again(history: _Decided) -> float:
         judge = Judge(scratch, Caller())
         replay = RecordedReplay(history, Selection(), [Side(scratch, judge)])
         async for (judged,) in replay.run():
-            if judged.outcome is None:
+            if judged.conclusion is None:
                 raise RuntimeError(judged.obstacle)
         await judge.close()
     return time.monotonic() - begun

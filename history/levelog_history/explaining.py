@@ -10,7 +10,6 @@ from msgspec import Struct
 from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
-from levelog_history.moments import Moment
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision, PastIntent, Read
 from levelog_store.rows import ERRORS, WHOLE_INDEX
@@ -63,11 +62,6 @@ class Explained(Struct, frozen=True, kw_only=True):
     differences: list[Difference]
     """Of desired and actual, from the decision before."""
     writes: list[Write]
-
-
-def is_by(moment: Moment, decision: Decision) -> bool:
-    """Tell whether a decision was there at a moment."""
-    return not moment.is_before(decision.sequence, decision.decided_at)
 
 
 def explain(decisions: Sequence[Decision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.records import LoggedRecord
+from levelog_store.decide.decisions import Decision
 
 _AGO: Final = re.compile(r"(\d+)([smhd])")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -48,6 +49,10 @@ class Moment(Struct, frozen=True):
     def is_before(self, sequence: int, time: datetime) -> bool:
         """Tell whether the moment is before what took place at a sequence and a time."""
         return time > self.time if self.time is not None else sequence > self.sequence
+
+    def has_seen(self, decision: Decision) -> bool:
+        """Tell whether a decision was there at the moment."""
+        return not self.is_before(decision.sequence, decision.decided_at)
 
     def is_later(self, other: "Moment") -> bool:
         """Tell whether another moment is before this one; False where one is a time and the other a sequence alone."""

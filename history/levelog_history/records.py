@@ -1,14 +1,68 @@
-"""The records of the log that tell about some objects, and the moment at which history begins."""
+"""The records of the log that tell about some objects."""
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
-from levelog.wire.objects import GroupResource, Partition
+from levelog.wire.objects import Partition
+from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, SyncFinished, SyncStarted
-from levelog.wire.subjects import Control, control_subjects, list_subjects, resource_subjects
-from levelog_history.moments import Moment
+from levelog.wire.subjects import Control, control_subjects, list_subjects, receipt_subjects, resource_subjects
 from levelog_history.selection import Selected
 from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream
+
+
+class RecordSource(Protocol):
+    """Records from the first to the last that are there."""
+
+    @property
+    def name(self) -> str:
+        """What it is, in a sentence."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """Uid of the cluster."""
+        ...
+
+    async def ends(self) -> tuple[int, LoggedRecord | None, int]:
+        """Sequence of the first record, the record itself if it is there, and sequence of the last."""
+        ...
+
+    async def resources(self) -> Sequence[str]:
+        """Names of the resources of which it has records, sorted, as far as that is known."""
+        ...
+
+    def about(
+        self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    ) -> AsyncIterator[LoggedRecord]:
+        """Records as `read_about` gives them."""
+        ...
+
+
+class LogSource:
+    """The log of a cluster."""
+
+    def __init__(self, stream: LogStream) -> None:
+        self.stream = stream
+        self.name = "the log"
+        self.cluster: str = stream.cluster
+
+    async def ends(self) -> tuple[int, LoggedRecord | None, int]:
+        """As of now."""
+        state = await self.stream.state()
+        return state.first_seq, await self.stream.record_at(LogSequence(state.first_seq)), state.last_seq
+
+    async def resources(self) -> Sequence[str]:
+        """Those whose lists are in the log."""
+        return await resources_of(self.stream)
+
+    def about(
+        self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    ) -> AsyncIterator[LoggedRecord]:
+        """Only what is asked for is read."""
+        receipts = receipt_subjects(self.stream.cluster) if has_receipts else ""
+        return read_about(self.stream, selected, receipts=receipts, is_followed=is_followed)
 
 
 async def read_about(
@@ -57,35 +111,3 @@ def _covers(wide: Selected, narrow: Selected) -> bool:
     return wide != narrow and (
         wide.resource == narrow.resource and wide.namespace in ("", narrow.namespace) and wide.name in ("", narrow.name)
     )
-
-
-async def beginning(stream: LogStream, resources: Collection[str]) -> Moment | None:
-    """The end of the oldest complete list of all the resources; the first record of a log that has lost none.
-
-    None: there is no such moment yet. A list is complete if it began in the log, in each partition.
-    """
-    state = await stream.state()
-    if state.first_seq <= 1:
-        return Moment(sequence=1)
-    begun: set[tuple[int, str, str]] = set()
-    ends: dict[tuple[int, str], LoggedRecord] = {}
-    wanted = {(partition, name) for partition in range(stream.partitions) for name in resources}
-    subjects = [control_subjects(stream.cluster, Control.SYNC, GroupResource.parse(name)) for name in sorted(resources)]
-    last = 0
-    for subject in subjects:
-        found = await stream.last_record(subject)
-        last = max(last, found.sequence if found else 0)
-    async with Reader(stream, subjects=subjects) as reader:
-        while reader.position < last and not wanted <= ends.keys():
-            for logged in await reader.next_batch():
-                record = logged.record
-                if isinstance(record, SyncStarted):
-                    begun.add((logged.partition, str(record.resource), record.sync_id))
-                elif isinstance(record, SyncFinished):
-                    place = logged.partition, str(record.resource)
-                    if (*place, record.sync_id) in begun:
-                        ends.setdefault(place, logged)
-    if not wanted <= ends.keys():
-        return None
-    end = max((ends[place] for place in wanted), key=lambda logged: logged.sequence)
-    return Moment(sequence=end.sequence, time=end.record.time)

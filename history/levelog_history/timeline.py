@@ -1,18 +1,33 @@
-"""Decisions on the timeline of the log: each stands below the last record that was folded when it was made."""
+"""What happened to objects, in the order of the log; a decision stands below the last record that it can have seen."""
 
-from collections.abc import AsyncIterator
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application
+from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
+from levelog_history.happenings import Entry
 from levelog_history.moments import Moment
+from levelog_history.reach import nothing_of
+from levelog_history.records import RecordSource
+from levelog_history.revisions import Missing, Revision, Revisions
+from levelog_history.selection import Selected, Shown
+from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Decision
+from levelog_store.look.recall import read_about
+from levelog_store.rows import Scope
 
-T = TypeVar("T")
+IsShown: TypeAlias = Callable[[str], bool]
+"""Tells whether an object, by its name, is one of those that are shown."""
+
+_SLACK: Final = timedelta(minutes=5)
+"""How far the clocks of processors and NATS may be apart."""
 
 
-class Decided(Struct, frozen=True, kw_only=True):
+class DecisionEntry(Struct, frozen=True, kw_only=True):
     """A decision, with what it asked for."""
 
     application: Application
@@ -35,17 +50,84 @@ class Decided(Struct, frozen=True, kw_only=True):
             return self.decision.decided_at > moment.time
         return self.after >= moment.sequence
 
+    def is_about(self, is_shown: IsShown) -> bool:
+        """Tell whether it was made on an object that is shown, or wrote to one."""
+        return is_shown(self.decision.parent) or any(is_shown(asked.target) for asked in self.writes)
+
+
+AnyEntry: TypeAlias = Entry | DecisionEntry
+
+
+async def entries_of(records: AsyncIterator[LoggedRecord], shown: Shown) -> AsyncIterator[tuple[AnyEntry, int]]:
+    """The revisions, gaps and receipts among records, each with its sequence."""
+    revisions = Revisions(shown.selects)
+    async for logged in records:
+        record = logged.record
+        if isinstance(record, ReceiptNoted | TargetSighted):
+            if shown.has(str(record.parent)) or shown.has(str(record.target)):
+                yield record, logged.sequence
+            continue
+        for entry in revisions.take(logged):
+            if isinstance(entry, Missing) or shown.takes(entry):
+                yield entry, logged.sequence
+
+
+async def decisions_on(
+    database: Database, scope: Scope, selected: Sequence[Selected], is_shown: IsShown, *, log_began: datetime
+) -> AsyncIterator[DecisionEntry]:
+    """Decisions on objects that are shown, and those that wrote to one, in their order.
+
+    Those of an older log are passed over: their sequences are others.
+    """
+    names = [str(each) if each.name else f"{each}/" for each in selected]
+    async for page in read_about(database, scope, names):
+        for past, writes in page:
+            entry = DecisionEntry(application=scope.application, decision=past, writes=writes)
+            if past.decided_at + _SLACK >= log_began and entry.is_about(is_shown):
+                yield entry
+
 
 async def interleaved(
-    entries: AsyncIterator[tuple[T, int]], decided: AsyncIterator[Decided]
-) -> AsyncIterator[tuple[T | Decided, int]]:
+    entries: AsyncIterator[tuple[AnyEntry, int]], decisions: AsyncIterator[DecisionEntry]
+) -> AsyncIterator[tuple[AnyEntry, int]]:
     """Put decisions between entries; both come in their order, an entry with its sequence."""
-    ahead = await anext(decided, None)
+    ahead = await anext(decisions, None)
     async for entry, sequence in entries:
         while ahead is not None and ahead.after < sequence:
             yield ahead, ahead.after
-            ahead = await anext(decided, None)
+            ahead = await anext(decisions, None)
         yield entry, sequence
     while ahead is not None:
         yield ahead, ahead.after
-        ahead = await anext(decided, None)
+        ahead = await anext(decisions, None)
+
+
+def is_after(moment: Moment, entry: AnyEntry, sequence: int) -> bool:
+    """Tell whether an entry came after a moment."""
+    return entry.is_after(moment) if isinstance(entry, DecisionEntry) else moment.is_before(sequence, entry.time)
+
+
+async def object_at(source: RecordSource, one: Selected, moment: Moment) -> Revision:
+    """The revision of one object that held at a moment. Raises ConfigurationError if it did not exist then."""
+    first: Revision | None = None
+    last: Revision | None = None
+    async for entry, sequence in entries_of(source.about([one]), Shown([one], "")):
+        if not isinstance(entry, Revision) or entry.happened == "unreadable":
+            continue
+        first = first or entry
+        if is_after(moment, entry, sequence):
+            break
+        last = entry
+    if first is None:
+        raise ConfigurationError(await nothing_of(source, [one]))
+    if last is None:
+        raise ConfigurationError(
+            f"{one.key} is not in the log at {moment}: the first record of it is {first.sequence}, at {_time(first)}"
+        )
+    if last.is_gone:
+        raise ConfigurationError(f"{one.key} did not exist at {moment}: {last.sequence} deleted it, at {_time(last)}")
+    return last
+
+
+def _time(revision: Revision) -> str:
+    return f"{revision.time:%Y-%m-%d %H:%M:%S} UTC"

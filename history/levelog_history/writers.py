@@ -2,15 +2,21 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct, field
 
+from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
-from levelog_history.revisions import Revision
+from levelog_history.moments import Moment
+from levelog_history.reach import nothing_of
+from levelog_history.records import LogSource, read_about
+from levelog_history.revisions import Revision, Revisions
+from levelog_history.selection import Selected, has_any
+from levelog_log.stream import LogStream
 
 LEAST_INTERVALS: Final = 5
 """Between writes; of fewer nothing is said about a period."""
@@ -91,6 +97,21 @@ class Writers:
             for (manager, resource), tally in self._tallies.items()
         ]
         return sorted(writers, key=lambda writer: (-writer.writes, writer.resource, writer.manager))
+
+
+async def count_writers(stream: LogStream, selected: Sequence[Selected], start: Moment) -> list[Writer]:
+    """Who wrote the selected objects after a moment. Raises ConfigurationError if there is no record of any."""
+    revisions = Revisions(lambda key: has_any(selected, key))
+    writers = Writers()
+    has_any_record = False
+    async for logged in read_about(stream, selected):
+        for entry in revisions.take(logged):
+            has_any_record = True
+            if isinstance(entry, Revision) and start.precedes(logged):
+                writers.take(entry)
+    if not has_any_record:
+        raise ConfigurationError(await nothing_of(LogSource(stream), selected))
+    return writers.found()
 
 
 def _field(path: str) -> str:

@@ -1,6 +1,6 @@
 """What came out of a decision, made twice: how many are the same, view by view, and the first that is not."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -8,23 +8,17 @@ from msgspec.structs import replace
 
 from levelog_replay.sources import History
 from levelog_store.decide.decisions import Asked, Decided, Decision
-from levelog_store.rows import IndexKey, StoredObject
+from levelog_store.rows import IndexKey, StoredObject, Verdict
 
 NO_VIEW: Final = "the code has no such view"
-LEFT_OUT: Final = "the view leaves the object out"
-COMPARED: Final = ("status", "round", "desired", "actual", "drift", "keys")
+FILTERED: Final = "the view's filters exclude the object"
+COMPARED: Final = ("status", "round", "desired", "actual", "drift")
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class Conclusion(Struct, frozen=True, kw_only=True):
     """What one decision came to; bytes are canonical JSON, so that what is equal is identical."""
 
-    status: str
-    reason: str = ""
-    round: int
-    desired: bytes | None
-    actual: bytes | None
-    drift: Mapping[str, Sequence[str]]
-    """Keys that are missing, extra, changed."""
+    verdict: Verdict
     keys: tuple[str, ...] = ()
     """Idempotency keys of the intents, in their order; each stands for verb, target, content and round."""
     intents: tuple[Asked, ...] = ()
@@ -33,49 +27,32 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """Keys of those whose targets held their fields already; not compared, as the status says it."""
 
     @classmethod
-    def of(cls, decided: Decided) -> "Outcome":
+    def of(cls, decided: Decided) -> "Conclusion":
         """What was decided now."""
         rows = decided.intents
-        return cls(
-            status=decided.level.status,
-            reason=decided.level.reason,
-            round=decided.level.round,
-            desired=decided.level.desired,
-            actual=decided.level.actual,
-            drift=decided.level.differing,
-            keys=tuple(row.key for row in rows),
-            intents=tuple(Asked(key=r.key, verb=r.verb, target=r.target, body=r.body) for r in rows),
-            satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
-        )
+        satisfied = tuple(row.key for row in rows if row.state == "satisfied")
+        return cls(verdict=decided.level, keys=tuple(row.key for row in rows), intents=tuple(rows), satisfied=satisfied)
 
     @classmethod
-    def recorded(cls, past: Decision) -> "Outcome":
+    def recorded(cls, past: Decision) -> "Conclusion":
         """What was decided then."""
-        return cls(
-            status=past.status,
-            reason=past.reason,
-            round=past.round,
-            desired=past.desired,
-            actual=past.actual,
-            drift=past.differing,
-            keys=tuple(past.intents),
-            satisfied=past.basis.satisfied,
-        )
+        return cls(verdict=past, keys=tuple(past.intents), satisfied=past.basis.satisfied)
 
-    def with_intents(self, asked: Mapping[str, Asked]) -> "Outcome":
+    def with_intents(self, asked: Mapping[str, Asked]) -> "Conclusion":
         """The same with its intents in full, as far as they are given."""
         return replace(self, intents=tuple(asked[key] for key in self.keys if key in asked))
 
-    def differs_in(self, other: "Outcome") -> list[str]:
+    def differs_in(self, other: "Conclusion") -> list[str]:
         """Names of the parts that are not identical."""
-        return [name for name in COMPARED if getattr(self, name) != getattr(other, name)]
+        parts = [name for name in COMPARED if getattr(self.verdict, name) != getattr(other.verdict, name)]
+        return parts if self.keys == other.keys else [*parts, "keys"]
 
 
 class Judged(Struct, frozen=True, kw_only=True):
     """A decision made again."""
 
     past: Decision
-    outcome: Outcome | None
+    conclusion: Conclusion | None
     """None: it could not be made."""
     obstacle: str = ""
     """Why not."""
@@ -90,7 +67,7 @@ class Tally(Struct):
     same: int = 0
     changed: int = 0
     only_before: int = 0
-    """Made by the first code alone; the second has no such view, or leaves the object out."""
+    """Made by the first code alone; the second has no such view, or its filters exclude the object."""
     only_after: int = 0
     skipped: int = 0
     """Could not be made again."""
@@ -104,8 +81,8 @@ class Divergence(Struct, frozen=True, kw_only=True):
     past: Decision
     parts: list[str]
     """What differs: status, round, desired, actual, keys; or `made`, if one side does not make it."""
-    before: Outcome | None
-    after: Outcome | None
+    before: Conclusion | None
+    after: Conclusion | None
     parent: StoredObject | None
     reads: Mapping[IndexKey, tuple[bytes, ...]]
     """Keys that it read, with the JSON of their values."""
@@ -141,36 +118,36 @@ class Comparison:
         """Compare a decision with what was recorded; `fingerprint` is that of the code that made it again."""
         tally = self._tally(now.past.view)
         tally.of_other_code += now.past.fingerprint != fingerprint
-        return self._take(now.past, Outcome.recorded(now.past), now, now)
+        return self._take(now.past, Conclusion.recorded(now.past), now, now)
 
     def take_both(self, before: Judged, after: Judged) -> Divergence | None:
         """Compare what two versions of the code make of one decision."""
-        first = before if before.outcome is not None else after
-        if before.outcome is None and not _is_absent(before):
+        first = before if before.conclusion is not None else after
+        if before.conclusion is None and not _is_absent(before):
             self._skip(before)
             return None
-        return self._take(before.past, before.outcome, after, first)
+        return self._take(before.past, before.conclusion, after, first)
 
-    def _take(self, past: Decision, before: Outcome | None, after: Judged, shown: Judged) -> Divergence | None:
+    def _take(self, past: Decision, before: Conclusion | None, after: Judged, shown: Judged) -> Divergence | None:
         tally = self._tally(past.view)
-        if after.outcome is None and not _is_absent(after):
+        if after.conclusion is None and not _is_absent(after):
             self._skip(after)
             return None
-        if before is None and after.outcome is None:
+        if before is None and after.conclusion is None:
             tally.same += 1
             return None
-        if before is None or after.outcome is None:
+        if before is None or after.conclusion is None:
             parts = ["made"]
-            tally.only_before += after.outcome is None
+            tally.only_before += after.conclusion is None
             tally.only_after += before is None
         else:
-            parts = before.differs_in(after.outcome)
+            parts = before.differs_in(after.conclusion)
             if not parts:
                 tally.same += 1
                 return None
             tally.changed += 1
         found = Divergence(
-            past=past, parts=parts, before=before, after=after.outcome, parent=shown.parent, reads=shown.reads
+            past=past, parts=parts, before=before, after=after.conclusion, parent=shown.parent, reads=shown.reads
         )
         self.first = self.first or found
         return found
@@ -185,7 +162,7 @@ class Comparison:
 
 def _is_absent(judged: Judged) -> bool:
     """Tell whether the code makes no such decision, as opposed to one that cannot be made again."""
-    return judged.obstacle in (NO_VIEW, LEFT_OUT)
+    return judged.obstacle in (NO_VIEW, FILTERED)
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

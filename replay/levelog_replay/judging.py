@@ -13,7 +13,7 @@ from levelog_processors.decide.intents import target_names, with_rows
 from levelog_processors.decide.rules import conclude
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.rules import parent_inputs
-from levelog_replay.comparing import LEFT_OUT, NO_VIEW, Judged, Outcome
+from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
@@ -74,7 +74,7 @@ class Judge:
         rounds = {look.facts.name: round_ for look, round_ in acted}
         targets = await self._targets(acted)
         return [
-            Judged(past=each, outcome=None, obstacle=look)
+            Judged(past=each, conclusion=None, obstacle=look)
             if isinstance(look, str)
             else self._judged(each, look, rounds[look.facts.name], targets)
             for each, look in zip(past, looks, strict=True)
@@ -107,7 +107,7 @@ class Judge:
             return f"the parent as record {past.parent_sequence} showed it cannot be rebuilt from the log"
         inputs = parent_inputs(view, parent.body, None)
         if inputs is None:
-            return LEFT_OUT
+            return FILTERED
         basis = past.basis
         wake = PendingWake(
             view=past.view,
@@ -185,7 +185,7 @@ class Judge:
             round_ = replace(round_, rows=[_as_then(row, past) for row in round_.rows])
         decided = conclude(look, round_, past.decided_at)
         reads = look.seen.contents if look.seen is not None else {}
-        return Judged(past=past, outcome=Outcome.of(decided), parent=look.facts.parent, reads=reads)
+        return Judged(past=past, conclusion=Conclusion.of(decided), parent=look.facts.parent, reads=reads)
 
 
 def _as_then(row: IntentRow, past: Decision) -> IntentRow:

@@ -15,7 +15,7 @@ from levelog.wire.records import LoggedRecord, SyncFinished
 from levelog_processors.decide.cut import BATCH
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
-from levelog_replay.comparing import NO_VIEW, Judged, Outcome
+from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.sources import Recording
 from levelog_store.decide.decisions import Decision
@@ -118,7 +118,7 @@ _END: Final = 1 << 63
 
 
 async def pairs(first: Scratch, second: Scratch) -> AsyncIterator[tuple[Judged, Judged]]:
-    """Decisions on a level that saw the same snapshot; where one side made none, its half has no outcome."""
+    """Decisions on a level that saw the same snapshot; where one side made none, its half has no conclusion."""
     moments = [_Moments(first), _Moments(second)]
     while True:
         at = min([await each.next() for each in moments])
@@ -130,7 +130,7 @@ async def pairs(first: Scratch, second: Scratch) -> AsyncIterator[tuple[Judged, 
             for number in range(made):
                 halves = [side[level][number] if number < len(side.get(level, ())) else None for side in (one, other)]
                 past = next(half.past for half in halves if half is not None)
-                absent = Judged(past=past, outcome=None, obstacle=NO_VIEW)
+                absent = Judged(past=past, conclusion=None, obstacle=NO_VIEW)
                 yield halves[0] or absent, halves[1] or absent
 
 
@@ -157,9 +157,9 @@ class _Moments:
         return found
 
     async def _judged(self, past: Decision) -> Judged:
-        outcome = Outcome.recorded(past)
+        conclusion = Conclusion.recorded(past)
         if past.intents:
             async with self._scratch.database.reading() as connection:
                 asked = await read_asked(connection, self._scratch.scope, past.intents)
-            outcome = outcome.with_intents(asked)
-        return Judged(past=past, outcome=outcome)
+            conclusion = conclusion.with_intents(asked)
+        return Judged(past=past, conclusion=conclusion)

@@ -81,7 +81,7 @@ class RecordedReplay:
     async def _judge(self, past: Sequence[Decision], folded: tuple[int, ...]) -> list[tuple[Judged, ...]]:
         self.decisions += len(past)
         if len(folded) != len(self._at) or any(map(int.__lt__, folded, self._at)):
-            return [(Judged(past=each, outcome=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
+            return [(Judged(past=each, conclusion=None, obstacle=OUT_OF_ORDER),) * len(self._sides) for each in past]
         await self._fold_up_to(folded)
         sides = [await self._judge_on(side, past) for side in self._sides]
         return list(zip(*sides, strict=True))
@@ -98,6 +98,6 @@ class RecordedReplay:
         early = {each.ordinal for each in past if each.view in views and each.view not in ready}
         judged = iter(await side.judge.judge([each for each in past if each.ordinal not in early]))
         return [
-            Judged(past=each, outcome=None, obstacle=TOO_EARLY) if each.ordinal in early else next(judged)
+            Judged(past=each, conclusion=None, obstacle=TOO_EARLY) if each.ordinal in early else next(judged)
             for each in past
         ]

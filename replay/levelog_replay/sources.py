@@ -111,12 +111,12 @@ async def open_history(stream: LogStream, database: Database, scope: Scope) -> L
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """What is empty or None leaves all in."""
+    """What is empty or None takes all."""
 
     start: Moment | None = None
-    """Decisions made before this record was folded, or before this time, are left out."""
+    """Decisions made before this record was folded, or before this time, are not among them."""
     end: Moment | None = None
-    """Decisions that a later record led to, or that were made later, are left out."""
+    """Decisions that a later record led to, or that were made later, are not among them."""
     views: frozenset[str] = frozenset()
     """Names, `operator/view`."""
     has_parent: Callable[[ObjectKey], bool] | None = None

@@ -35,15 +35,15 @@ class Stretch(Struct, frozen=True):
 
     records: list[LoggedRecord]
     thinned: Mapping[str, int]
-    """Objects of which records were left out, with the sequence of the first of those."""
+    """Objects of which records were thinned out, with the sequence of the first of those."""
 
 
 class Tape:
     """Takes batches of records in the order of the log, and gives out those that belong before a moment.
 
     Where an object is shown twice in a row, by the newer record in a newer version of the same incarnation, the older
-    record is left out: folding both at once comes to the same, unless the newer one cannot be read or an index function
-    raises for it. Then the fold asks for what was left out.
+    record is thinned out: folding both at once comes to the same, unless the newer one cannot be read or an index
+    function raises for it. Then the fold asks for the older ones.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Tape:
         *,
         is_thinned: Callable[[GroupResource], bool],
     ) -> None:
-        """`is_thinned` tells of which resources records may be left out."""
+        """`is_thinned` tells of which resources records may be thinned out."""
         self._batches = batches
         self._is_thinned = is_thinned
         self._thins: dict[GroupResource, bool] = {}
@@ -61,13 +61,13 @@ class Tape:
         """By sequence, in the order of the log."""
         self._newest: dict[ObjectKey, int] = {}
         """Sequence of the last record of an object in the window, if another version may replace it."""
-        self._first_left_out: dict[int, int] = {}
-        """By the sequence of a record, that of the first one that was left out for it."""
+        self._first_thinned: dict[int, int] = {}
+        """By the sequence of a record, that of the first one that was thinned out for it."""
         self._bytes = 0
         self.position = 0
         """Sequence of the last record that was read."""
         self.records = 0
-        """How many were given out or left out."""
+        """How many were given out or thinned out."""
 
     async def up_to(self, folded: Sequence[int]) -> AsyncGenerator[Stretch]:
         """The records up to a sequence in each partition that were not given out yet, in the order of the log.
@@ -101,7 +101,7 @@ class Tape:
             before = self._newest.get(record.key)
             if before is not None and _replaces(record, self._window[before].record):
                 self._bytes -= _size(self._window.pop(before))
-                self._first_left_out[logged.sequence] = self._first_left_out.pop(before, before)
+                self._first_thinned[logged.sequence] = self._first_thinned.pop(before, before)
             if self._may_thin(record.key.group_resource):
                 self._newest[record.key] = logged.sequence
         elif isinstance(record, ObjectDeleted | ObjectUnreadable | Unreadable):
@@ -133,7 +133,7 @@ class Tape:
             if isinstance(record, ObjectSeen):
                 if self._newest.get(record.key) == logged.sequence:
                     del self._newest[record.key]
-                if (first := self._first_left_out.pop(logged.sequence, None)) is not None:
+                if (first := self._first_thinned.pop(logged.sequence, None)) is not None:
                     thinned.setdefault(str(record.key), first)
         return Stretch(records, thinned)
 
@@ -173,12 +173,12 @@ class HistoryFolder:
 
     async def _fold(self, scratch: Scratch, stretch: Stretch) -> None:
         if lacking := await scratch.fold(stretch.records, stretch.thinned):
-            left_out = await self._left_out(stretch, lacking)
-            whole = sorted((*left_out, *stretch.records), key=lambda logged: logged.sequence)
+            thinned = await self._read_thinned(stretch, lacking)
+            whole = sorted((*thinned, *stretch.records), key=lambda logged: logged.sequence)
             await scratch.fold(whole, stretch.thinned.keys() - lacking)
 
-    async def _left_out(self, stretch: Stretch, names: Collection[str]) -> list[LoggedRecord]:
-        """The records of some objects that were left out of a stretch, read anew."""
+    async def _read_thinned(self, stretch: Stretch, names: Collection[str]) -> list[LoggedRecord]:
+        """The records of some objects that were thinned out of a stretch, read anew."""
         first = min(stretch.thinned[name] for name in names)
         end = stretch.records[-1].sequence
         there = {logged.sequence for logged in stretch.records}

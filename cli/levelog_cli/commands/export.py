@@ -40,7 +40,7 @@ def export(
 
     async def work() -> None:
         from levelog.errors import ConfigurationError
-        from levelog_cli.compose.export import export_history
+        from levelog_cli.wiring.rerun import export_history
 
         if is_there:
             raise ConfigurationError(f"{file} is there already: give another name, or remove it")

@@ -46,7 +46,7 @@ def history(
 
     async def work() -> None:
         from levelog.errors import ConfigurationError
-        from levelog_cli.compose.history import Wanted, show_history, show_object
+        from levelog_cli.wiring.lookback import Wanted, show_history, show_object
 
         wanted = Wanted(
             selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions

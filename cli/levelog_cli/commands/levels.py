@@ -32,13 +32,11 @@ def levels(
     """Show the levels of an application that runs, or ran last: desired against actual, of each parent."""
 
     async def work() -> None:
-        from levelog_cli.compose.levels import LevelFilter, refuse_status, show_levels
+        from levelog_cli.wiring.lookback import show_levels, show_levels_at
+        from levelog_history.levels import LevelFilter
 
-        refuse_status(status)
         wanted = LevelFilter(name=name, view=view, status=status)
         if at:
-            from levelog_cli.compose.pastlevels import show_levels_at
-
             await show_levels_at(settings, wanted, at=at, as_json=as_json)
         else:
             await show_levels(settings, wanted, as_json=as_json)

@@ -78,11 +78,11 @@ def replay(
     """
 
     async def work() -> None:
-        from levelog_cli.compose.replay import replay_history
-        from levelog_cli.compose.replaychoice import Wanted
+        from levelog_cli.wiring.rerun import replay_history
+        from levelog_replay.choice import Choice
         from levelog_replay.stops.debugger import DebuggerLeft
 
-        wanted = Wanted(
+        choice = Choice(
             file=file,
             against=against,
             start=start,
@@ -97,7 +97,7 @@ def replay(
             is_pdb=is_pdb,
         )
         try:
-            is_same = await replay_history(settings, wanted, as_json=as_json)
+            is_same = await replay_history(settings, choice, as_json=as_json)
         except DebuggerLeft:
             sys.stderr.write("levelog: the debugger was left: not all decisions were made again\n")
             raise SystemExit(MISUSED) from None

@@ -35,9 +35,10 @@ def why(
     """Explain a level, or who wrote an object and why: the records, the reads, the level, the writes."""
 
     async def work() -> None:
-        from levelog_cli.compose.why import Asked, show_why
+        from levelog_cli.wiring.lookback import show_why
+        from levelog_history.why import Question
 
-        asked = Asked(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
-        await show_why(settings, asked, as_json=as_json)
+        question = Question(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
+        await show_why(settings, question, as_json=as_json)
 
     execute(settings, work)

@@ -28,7 +28,7 @@ def writers(
     """Show who writes objects, how often, which writes changed nothing, and which come at a fixed period."""
 
     async def work() -> None:
-        from levelog_cli.compose.writers import show_writers
+        from levelog_cli.wiring.lookback import show_writers
 
         await show_writers(settings, objects, since=since, as_json=as_json)
 

@@ -26,7 +26,7 @@ _AGENT: Final = "levelog/"
 _UNSETTLED: Final = ("pending", "claimed", "written")
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class ViewCall(Struct, frozen=True, kw_only=True):
     """One call of a view: the newest record that led to it, what it saw, and what it came to."""
 
     view: str
@@ -39,14 +39,14 @@ class Decision(Struct, frozen=True, kw_only=True):
     actual: bytes | None
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class StepResult(Struct, frozen=True, kw_only=True):
     """What one step led to."""
 
     records: int
     """Records that reached the log."""
     changes: int
     """Those that show an object; the others are levelog's own: here, receipts of writes."""
-    decisions: list[Decision]
+    decisions: list[ViewCall]
     levels: int
     """Levels that there are afterwards."""
     writes: list[Request]
@@ -67,7 +67,7 @@ class Watching:
         self._revisions = dict.fromkeys(resources, 0)
         self._told: set[tuple[str, str, str, int]] = set()
 
-    async def settled(self) -> Outcome:
+    async def settled(self) -> StepResult:
         """Wait until the tables show the cluster as it is and nothing is left to do; return what led there.
 
         Raises LevelogError if that takes longer than 30 seconds.
@@ -101,25 +101,25 @@ class Watching:
             drifting = select(func.count()).select_from(levels).where(levels.c.status != "in_sync")
             return not any([(await connection.execute(query)).scalar_one() for query in (waiting, unsettled, drifting)])
 
-    async def _outcome(self) -> Outcome:
+    async def _outcome(self) -> StepResult:
         async with self._database.reading() as connection:
             last = (await connection.execute(select(func.max(checkpoints.c.record_sequence)))).scalar_one()
-            fields = [decisions.c[name] for name in Decision.__struct_fields__]
+            fields = [decisions.c[name] for name in ViewCall.__struct_fields__]
             uid = decisions.c.parent_uid
             calls = select(uid, *fields).where(decisions.c.is_called)
             rows = await connection.execute(calls.order_by(decisions.c.decided_at, decisions.c.ordinal))
-            fresh: list[Decision] = []
+            fresh: list[ViewCall] = []
             for row in rows.mappings():
                 values: dict[str, Any] = dict(row)
                 place = (values.pop("parent_uid"), row["view"], row["parent"], row["ordinal"])
                 if place not in self._told:
                     self._told.add(place)
-                    fresh.append(Decision(**values))
+                    fresh.append(ViewCall(**values))
             remaining = (await connection.execute(select(func.count()).select_from(levels))).scalar_one()
         requests = [r for r in self._sandbox.requests.since(self._last_request, user_agent=_AGENT) if r.method != "GET"]
         self._last_request = self._sandbox.requests.last
         records, self._last_record = last - self._last_record, last
-        return Outcome(
+        return StepResult(
             records=records,
             changes=self._changes(),
             decisions=fresh,
@@ -140,7 +140,7 @@ _TIE: Final = "\u00a0"
 """A space at which no line is broken."""
 
 
-def tell(console: Console, number: int, title: str, outcome: Outcome) -> None:
+def tell(console: Console, number: int, title: str, outcome: StepResult) -> None:
     """Print one step."""
     console.print(f"\n[bold]{number}. {escape(title)}[/bold]")
     _line(console, "log", _records(outcome))
@@ -183,7 +183,7 @@ def _line(console: Console, name: str, text: str) -> None:
         console.print(f"{_INDENT}{escape(line)}", highlight=False, soft_wrap=True)
 
 
-def _records(outcome: Outcome) -> str:
+def _records(outcome: StepResult) -> str:
     others = outcome.records - outcome.changes
     if not others:
         return f"{outcome.records} records of objects"
@@ -191,7 +191,7 @@ def _records(outcome: Outcome) -> str:
     return f"{outcome.records} records: {outcome.changes} of objects, {receipts}"
 
 
-def _calls(decisions: list[Decision]) -> str:
+def _calls(decisions: list[ViewCall]) -> str:
     """How often the view was called, and the newest record behind each call."""
     *causes, last = (str(decision.cause) for decision in decisions)
     if not causes:
@@ -199,7 +199,7 @@ def _calls(decisions: list[Decision]) -> str:
     return f"{decisions[0].view} {len(decisions)} times, for records {', '.join(causes)} and {last} of the log"
 
 
-def _level(decision: Decision) -> str:
+def _level(decision: ViewCall) -> str:
     if decision.desired is None or decision.actual is None:
         return decision.status
     desired, actual = msgspec.json.decode(decision.desired), msgspec.json.decode(decision.actual)

@@ -7,12 +7,12 @@ import msgspec
 
 from levelog_cli.printing.tables import folded, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
-from levelog_replay.comparing import Divergence, Outcome, Tally
+from levelog_replay.comparing import Conclusion, Divergence, Tally
 from levelog_store.decide.decisions import Decision
 from levelog_store.rows import ERRORS, IndexKey
 
 if TYPE_CHECKING:
-    from levelog_cli.compose.replay import Report
+    from levelog_replay.versions import Report
 from msgspec.structs import asdict
 
 from levelog.calls.faults import described
@@ -94,21 +94,21 @@ def read_lines(reads: Mapping[IndexKey, tuple[bytes, ...]], past: Decision) -> I
 
 
 def _part(
-    part: str, before: Outcome | None, after: Outcome | None, names: tuple[str, str], width: int
+    part: str, before: Conclusion | None, after: Conclusion | None, names: tuple[str, str], width: int
 ) -> Iterator[str]:
     if before is None or after is None:
         made = names[0] if after is None else names[1]
-        yield from labelled("made by", f"{made} alone: no such view there, or its filters leave the object out")
+        yield from labelled("made by", f"{made} alone: no such view there, or its filters exclude the object")
         return
     if part in ("desired", "actual"):
-        one, other = (_decoded(getattr(side, part)) for side in (before, after))
+        one, other = (_decoded(getattr(side.verdict, part)) for side in (before, after))
         if isinstance(one, dict) and isinstance(other, dict):
             for difference in differences(one, other):
                 yield from labelled(part, str(difference))
             return
         yield from labelled(part, f"{shown(one)} -> {shown(other)}")
     elif part == "drift":
-        one, other = (drift_text(side.drift) or "none" for side in (before, after))
+        one, other = (drift_text(side.verdict.differing) or "none" for side in (before, after))
         yield from labelled(part, f"{one} -> {other}")
     elif part == "keys":
         for name, side in zip(names, (before, after), strict=True):
@@ -116,8 +116,8 @@ def _part(
             writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
             yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
     else:
-        reason = f" ({after.reason})" if part == "status" and after.reason else ""
-        yield from labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
+        reason = f" ({after.verdict.reason})" if part == "status" and after.verdict.reason else ""
+        yield from labelled(part, f"{getattr(before.verdict, part)} -> {getattr(after.verdict, part)}{reason}")
 
 
 def labelled(label: str, text: str) -> Iterator[str]:
@@ -146,22 +146,22 @@ def _told(found: Divergence) -> dict[str, Any]:
             }
             for (index, key), values in sorted(found.reads.items())
         ],
-        "before": _outcome(found.before),
-        "after": _outcome(found.after),
+        "before": _conclusion(found.before),
+        "after": _conclusion(found.after),
     }
 
 
-def _outcome(outcome: Outcome | None) -> dict[str, Any] | None:
-    if outcome is None:
+def _conclusion(conclusion: Conclusion | None) -> dict[str, Any] | None:
+    if conclusion is None:
         return None
-    known = {intent.key: intent for intent in outcome.intents}
+    known = {intent.key: intent for intent in conclusion.intents}
     return {
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "round": outcome.round,
-        "desired": _raw(outcome.desired),
-        "actual": _raw(outcome.actual),
-        "drift": outcome.drift,
+        "status": conclusion.verdict.status,
+        "reason": conclusion.verdict.reason,
+        "round": conclusion.verdict.round,
+        "desired": _raw(conclusion.verdict.desired),
+        "actual": _raw(conclusion.verdict.actual),
+        "drift": conclusion.verdict.differing,
         "intents": [
             {
                 "key": key,
@@ -169,7 +169,7 @@ def _outcome(outcome: Outcome | None) -> dict[str, Any] | None:
                 "target": known[key].target if key in known else None,
                 "body": _raw(known[key].body) if key in known else None,
             }
-            for key in outcome.keys
+            for key in conclusion.keys
         ],
     }
 

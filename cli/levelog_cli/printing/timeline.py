@@ -3,15 +3,12 @@
 import textwrap
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
-from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
-from levelog_history.timeline import Decided
+from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_store.decide.decisions import Basis, Decision
 
 _TEXT: Final = {
@@ -45,9 +42,9 @@ class Timeline:
             self._day = day
             yield f"{'SEQUENCE':>8}  {day} UTC"
 
-    def lines(self, entry: Entry | Decided, sequence: int) -> Iterator[str]:
+    def lines(self, entry: AnyEntry, sequence: int) -> Iterator[str]:
         """The lines of the entry of a record, or of a decision."""
-        if isinstance(entry, Decided):
+        if isinstance(entry, DecisionEntry):
             yield from self._decision(entry)
             return
         yield from self.day(entry.time)
@@ -74,8 +71,8 @@ class Timeline:
                 )
                 yield from folded(f"for {entry.parent}")
 
-    def _decision(self, decided: Decided) -> Iterator[str]:
-        decision = decided.decision
+    def _decision(self, entry: DecisionEntry) -> Iterator[str]:
+        decision = entry.decision
         yield from self.day(decision.decided_at)
         at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
         parent = "" if decision.parent == self._only else f" of {decision.parent}"
@@ -84,7 +81,7 @@ class Timeline:
         rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
         reason = f": {decision.reason}" if decision.reason else ""
         yield from folded(f"{decision.view}{parent}: {status}{rounds}{reason}", f"{'=>':>8}  {at}  ")
-        writes = [f"{asked.verb} {asked.target}" for asked in decided.writes[:_MOST_WRITES]]
+        writes = [f"{asked.verb} {asked.target}" for asked in entry.writes[:_MOST_WRITES]]
         if more := len(decision.intents) - len(writes):
             writes.append(f"{more} more" if writes else f"{more} writes that are not kept any more")
         yield from folded("; ".join([woken(decision), *writes]))
@@ -134,22 +131,3 @@ def folded(text: str, begin: str = INDENT) -> list[str]:
     return textwrap.wrap(
         text, line_width(), initial_indent=begin, subsequent_indent=" " * len(begin), break_on_hyphens=False
     )
-
-
-def plain(entry: Entry, sequence: int) -> dict[str, Any]:
-    """The entry of a record, without the body of the object."""
-    told: dict[str, Any] = msgspec.to_builtins(entry)
-    match entry:
-        case Revision():
-            del told["body"]
-            return {"type": "revision", **told}
-        case Missing():
-            return {"type": "missing", **told}
-        case ReceiptNoted() | TargetSighted():
-            return {
-                "type": "receipt" if isinstance(entry, ReceiptNoted) else "sighting",
-                "sequence": sequence,
-                **told,
-                "parent": str(entry.parent),
-                "target": str(entry.target),
-            }

@@ -7,13 +7,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Cluster
-from levelog_cli.identity import process_name
+from levelog.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats
@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
     from levelog_store.rows import Scope
-
+import os
+import secrets
+import socket
 
 log = logging.getLogger(__name__)
+
+_SWEEP: Final = timedelta(seconds=10)  # a hint may be lost
 
 
 async def run_stack(
@@ -158,13 +162,11 @@ class _Process(Struct, kw_only=True):
 
     async def _work(self, stream: LogStream, database: "Database") -> None:
         """Process and actuate on one scope of the database."""
-        from levelog_cli.wiring.scoping import await_scope
-
         async with Hints(self.connection, stream.cluster, self.application.name) as hints:
             if Role.PROCESS in self.roles:
                 scope = await self._open_scope(stream, database, hints)
             else:
-                scope = await await_scope(database, stream, self.application.name, hints)
+                scope = await _await_scope(database, stream, self.application.name, hints)
             await self._work_on(scope, stream, database, hints)
 
     async def _work_on(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
@@ -242,3 +244,26 @@ class _Process(Struct, kw_only=True):
         await make_views(database, self.application)
         await hints.publish(Topic.INTENT)
         return verified
+
+
+def process_name() -> str:
+    """Host, process id and a random part: a pid is used again, and pods of one name come and go."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+async def _await_scope(database: "Database", stream: LogStream, application: Application, hints: Hints) -> "Scope":
+    """The application's scope, as soon as a processor has opened it for this log."""
+    from levelog_store.look.overview import find_scopes
+
+    hint = hints.listen(Topic.INTENT)
+    is_told = False
+    while True:
+        async with database.reading() as connection:
+            for scope in await find_scopes(connection):
+                is_same = scope.application == application and scope.cluster == stream.cluster
+                if is_same and scope.stream_created == stream.identity.created:
+                    return scope
+        if not is_told:
+            log.info("waits for `levelog process` to open application %s", application)
+            is_told = True
+        await hint.wait(_SWEEP)

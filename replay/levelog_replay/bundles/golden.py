@@ -14,7 +14,7 @@ from levelog_processors.program import Program
 from levelog_replay.bundles.reading import open_bundle, refuse_other
 from levelog_replay.bundles.writing import rewrite
 from levelog_replay.calling import ReplayCaller
-from levelog_replay.comparing import Comparison, Outcome
+from levelog_replay.comparing import Comparison, Conclusion
 from levelog_replay.judging import Judge
 from levelog_replay.recordedmode import RecordedReplay, Side
 from levelog_replay.scratch import open_scratch
@@ -33,7 +33,7 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
     bundle = open_bundle(path)
     refuse_other(bundle, application, program.watched)
     comparison = Comparison()
-    outcomes: dict[tuple[str, str, int], Outcome | None] = {}
+    conclusions: dict[tuple[str, str, int], Conclusion | None] = {}
     async with AsyncExitStack() as stack:
         scratch = await stack.enter_async_context(open_scratch(program, bundle.origin, is_waking=False))
         judge = Judge(scratch, ReplayCaller(threads=_THREADS), redactor=redactor)
@@ -41,16 +41,16 @@ async def check(path: Path, program: Program, *, application: str, is_updated: b
         replay = RecordedReplay(bundle, Selection(), [Side(scratch, judge)])
         async for (judged,) in replay.run():
             past = judged.past
-            if comparison.take_recorded(judged, program.fingerprint) is not None or judged.outcome is None:
-                outcomes[past.identity] = judged.outcome
+            if comparison.take_recorded(judged, program.fingerprint) is not None or judged.conclusion is None:
+                conclusions[past.identity] = judged.conclusion
     if not comparison.views:
         raise ConfigurationError(f"bundle {path} holds no decisions")
-    if not outcomes:
+    if not conclusions:
         return ""
     await comparison.complete(bundle)
     if is_updated:
-        rewrite(bundle, outcomes)
-    return "\n".join(_told(path, comparison, len(outcomes)))
+        rewrite(bundle, conclusions)
+    return "\n".join(_told(path, comparison, len(conclusions)))
 
 
 def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
@@ -70,14 +70,17 @@ def _told(path: Path, comparison: Comparison, changed: int) -> Iterator[str]:
         if part == "keys":
             yield f"  writes: {_writes(before)} -> {_writes(after)}"
         elif part == "drift":
-            yield f"  drift: {drift_text(before.drift) or 'none'} -> {drift_text(after.drift) or 'none'}"
+            one, other = (drift_text(side.verdict.differing) or "none" for side in (before, after))
+            yield f"  drift: {one} -> {other}"
         elif part in ("desired", "actual"):
-            one, other = (msgspec.json.decode(getattr(side, part) or b"{}") for side in (before, after))
-            for difference in differences(one, other):
+            first_value, second_value = (
+                msgspec.json.decode(getattr(side.verdict, part) or b"{}") for side in (before, after)
+            )
+            for difference in differences(first_value, second_value):
                 yield f"  {part}: {difference}"
         else:
-            reason = f" ({after.reason})" if part == "status" and after.reason else ""
-            yield f"  {part}: {getattr(before, part)} -> {getattr(after, part)}{reason}"
+            reason = f" ({after.verdict.reason})" if part == "status" and after.verdict.reason else ""
+            yield f"  {part}: {getattr(before.verdict, part)} -> {getattr(after.verdict, part)}{reason}"
 
 
 def _total(comparison: Comparison) -> int:
@@ -85,6 +88,6 @@ def _total(comparison: Comparison) -> int:
     return total.same + total.changed + total.only_before + total.skipped
 
 
-def _writes(outcome: Outcome) -> str:
-    known = {intent.key: f"{intent.verb} {intent.target}" for intent in outcome.intents}
-    return ", ".join(known.get(key, key) for key in outcome.keys) or "none"
+def _writes(conclusion: Conclusion) -> str:
+    known = {intent.key: f"{intent.verb} {intent.target}" for intent in conclusion.intents}
+    return ", ".join(known.get(key, key) for key in conclusion.keys) or "none"

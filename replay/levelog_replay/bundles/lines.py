@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from levelog.wire.canonical import canonical
 from levelog.wire.envelope import decode, encode
@@ -18,10 +18,11 @@ from levelog.wire.objects import Application, Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord, Unreadable
 from levelog.wire.subjects import object_in
 from levelog_history.moments import Moment
-from levelog_replay.comparing import Outcome
+from levelog_replay.comparing import Conclusion
 from levelog_replay.scratch import Origin
 from levelog_store.decide.decisions import Asked, Basis, Decision, Read
 from levelog_store.fold.changes import Causes
+from levelog_store.rows import Verdict
 
 FORMAT: Final = 1
 """Of bundles that are written now."""
@@ -118,33 +119,29 @@ class DecisionLine(Struct, frozen=True, kw_only=True, tag="decision", tag_field=
     decided_at: datetime
     basis: Basis
 
-    def past(self, outcome: "OutcomeLine") -> Decision:
+    def past(self, conclusion: "ConclusionLine") -> Decision:
         """The decision with what it came to."""
         return Decision(
-            ordinal=self.ordinal,
-            view=self.view,
-            parent=self.parent,
-            parent_uid=self.parent_uid,
-            parent_sequence=self.parent_sequence,
-            cause=self.cause,
+            **{name: getattr(self, name) for name in _SHARED},
+            **asdict(conclusion.verdict),
             causes=Causes(tuple(self.causes), has_more=False),
             suppressed=Causes((), has_more=False),
             is_called=True,
             reads=[Read(index, key, version, _bytes(held)) for index, key, version, held in self.reads],
-            status=outcome.status,
-            reason=outcome.reason,
-            round=outcome.round,
-            desired=bytes(outcome.desired) or None,
-            actual=bytes(outcome.actual) or None,
-            drift=canonical(outcome.drift) if outcome.drift else None,
-            intents=outcome.intents,
-            fingerprint=self.fingerprint,
-            decided_at=self.decided_at,
-            basis=replace(self.basis, satisfied=tuple(outcome.satisfied)),
+            intents=conclusion.intents,
+            basis=replace(self.basis, satisfied=tuple(conclusion.satisfied)),
         )
 
 
-class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="line", omit_defaults=True):
+_SHARED: Final = tuple(
+    name
+    for name in DecisionLine.__struct_fields__
+    if name in Decision.__struct_fields__ and name not in ("causes", "reads", "basis")
+)
+"""What a line has as its decision has it."""
+
+
+class ConclusionLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="line", omit_defaults=True):
     """What the decision above came to."""
 
     status: str
@@ -160,17 +157,30 @@ class OutcomeLine(Struct, frozen=True, kw_only=True, tag="outcome", tag_field="l
     """Those whose targets held their fields already."""
 
     @classmethod
-    def of(cls, outcome: Outcome) -> "OutcomeLine":
-        """The line of an outcome."""
+    def of(cls, conclusion: Conclusion) -> "ConclusionLine":
+        """The line of a conclusion."""
+        verdict = conclusion.verdict
         return cls(
-            status=outcome.status,
-            reason=outcome.reason,
-            round=outcome.round,
-            desired=NOTHING if outcome.desired is None else Raw(outcome.desired),
-            actual=NOTHING if outcome.actual is None else Raw(outcome.actual),
-            drift={part: list(keys) for part, keys in outcome.drift.items()},
-            intents=list(outcome.keys),
-            satisfied=list(outcome.satisfied),
+            status=verdict.status,
+            reason=verdict.reason,
+            round=verdict.round,
+            desired=NOTHING if verdict.desired is None else Raw(verdict.desired),
+            actual=NOTHING if verdict.actual is None else Raw(verdict.actual),
+            drift=verdict.differing,
+            intents=list(conclusion.keys),
+            satisfied=list(conclusion.satisfied),
+        )
+
+    @property
+    def verdict(self) -> Verdict:
+        """What became of the level."""
+        return Verdict(
+            status=self.status,
+            reason=self.reason,
+            round=self.round,
+            desired=bytes(self.desired) or None,
+            actual=bytes(self.actual) or None,
+            drift=canonical(self.drift) if self.drift else None,
         )
 
 
@@ -197,7 +207,9 @@ class EndLine(Struct, frozen=True, kw_only=True, tag="end", tag_field="line"):
     """Of the lines above the first decision: heading, schemas, records."""
 
 
-Line: TypeAlias = Heading | SchemaLine | RecordLine | UnreadableLine | DecisionLine | OutcomeLine | IntentLine | EndLine
+Line: TypeAlias = (
+    Heading | SchemaLine | RecordLine | UnreadableLine | DecisionLine | ConclusionLine | IntentLine | EndLine
+)
 HASHED: Final = (Heading, SchemaLine, RecordLine, UnreadableLine)
 """What the end holds a hash of."""
 
@@ -224,25 +236,18 @@ def record_line(logged: LoggedRecord) -> RecordLine | UnreadableLine:
 def decision_lines(past: Decision, intents: dict[str, Asked]) -> list[Line]:
     """The lines of a decision, with those of its intents that are kept."""
     decision = DecisionLine(
-        ordinal=past.ordinal,
-        view=past.view,
-        parent=past.parent,
-        parent_uid=past.parent_uid,
-        parent_sequence=past.parent_sequence,
-        cause=past.cause,
+        **{name: getattr(past, name) for name in _SHARED},
         causes=list(past.causes.sequences),
         reads=[(read.index, read.key, read.version, Raw(read.content or NULL)) for read in past.reads],
-        fingerprint=past.fingerprint,
-        decided_at=past.decided_at,
         basis=replace(past.basis, satisfied=()),
     )
-    return [decision, *outcome_lines(Outcome.recorded(past).with_intents(intents))]
+    return [decision, *conclusion_lines(Conclusion.recorded(past).with_intents(intents))]
 
 
-def outcome_lines(outcome: Outcome) -> list[Line]:
+def conclusion_lines(conclusion: Conclusion) -> list[Line]:
     """The lines of what a decision came to."""
-    intents = [IntentLine(key=i.key, verb=i.verb, target=i.target, body=Raw(i.body)) for i in outcome.intents]
-    return [OutcomeLine.of(outcome), *intents]
+    intents = [IntentLine(key=i.key, verb=i.verb, target=i.target, body=Raw(i.body)) for i in conclusion.intents]
+    return [ConclusionLine.of(conclusion), *intents]
 
 
 def _bytes(value: Raw) -> bytes | None:

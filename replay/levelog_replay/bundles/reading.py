@@ -1,6 +1,6 @@
 """A bundle: history in one file, to look at and to decide again where there is neither cluster, NATS nor SQL server."""
 
-from collections.abc import AsyncGenerator, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
 from contextlib import aclosing
 from hashlib import sha256
 from pathlib import Path
@@ -9,16 +9,18 @@ from typing import Final
 import msgspec
 
 from levelog.errors import ConfigurationError, RecordError
-from levelog.wire.records import LoggedRecord
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
 from levelog_history.moments import Moment
+from levelog_history.selection import Selected, has_any
+from levelog_history.timeline import DecisionEntry, IsShown
 from levelog_replay.bundles.lines import (
     FORMAT,
+    ConclusionLine,
     DecisionLine,
     EndLine,
     Heading,
     IntentLine,
     Line,
-    OutcomeLine,
     RecordLine,
     SchemaLine,
     UnreadableLine,
@@ -43,6 +45,7 @@ class Bundle:
     """The history in a file that was found whole; made by `open_bundle`. Read anew for each question, in one pass."""
 
     def __init__(self, path: Path, heading: Heading, *, decisions_at: int) -> None:
+        self.name = "the bundle"
         self.path = path
         self.heading = heading
         self.decisions_at = decisions_at
@@ -67,6 +70,40 @@ class Bundle:
     def begins(self) -> Moment:
         """From there on nothing is missing."""
         return self.heading.begins
+
+    @property
+    def cluster(self) -> str:
+        """Uid of the cluster."""
+        return self.heading.cluster
+
+    async def ends(self) -> tuple[int, LoggedRecord | None, int]:
+        """Sequence of the first record, the record itself if it is there, and sequence of the last."""
+        async for records in self.records():
+            return self.first, records[0], self.last
+        return self.first, None, self.last
+
+    async def resources(self) -> Sequence[str]:
+        """Names of the resources of which it has records, sorted."""
+        return sorted(self.heading.resources)
+
+    async def about(
+        self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
+    ) -> AsyncIterator[LoggedRecord]:
+        """Records as `read_about` gives them. Raises ConfigurationError if it is to be followed."""
+        if is_followed:
+            raise ConfigurationError("nothing more happens in a bundle: leave --follow out")
+        resources = {each.resource for each in selected}
+        async for records in self.records():
+            for logged in records:
+                match logged.record:
+                    case ObjectSeen(key=key) | ObjectDeleted(key=key):
+                        is_about = has_any(selected, key)
+                    case ReceiptNoted() | TargetSighted():
+                        is_about = has_receipts
+                    case record:
+                        is_about = getattr(record, "resource", None) in resources
+                if is_about:
+                    yield logged
 
     async def records(self, start: int = 0) -> AsyncGenerator[list[LoggedRecord]]:
         """Batches of all records from `start` on, in the order of the log."""
@@ -104,8 +141,15 @@ class Bundle:
             past, writes = None, []
             if isinstance(line, DecisionLine):
                 made = line
-            elif isinstance(line, OutcomeLine) and made is not None:
+            elif isinstance(line, ConclusionLine) and made is not None:
                 past = made.past(line)
+
+    async def entries(self, is_shown: IsShown) -> AsyncIterator[DecisionEntry]:
+        """The same for a timeline: those on objects that are shown, and those that wrote to one."""
+        async for past, writes in self.written():
+            entry = DecisionEntry(application=self.origin.application, decision=past, writes=writes)
+            if entry.is_about(is_shown):
+                yield entry
 
     async def intents(self, keys: list[str]) -> dict[str, Asked]:
         """Intents by key, as far as they were kept when it was exported."""
@@ -137,7 +181,7 @@ def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
     heading = _heading(path, first)
     state = sha256(first)
     size, decisions_at = len(first), 0
-    records = decisions = outcomes = last = 0
+    records = decisions = conclusions = last = 0
     for number, text in enumerate(lines, start=2):
         try:
             line = _LINE.decode(text)
@@ -154,7 +198,7 @@ def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
                 state.update(text)
             case EndLine():
                 said = (line.records, line.decisions, line.decisions, line.sha256)
-                if said != (records, decisions, outcomes, state.hexdigest()):
+                if said != (records, decisions, conclusions, state.hexdigest()):
                     raise _damaged(path, "its records are not those that were exported, or decisions are missing")
                 if next(lines, b""):
                     raise _damaged(path, f"something stands below its end, line {number}")
@@ -168,8 +212,8 @@ def _checked(path: Path, lines: Iterator[bytes]) -> Bundle:
             case _:
                 decisions_at = decisions_at or size
                 decisions += isinstance(line, DecisionLine)
-                outcomes += isinstance(line, OutcomeLine)
-                if outcomes > decisions or (isinstance(line, DecisionLine) and outcomes != decisions - 1):
+                conclusions += isinstance(line, ConclusionLine)
+                if conclusions > decisions or (isinstance(line, DecisionLine) and conclusions != decisions - 1):
                     raise _damaged(path, f"line {number} is out of its place")
         size += len(text)
     raise _damaged(path, "its end is missing")

@@ -19,21 +19,21 @@ from levelog_history.moments import Moment
 from levelog_replay.bundles.lines import (
     FORMAT,
     HASHED,
+    ConclusionLine,
     DecisionLine,
     EndLine,
     Heading,
     IntentLine,
     Line,
-    OutcomeLine,
     RecordLine,
     SchemaLine,
     UnreadableLine,
+    conclusion_lines,
     decision_lines,
-    outcome_lines,
     record_line,
 )
 from levelog_replay.bundles.reading import Bundle
-from levelog_replay.comparing import Outcome
+from levelog_replay.comparing import Conclusion
 from levelog_replay.sources import History, Selection
 from levelog_store.decide.decisions import Decision
 
@@ -47,7 +47,7 @@ class Exported(Struct, frozen=True, kw_only=True):
     """Custom resources whose schemas are in it."""
 
 
-class _Writer:
+class _BundleFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._state = sha256()
@@ -126,8 +126,8 @@ async def export(
         return Exported(records=writer.records, decisions=writer.decisions, schemas=sorted(schemas))
 
 
-def rewrite(bundle: Bundle, outcomes: Mapping[tuple[str, str, int], Outcome | None]) -> None:
-    """Put other outcomes into a bundle, by view, parent and ordinal; a decision with None is left out."""
+def rewrite(bundle: Bundle, conclusions: Mapping[tuple[str, str, int], Conclusion | None]) -> None:
+    """Put other conclusions into a bundle, by view, parent and ordinal; a decision with None goes."""
     with _written(bundle.path) as writer:
         made: DecisionLine | None = None
         is_replaced = False
@@ -137,25 +137,25 @@ def rewrite(bundle: Bundle, outcomes: Mapping[tuple[str, str, int], Outcome | No
             if isinstance(line, DecisionLine):
                 made = line
                 place = (line.view, line.parent, line.ordinal)
-                is_replaced = place in outcomes
-                outcome = outcomes.get(place)
-                if outcome is not None:
-                    for each in (line, *outcome_lines(outcome)):
+                is_replaced = place in conclusions
+                conclusion = conclusions.get(place)
+                if conclusion is not None:
+                    for each in (line, *conclusion_lines(conclusion)):
                         writer.write(each)
-            if made is None or not (is_replaced and isinstance(line, DecisionLine | OutcomeLine | IntentLine)):
+            if made is None or not (is_replaced and isinstance(line, DecisionLine | ConclusionLine | IntentLine)):
                 writer.write(line)
         writer.end()
 
 
 @contextmanager
-def _written(path: Path) -> Generator[_Writer]:
+def _written(path: Path) -> Generator[_BundleFile]:
     """A file that is there whole or not at all."""
     try:
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         part = Path(name)
         try:
             with os.fdopen(number, "wb") as file:
-                yield _Writer(file)
+                yield _BundleFile(file)
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

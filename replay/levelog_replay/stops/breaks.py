@@ -1,9 +1,10 @@
 """Where a replay is to stop: what `--break` names, looked up in the code and in what was decided."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from levelog.errors import ConfigurationError
+from levelog_history.names import named
 from levelog_history.selection import Selected
 from levelog_processors.program import Program
 from levelog_replay.sources import History, Selection
@@ -34,16 +35,16 @@ async def find_breaks(
         if view.reconcile is not None and not _is_levelogs(view.reconcile.function)
     }
     chosen: set[Identity] = set()
-    named: set[str] = set()
+    functions: set[str] = set()
     for text in texts:
         if text.isdecimal():
             chosen |= await _of_record(int(text), history, selection)
         elif text.count("/") == 2:
             chosen |= await _of_object(text, history, selection)
         else:
-            found = _named(text, views | reconciles)
+            found = named(text, views | reconciles)
             indices = {name for program in programs for name in program.indices}
-            if not found and _named(text, indices):
+            if not found and named(text, indices):
                 raise ConfigurationError(
                     f"--break {text}: that is an index, and --break stops in views and reconcile functions: write "
                     "breakpoint() into its function"
@@ -54,8 +55,10 @@ async def find_breaks(
                     f"{', '.join(sorted(views | reconciles))}; a record is given by its sequence, an object as "
                     "RESOURCE/NAMESPACE/NAME"
                 )
-            named |= found
-    return Breaks(views=frozenset(named & views), reconciles=frozenset(named & reconciles), decisions=frozenset(chosen))
+            functions |= found
+    return Breaks(
+        views=frozenset(functions & views), reconciles=frozenset(functions & reconciles), decisions=frozenset(chosen)
+    )
 
 
 async def _of_record(sequence: int, history: History, selection: Selection) -> set[Identity]:
@@ -94,11 +97,6 @@ async def _of_object(text: str, history: History, selection: Selection) -> set[I
     if not on:
         raise ConfigurationError(f"--break {text}: no decision that is made again was on this object, or wrote it")
     return on
-
-
-def _named(text: str, names: Iterable[str]) -> set[str]:
-    """Those that a text names, with their operator or without."""
-    return {name for name in names if text in (name, name.partition("/")[2])}
 
 
 def _is_levelogs(function: object) -> bool:

@@ -119,7 +119,7 @@ async def test_decisions_are_those_on_the_objects_shown_or_that_wrote_to_them(st
 
 async def test_history_says_where_it_looks_for_decisions(story: Levelog, tmp_path: Path) -> None:
     said = await story.refused("history", SHOP, "--decisions", "--follow", status=2)
-    assert "leave one of --follow and --decisions out" in said
+    assert "drop one of --follow and --decisions" in said
     (tmp_path / ".levelog").mkdir()
     (tmp_path / ".levelog/nats").symlink_to(story.data / "nats")
     said = await Levelog(tmp_path).refused("history", SHOP, "--decisions", status=2)

@@ -88,7 +88,7 @@ async def test_invariant_12_in_mode_log_decisions_are_the_same_on_both_databases
 ) -> None:
     operators = load_operators([WEBS_FILE])
     expected = await decided(operators)
-    outcomes = [(d["parent"].split("/")[-1], d["outcome"], d["round"]) for d in msgspec.json.decode(expected)]
+    outcomes = [(d["parent"].split("/")[-1], d["status"], d["round"]) for d in msgspec.json.decode(expected)]
     assert ("shop", "settling", 1) in outcomes
     assert ("blog", "settling", 8) in outcomes, "a receipt raises the round, and so do decisions after it"
     assert len(outcomes) > 8

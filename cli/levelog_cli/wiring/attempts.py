@@ -4,14 +4,15 @@ import sys
 
 from levelog.errors import ConfigurationError, Unavailable
 from levelog.wire.objects import Application, Cluster
-from levelog_cli.compose.levels import refuse_unknown, selected_scopes
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_beside
 from levelog_cli.servers.nats import connect_nats
 from levelog_cli.settings import Settings
+from levelog_cli.wiring.lookback import chosen_scopes
+from levelog_history.levels import refuse_unknown
 from levelog_log.hints import Hints, Topic
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
-from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines
+from levelog_store.look.overview import LevelLine, read_level_lines
 from levelog_store.rows import Scope
 
 
@@ -24,8 +25,8 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
         raise ConfigurationError("say what to try again: names of parents, or --all-failed")
     chosen: list[tuple[Scope, LevelLine]] = []
     async with await open_beside(settings) as database:
+        scopes = await chosen_scopes(settings, database)
         async with database.reading() as connection:
-            scopes = selected_scopes(settings, database.name, await find_scopes(connection))
             for name in names or [""]:
                 found = [
                     (scope, line)

@@ -1,4 +1,4 @@
-"""What somebody wants to have replayed: checked, and turned into a choice among decisions."""
+"""What is replayed: the choice among recorded decisions, checked against the code and the history."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
-from levelog_cli.compose.recordsources import refuse_expired
 from levelog_history.moments import Moment
+from levelog_history.names import named
+from levelog_history.reach import refuse_expired
 from levelog_history.selection import Selected, has_any
 from levelog_processors.program import Program
 from levelog_replay.sources import Recording, Selection
@@ -18,7 +19,7 @@ from levelog_replay.sources import Recording, Selection
 RECORDED: Final = "recorded"
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class Choice(Struct, frozen=True, kw_only=True):
     """What is replayed."""
 
     file: Path
@@ -39,64 +40,43 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """Stop where a function raises, and at the first decision that comes out otherwise."""
 
 
-def refuse_misfits(wanted: Wanted, *, as_json: bool) -> None:
-    """Raise ConfigurationError for options that do not go together."""
-    if wanted.is_in_order and wanted.against == RECORDED:
-        raise ConfigurationError(
-            "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
-            "compared: give --against FILE"
-        )
-    if (wanted.breaks or wanted.is_pdb) and (as_json or wanted.is_in_order):
-        raise ConfigurationError(
-            "--break and --pdb ask on the terminal: leave out --json"
-            if as_json
-            else "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() "
-            "into the function"
-        )
-
-
-def refuse_strangers(wanted: Wanted, one: Program, other: Program) -> None:
+def refuse_strangers(choice: Choice, one: Program, other: Program) -> None:
     """Raise ConfigurationError for two files that decide nothing alike: each decision would be made by one alone."""
     if not one.views.keys() & other.views.keys():
         views = [", ".join(sorted(program.views)) or "no view" for program in (one, other)]
         raise ConfigurationError(
-            f"{wanted.against} has none of the views of {wanted.file} ({views[0]}) but {views[1]}: versions of one "
+            f"{choice.against} has none of the views of {choice.file} ({views[0]}) but {views[1]}: versions of one "
             "operator are compared, by the names of operator and view"
         )
 
 
-def selection_of(wanted: Wanted, program: Program, now: datetime) -> Selection:
+def selection_of(choice: Choice, program: Program, now: datetime) -> Selection:
     """The decisions that are wanted; raises ConfigurationError for what there is nothing of in the code."""
-    selected = [Selected.parse(text) for text in wanted.objects]
-    resource = Selected.parse(wanted.resource) if wanted.resource else None
+    selected = [Selected.parse(text) for text in choice.objects]
+    resource = Selected.parse(choice.resource) if choice.resource else None
 
     def has(key: ObjectKey) -> bool:
         return (not selected or has_any(selected, key)) and (resource is None or resource.has(key))
 
     return Selection(
-        start=Moment.parse(wanted.start, now) if wanted.start else None,
-        end=Moment.parse(wanted.end, now) if wanted.end else None,
-        views=_views(wanted.handler, program) if wanted.handler else frozenset(),
+        start=Moment.parse(choice.start, now) if choice.start else None,
+        end=Moment.parse(choice.end, now) if choice.end else None,
+        views=_views(choice.handler, program) if choice.handler else frozenset(),
         has_parent=has,
     )
 
 
 def _views(handler: str, program: Program) -> frozenset[str]:
     """Views by their name, that of their reconcile function, or of an index that they read."""
-    found: set[str] = set()
-    names: set[str] = set()
+    names = {view.name: {view.name, *view.sources} for view in program.views.values()}
     for view in program.views.values():
-        named = [view.name, *view.sources]
         if view.reconcile is not None:
-            named.append(view.reconcile_name)
-        names.update(named)
-        if any(handler in (name, name.partition("/")[2]) for name in named):
-            found.add(view.name)
+            names[view.name].add(view.reconcile_name)
+    found = frozenset(view for view, known in names.items() if named(handler, known))
     if not found:
-        raise ConfigurationError(
-            f"no view, index or reconcile function {handler!r}: there are {', '.join(sorted(names))}"
-        )
-    return frozenset(found)
+        known = ", ".join(sorted(set().union(*names.values())))
+        raise ConfigurationError(f"no view, index or reconcile function {handler!r}: there are {known}")
+    return found
 
 
 def refuse_moments(history: Recording, first: Moment | None, selection: Selection) -> None:
@@ -113,9 +93,9 @@ def refuse_moments(history: Recording, first: Moment | None, selection: Selectio
         refuse_expired(first, moment)
 
 
-def described(wanted: Wanted) -> str:
+def described(choice: Choice) -> str:
     """Words for what was chosen."""
-    parts = [f"on {' or '.join(wanted.objects)}" if wanted.objects else ""]
-    parts += [f"on {wanted.resource}" if wanted.resource else "", f"by {wanted.handler}" if wanted.handler else ""]
-    parts += [f"from {wanted.start}" if wanted.start else "", f"up to {wanted.end}" if wanted.end else ""]
+    parts = [f"on {' or '.join(choice.objects)}" if choice.objects else ""]
+    parts += [f"on {choice.resource}" if choice.resource else "", f"by {choice.handler}" if choice.handler else ""]
+    parts += [f"from {choice.start}" if choice.start else "", f"up to {choice.end}" if choice.end else ""]
     return " ".join(part for part in parts if part) or "yet"

@@ -1,0 +1,163 @@
+"""Answers as JSON objects, the same for each command."""
+
+import sys
+from typing import Any
+
+import msgspec
+
+from levelog.wire.records import ReceiptNoted, TargetSighted
+from levelog_history.explaining import Explained
+from levelog_history.ignoring import Ignored
+from levelog_history.revisions import Missing, Revision
+from levelog_history.timeline import AnyEntry, DecisionEntry
+from levelog_history.why import KeptLevel
+from levelog_store.decide.decisions import Decision
+from levelog_store.look.overview import LevelLine
+from levelog_store.rows import Scope
+
+
+def print_plain(told: object) -> None:
+    """Print one line of JSON."""
+    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+
+
+def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:
+    """An entry of a timeline, without the body of the object."""
+    if isinstance(entry, DecisionEntry):
+        return _decision_entry(entry)
+    told: dict[str, Any] = msgspec.to_builtins(entry)
+    match entry:
+        case Revision():
+            del told["body"]
+            return {"type": "revision", **told}
+        case Missing():
+            return {"type": "missing", **told}
+        case ReceiptNoted() | TargetSighted():
+            return {
+                "type": "receipt" if isinstance(entry, ReceiptNoted) else "sighting",
+                "sequence": sequence,
+                **told,
+                "parent": str(entry.parent),
+                "target": str(entry.target),
+            }
+
+
+def _decision_entry(entry: DecisionEntry) -> dict[str, Any]:
+    decision = entry.decision
+    return {
+        "type": "decision",
+        "after": entry.after,
+        "sequence": decision.sequence,
+        "time": decision.decided_at,
+        "application": entry.application,
+        "view": decision.view,
+        "parent": decision.parent,
+        "parent_uid": decision.parent_uid,
+        "before": decision.basis.status,
+        "status": decision.status,
+        "reason": decision.reason,
+        "round": decision.round,
+        "drift": decision.differing,
+        "causes": decision.causes.sequences,
+        "has_more_causes": decision.causes.has_more,
+        "is_due": decision.basis.is_due,
+        "is_called": decision.is_called,
+        "fingerprint": decision.fingerprint,
+        "writes": [{"key": each.key, "verb": each.verb, "target": each.target} for each in entry.writes],
+    }
+
+
+def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
+    """A decision that is explained."""
+    decision, before = explained.decision, explained.before
+
+    def side(each: Decision | None) -> dict[str, object] | None:
+        if each is None:
+            return None
+        return {
+            "status": each.status,
+            "reason": each.reason,
+            "desired": msgspec.Raw(each.desired or b"null"),
+            "actual": msgspec.Raw(each.actual or b"null"),
+            "drift": each.differing,
+        }
+
+    return {
+        "type": "decision",
+        "application": level.scope.application,
+        "view": decision.view,
+        "parent": decision.parent,
+        "parent_uid": decision.parent_uid,
+        "decided_at": decision.decided_at,
+        "sequence": decision.sequence,
+        "round": decision.round,
+        "is_called": decision.is_called,
+        "is_due": decision.basis.is_due,
+        "fingerprint": decision.fingerprint,
+        "causes": [
+            {"sequence": each.sequence, "entries": [entry_plain(entry, each.sequence) for entry in each.entries]}
+            for each in explained.causes
+        ],
+        "has_more_causes": decision.causes.has_more,
+        "reads": explained.reads,
+        "before": side(before),
+        "after": side(decision),
+        "writes": [
+            {
+                "key": each.intent.key,
+                "verb": each.intent.verb,
+                "target": each.intent.target,
+                "state": each.intent.state,
+                "error": each.intent.error,
+                "receipt": {
+                    "sequence": each.receipt_sequence,
+                    "outcome": each.receipt.outcome,
+                    "target_version": each.receipt.target_version,
+                    "time": each.receipt.time,
+                }
+                if each.receipt
+                else None,
+                "shown_by": each.shown.sequence if each.shown else None,
+            }
+            for each in explained.writes
+        ],
+    }
+
+
+def ignored_plain(level: KeptLevel, ignored: Ignored) -> dict[str, Any]:
+    """A change that led to no decision."""
+    return {"type": "ignored", "view": level.view, "parent": level.parent, **msgspec.to_builtins(ignored)}
+
+
+def level_plain(scope: Scope, line: LevelLine) -> dict[str, Any]:
+    """A level as it is."""
+    return {
+        "cluster": scope.cluster,
+        "application": scope.application,
+        "view": line.view,
+        "parent": line.parent,
+        "status": line.status,
+        "reason": line.reason,
+        "drift": msgspec.json.decode(line.drift) if line.drift else None,
+        "round": line.round,
+        "evaluated_at": line.evaluated_at,
+        "writes": line.writes,
+    }
+
+
+def past_level_plain(scope: Scope, decision: Decision) -> dict[str, Any]:
+    """A level as it was."""
+    return {
+        "cluster": scope.cluster,
+        "application": scope.application,
+        "view": decision.view,
+        "parent": decision.parent,
+        "status": decision.status,
+        "reason": decision.reason,
+        "desired": msgspec.Raw(decision.desired or b"null"),
+        "actual": msgspec.Raw(decision.actual or b"null"),
+        "drift": decision.differing or None,
+        "round": decision.round,
+        "sequence": decision.sequence,
+        "decided_at": decision.decided_at,
+    }

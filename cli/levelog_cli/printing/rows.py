@@ -1,0 +1,84 @@
+"""Levels and writers as rows of a table."""
+
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from levelog.wire.objects import CLUSTER_SCOPE
+from levelog_cli.printing.tables import is_narrow, print_table
+from levelog_history.differences import drift_text
+from levelog_history.levels import LevelsNow
+from levelog_history.writers import Period, Writer
+from levelog_store.decide.decisions import Decision
+from levelog_store.look.contact import UnreadableRecord
+from levelog_store.look.overview import LevelLine
+from levelog_store.rows import Scope
+
+_NAMED: Final = 5
+_FIELDS: Final = 4
+
+
+def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool) -> None:
+    """Print a row for each level; with the application, if there are several."""
+    columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
+    rows = [
+        (scope.application, each.view, each.parent, each.status, str(each.round), _drift(each), each.reason)
+        for scope, each in found
+    ]
+    print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+    if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
+        sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
+
+
+def _drift(level: LevelLine | Decision) -> str:
+    return drift_text(msgspec.json.decode(level.drift, type=dict[str, list[str]]) if level.drift else {})
+
+
+def print_blanks(levels: LevelsNow) -> None:
+    """Print what the levels do not know of."""
+    sys.stdout.write(_silent(levels.silent) + _skipped(levels.skipped))
+
+
+def _silent(inputs: Sequence[tuple[str, str]]) -> str:
+    """What the levels do not hear of now, a line each."""
+    if not inputs:
+        return ""
+    lines = [f"{resource}: {error}" for resource, error in inputs]
+    return "\n".join(["", "nothing is heard now of what follows; the levels go on with what was known:", *lines, ""])
+
+
+def _skipped(records: Sequence[UnreadableRecord]) -> str:
+    """What the levels do not know of, a line each."""
+    if not records:
+        return ""
+    what = "1 record cannot be read" if len(records) == 1 else f"{len(records)} records cannot be read"
+    lines = [f"{record.place}: {record.error}" for record in records[:_NAMED]]
+    if len(records) > _NAMED:
+        lines.append(f"and {len(records) - _NAMED} more")
+    return "\n".join(["", f"{what}; the levels do not know what is in there:", *lines, ""])
+
+
+def print_writers(found: Sequence[Writer]) -> None:
+    """Print a row for each field manager and resource."""
+    columns = ("WRITER", "RESOURCE", "OBJECTS", "WRITES", "IDLE", "EVERY", "FIELDS")
+    print_table(columns, [_row(writer) for writer in found])
+
+
+def _row(writer: Writer) -> tuple[str, ...]:
+    fields = [f"{name} ({count})" for name, count in writer.fields.items()]
+    more = [f"{len(fields) - _FIELDS} more"] if len(fields) > _FIELDS else []
+    return (
+        writer.manager or "(not said)",
+        writer.resource,
+        str(writer.objects),
+        str(writer.writes),
+        str(writer.idle),
+        _every(writer.period),
+        ", ".join(fields[:_FIELDS] + more),
+    )
+
+
+def _every(period: Period | None) -> str:
+    return "" if period is None else f"{period.seconds:.3g} s ± {round(period.spread_seconds, 3):.2g}"

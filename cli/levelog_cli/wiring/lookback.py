@@ -1,0 +1,229 @@
+"""What happened, and why: log and database are opened, the history is asked, and its answer printed."""
+
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog_cli.printing.explained import explained_lines, ignored_lines
+from levelog_cli.printing.plain import (
+    entry_plain,
+    explained_plain,
+    ignored_plain,
+    level_plain,
+    past_level_plain,
+    print_plain,
+)
+from levelog_cli.printing.rows import print_blanks, print_levels, print_writers
+from levelog_cli.printing.timeline import Timeline
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.nats import opened_log
+from levelog_cli.settings import Settings
+from levelog_history.levels import LevelFilter, levels_at, levels_now, scopes_of
+from levelog_history.moments import Moment
+from levelog_history.reach import nothing_of, refuse_beyond
+from levelog_history.records import LogSource, RecordSource
+from levelog_history.revisions import Missing
+from levelog_history.selection import Selected, Shown
+from levelog_history.timeline import DecisionEntry, decisions_on, entries_of, interleaved, is_after, object_at
+from levelog_history.why import Looking, Question
+from levelog_history.writers import count_writers
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
+
+if TYPE_CHECKING:
+    from levelog_replay.bundles.reading import Bundle
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What a timeline shows besides revisions, and which part of it."""
+
+    selector: str = ""
+    since: str = ""
+    is_followed: bool = False
+    has_receipts: bool = False
+    has_decisions: bool = False
+
+
+async def chosen_scopes(settings: Settings, database: Database) -> list[Scope]:
+    """Those of the applications that the settings name. Raises ConfigurationError if there are none."""
+    async with database.reading() as connection:
+        return await scopes_of(connection, database.name, application=settings.application, cluster=settings.cluster)
+
+
+async def show_why(settings: Settings, question: Question, *, as_json: bool) -> None:
+    """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
+    async with opened_log(settings) as stream, await open_to_read(settings) as database:
+        looking = Looking(stream, database, await chosen_scopes(settings, database))
+        for level in await looking.levels(question):
+            if question.is_suppressed:
+                ignored = await looking.ignored(level, question.moment() if question.since else None)
+                told = [ignored_plain(level, each) for each in ignored]
+                lines = ignored_lines(level.view, level.parent, ignored)
+            else:
+                explained = await looking.decisions(level, question)
+                told = [explained_plain(level, each) for each in explained]
+                lines = explained_lines(level.decisions[-1], explained, target=level.target)
+            _print(told, lines, as_json=as_json)
+
+
+def _print(told: Sequence[dict[str, Any]], lines: Iterable[str], *, as_json: bool) -> None:
+    if as_json:
+        for each in told:
+            print_plain(each)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool) -> None:
+    """Print the levels that are selected, of all applications that the settings select. Raises as `levels_now`."""
+    async with await open_to_read(settings) as database:
+        scopes = await chosen_scopes(settings, database)
+        async with database.reading() as connection:
+            levels = await levels_now(connection, scopes, wanted)
+    if as_json:
+        print_plain([level_plain(*each) for each in levels.lines])
+        return
+    if levels.lines:
+        print_levels(levels.lines, has_several=len(scopes) > 1)
+    else:
+        nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
+        sys.stdout.write(f"{nothing}\n")
+    print_blanks(levels)
+
+
+async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
+    """Print the levels that are selected, as of a moment. Raises as `levels_at`."""
+    moment = Moment.parse(at, datetime.now(UTC))
+    async with opened_log(settings) as stream, await open_to_read(settings) as database:
+        scopes = [each for each in await chosen_scopes(settings, database) if each.cluster == stream.cluster]
+        found = await levels_at(stream, database, scopes, wanted, moment)
+    if as_json:
+        print_plain([past_level_plain(*each) for each in found])
+    elif found:
+        print_levels(found, has_several=len(scopes) > 1)
+    else:
+        what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
+        sys.stdout.write(f"{what} at {moment}\n")
+
+
+async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, as_json: bool) -> None:
+    """Print a row for each field manager and resource. Raises ConfigurationError if nobody wrote such an object."""
+    selected = [Selected.parse(text) for text in objects]
+    start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
+    async with opened_log(settings) as stream:
+        found = await count_writers(stream, selected, start)
+    if as_json:
+        print_plain(found)
+    elif found:
+        print_writers(found)
+    else:
+        when = f" since {start}" if since else ""
+        raise ConfigurationError(f"the log shows no write to {' or '.join(map(str, selected))}{when}")
+
+
+async def show_history(
+    settings: Settings, objects: Sequence[str], wanted: Wanted, *, bundle: Path | None = None, as_json: bool
+) -> None:
+    """Print the revisions of the objects in the order of the log; receipts of writes and decisions if asked for.
+
+    Raises ConfigurationError if something cannot be read, or there is no record of such an object.
+    """
+    if wanted.has_decisions and wanted.is_followed:
+        raise ConfigurationError(
+            "--follow shows records as they come, which decisions are not: drop one of --follow and --decisions"
+        )
+    selected = [Selected.parse(text) for text in objects]
+    shown = Shown(selected, wanted.selector)
+    start = Moment.parse(wanted.since, datetime.now(UTC)) if wanted.since else None
+    timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
+    has_any_entry = False
+    async with _opened(settings, bundle) as source, AsyncExitStack() as stack:
+        decisions: list[AsyncIterator[DecisionEntry]] = []
+        if wanted.has_decisions:
+            decisions = await stack.enter_async_context(_opened_decisions(settings, source, shown))
+        if not as_json:
+            await _tell_beginning(source)
+        if wanted.selector and (wanted.has_receipts or wanted.has_decisions):
+            await shown.read_ahead(source.about(selected))  # what made an object stands above its first revision
+        records = source.about(selected, has_receipts=wanted.has_receipts, is_followed=wanted.is_followed)
+        entries = entries_of(records, shown)
+        for some in decisions:
+            entries = interleaved(entries, some)
+        async for entry, sequence in entries:
+            has_any_entry |= not isinstance(entry, Missing)
+            if start is None or is_after(start, entry, sequence):
+                _print(
+                    [entry_plain(entry, sequence)] if as_json else [], timeline.lines(entry, sequence), as_json=as_json
+                )
+                if wanted.is_followed:
+                    sys.stdout.flush()
+        if not has_any_entry:
+            raise ConfigurationError(await nothing_of(source, selected, wanted.selector))
+
+
+async def show_object(
+    settings: Settings, objects: Sequence[str], *, bundle: Path | None = None, at: str, as_json: bool
+) -> None:
+    """Print one object as it was at a moment: YAML, or JSON. Raises as `object_at`, and for a moment out of reach."""
+    selected = [Selected.parse(text) for text in objects]
+    if len(selected) != 1 or selected[0].key is None:
+        raise ConfigurationError("--at prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
+    moment = Moment.parse(at, datetime.now(UTC))
+    async with _opened(settings, bundle) as source:
+        await refuse_beyond(source, moment)
+        revision = await object_at(source, selected[0], moment)
+    if as_json:
+        sys.stdout.write(revision.body.decode() + "\n")
+    else:
+        sys.stdout.write(yaml.safe_dump(revision.manifest(), sort_keys=False, allow_unicode=True))
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, bundle: Path | None) -> AsyncGenerator["LogSource | Bundle"]:
+    """The bundle if one is named, else the log that the settings name. Raises as `opened_log` and `open_bundle`."""
+    if bundle is not None:
+        from levelog_replay.bundles.reading import open_bundle  # noqa: PLC0415 - loads what folds, which takes a second
+
+        yield open_bundle(bundle)
+        return
+    async with opened_log(settings) as stream:
+        yield LogSource(stream)
+
+
+@asynccontextmanager
+async def _opened_decisions(
+    settings: Settings, source: "LogSource | Bundle", shown: Shown
+) -> AsyncGenerator[list[AsyncIterator[DecisionEntry]]]:
+    """Decisions on the objects that are shown, and those that wrote to one: for each application, in their order.
+
+    Raises ConfigurationError if there is no database, or it holds no such application.
+    """
+    if not isinstance(source, LogSource):
+        yield [source.entries(shown.has)]
+        return
+    data = DataDir(settings.data_dir)
+    if not settings.database_url and not data.database.exists():
+        raise ConfigurationError(
+            f"decisions are in the database of the application, and there is none in {data.shown}: give "
+            "--database-url, or the --data-dir that `levelog run` used"
+        )
+    began = datetime.fromisoformat(source.stream.identity.created)
+    async with await open_to_read(settings) as database:
+        scopes = [each for each in await chosen_scopes(settings, database) if each.cluster == source.cluster]
+        yield [decisions_on(database, scope, shown.selected, shown.has, log_began=began) for scope in scopes]
+
+
+async def _tell_beginning(source: RecordSource) -> None:
+    """Say on stderr that older history has expired."""
+    first, record, _ = await source.ends()
+    if first > 1:
+        since = f", {record.record.time:%Y-%m-%d %H:%M:%S} UTC" if record else ""
+        sys.stderr.write(f"the log begins with record {first}{since}; older ones have expired\n")

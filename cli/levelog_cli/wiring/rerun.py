@@ -1,0 +1,194 @@
+"""Recorded history, decided again or written into a file: opened, handed over, and printed."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import GroupResource
+from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.comparisons import as_json as told
+from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
+from levelog_cli.printing.plain import print_plain
+from levelog_cli.printing.progress import RecordBar
+from levelog_cli.servers.backing import known_redactor
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.servers.nats import opened_log
+from levelog_cli.settings import LogLevel, Settings
+from levelog_cli.wiring.lookback import chosen_scopes
+from levelog_history.moments import Moment
+from levelog_history.reach import beginning
+from levelog_history.records import read_about
+from levelog_history.selection import Selected, Shown
+from levelog_log.stream import LogStream
+from levelog_replay.bundles.reading import Bundle, open_bundle, refuse_other
+from levelog_replay.bundles.writing import Exported, export
+from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
+from levelog_replay.comparing import Divergence
+from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
+from levelog_replay.stops.breaks import find_breaks
+from levelog_replay.stops.stopping import Breaks, Stops
+from levelog_replay.versions import Versions
+from levelog_store.connect.database import Database
+from levelog_store.fold.heldreads import read_syncs
+from levelog_store.rows import Scope
+
+
+async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -> bool:
+    """Replay and print; tells whether all decisions came out the same.
+
+    Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
+    """
+    _refuse_misfits(choice, as_json=as_json)
+    if settings.log_level is LogLevel.INFO:  # what is decided again did not happen now
+        logging.getLogger("levelog_processors").setLevel(logging.WARNING)
+    applications = _loaded(settings, choice)
+    first = applications[0]
+    async with AsyncExitStack() as stack:
+        redactor = known_redactor(settings)
+        history, begins = await _opened(stack, settings, choice, applications)
+        selection = selection_of(choice, first.program, datetime.now(UTC))
+        refuse_moments(history, begins, selection)
+        bar = RecordBar()
+        # Nobody can be asked where the output is read by a program.
+        stops = None if as_json else await _stops(choice, applications, history, selection, bar)
+        names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
+
+        def show(divergence: Divergence) -> None:
+            bar.put_away()
+            sys.stdout.writelines(f"{line}\n" for line in divergence_lines(divergence, names))
+            sys.stdout.flush()
+
+        versions = Versions(
+            programs=[each.program for each in applications],
+            names=names,
+            redactor=redactor,
+            threads=settings.threads,
+            allows_network=choice.allows_network,
+            stops=stops,
+            following=bar.following,
+        )
+        report = await versions.compare(
+            history, selection, is_in_order=choice.is_in_order, show=show if choice.is_pdb else None
+        )
+    if not report.comparison.views:
+        parents = sorted({str(view.handler.resource.group_resource) for view in first.program.views.values()})
+        raise ConfigurationError(
+            f"no decision of application {first.name} was recorded {described(choice)}: it decides on objects of "
+            f"{', '.join(parents)}"
+        )
+    if as_json:
+        print_plain(told(report))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines(report))
+    return report.comparison.is_same
+
+
+def _refuse_misfits(choice: Choice, *, as_json: bool) -> None:
+    """Raise ConfigurationError for options that do not go together."""
+    if choice.is_in_order and choice.against == RECORDED:
+        raise ConfigurationError(
+            "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
+            "compared: give --against FILE"
+        )
+    if (choice.breaks or choice.is_pdb) and (as_json or choice.is_in_order):
+        raise ConfigurationError(
+            "--break and --pdb ask on the terminal: leave out --json"
+            if as_json
+            else "--break and --pdb stop at decisions that were recorded: leave out --mode log, or write breakpoint() "
+            "into the function"
+        )
+
+
+def _loaded(settings: Settings, choice: Choice) -> list[LoadedApplication]:
+    """The code that decides: one version, or two that are compared."""
+    applications = [load_application(settings, [choice.file])]
+    if choice.against != RECORDED:
+        applications.append(load_application(settings, [Path(choice.against)]))
+        refuse_strangers(choice, *(each.program for each in applications))
+    return applications
+
+
+async def _opened(
+    stack: AsyncExitStack, settings: Settings, choice: Choice, applications: Sequence[LoadedApplication]
+) -> tuple[LiveHistory | LogRecording | Bundle, Moment | None]:
+    """The history that is wanted, and where it begins."""
+    application = applications[0]
+    if choice.bundle is not None:
+        bundle = open_bundle(choice.bundle)
+        for each in applications:
+            refuse_other(bundle, application.name, each.program.watched)
+        return bundle, bundle.begins
+    stream = await stack.enter_async_context(opened_log(settings))
+    begins = await beginning(stream, application.program.watched)
+    if choice.is_in_order:
+        return await open_recording(stream, application.name), begins
+    database = await stack.enter_async_context(await open_to_read(settings))
+    scope = await _recorded_scope(settings, database, stream, application.name)
+    return await open_history(stream, database, scope), begins
+
+
+async def _stops(
+    choice: Choice,
+    applications: Sequence[LoadedApplication],
+    history: LiveHistory | LogRecording | Bundle,
+    selection: Selection,
+    bar: RecordBar,
+) -> Stops:
+    breaks = Breaks()
+    if choice.breaks and isinstance(history, LiveHistory | Bundle):
+        breaks = await find_breaks(choice.breaks, [each.program for each in applications], history, selection)
+    return Stops(breaks, asks_of_errors=choice.is_pdb, tell=stop_lines, before_asking=bar.put_away)
+
+
+async def _recorded_scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:
+    """The scope of an application whose decisions were made on a log.
+
+    Raises ConfigurationError if there is none, there are several, or they come from another log.
+    """
+    chosen = replace(settings, application=application, cluster=stream.cluster)
+    [scope, *others] = await chosen_scopes(chosen, database)
+    if others:
+        held = ", ".join(each.application for each in (scope, *others))
+        raise ConfigurationError(f"database {database.name} holds several applications, {held}: give --application")
+    if scope.stream_created != stream.identity.created:
+        raise ConfigurationError(
+            f"the log {stream.name} was made at {stream.identity.created}, the decisions in {database.name} come from "
+            f"one made at {scope.stream_created}: they cannot be made again"
+        )
+    return scope
+
+
+async def export_history(
+    settings: Settings, file: Path, *, start: str, end: str, objects: Sequence[str], selector: str
+) -> Exported:
+    """Write a bundle; returns what is in it.
+
+    Raises ConfigurationError if it cannot be written, or for objects and moments that there is nothing of.
+    """
+    from levelog_cli.servers.clusters import read_schemas  # noqa: PLC0415 - replay loads no Kubernetes client
+
+    now = datetime.now(UTC)
+    selected = [Selected.parse(text) for text in objects]
+    moments = [Moment.parse(text, now) if text else None for text in (start, end)]
+    async with opened_log(settings) as stream, await open_to_read(settings) as database:
+        scope = await _recorded_scope(settings, database, stream, settings.application)
+        history = await open_history(stream, database, scope)
+        async with database.reading() as connection:
+            resources = {resource for _, resource in await read_syncs(connection, scope)}
+        shown = Shown(selected or [Selected(GroupResource.parse(name)) for name in sorted(resources)], selector)
+        selection = Selection(start=moments[0], end=moments[1], has_parent=lambda key: shown.has(str(key)))
+        first = await beginning(stream, resources)
+        refuse_moments(history, first, selection)
+        if selector:
+            await shown.read_ahead(read_about(stream, shown.selected))
+        schemas = await read_schemas(settings, stream.cluster, resources)
+        begins = first or Moment(sequence=history.first)
+        before = history.first - 1
+        async with RecordBar().following("export", history.last - before, lambda: history.read_to - before):
+            return await export(history, file, resources=resources, begins=begins, selection=selection, schemas=schemas)

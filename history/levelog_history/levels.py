@@ -1,0 +1,121 @@
+"""Levels as they are, or as they were at a moment."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.errors import ConfigurationError
+from levelog_history.happenings import read_there
+from levelog_history.moments import Moment
+from levelog_history.names import ends, few, is_named
+from levelog_history.reach import beginning, refuse_beyond, refuse_expired
+from levelog_history.records import LogSource
+from levelog_log.stream import LogStream
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Decision
+from levelog_store.fold.heldreads import read_syncs
+from levelog_store.look.contact import UnreadableRecord, read_errors, read_unreadable
+from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled
+from levelog_store.look.recall import read_newest
+from levelog_store.rows import Scope
+
+STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "deleting")
+_SEARCHED: Final = 1000
+"""Among so many parents those are looked for that are named like a mistyped one."""
+
+
+class LevelFilter(Struct, frozen=True, kw_only=True):
+    """Which levels are shown; what is empty leaves all in."""
+
+    name: str = ""
+    """A parent, or how its name ends."""
+    view: str = ""
+    """With its operator, or without."""
+    status: str = ""
+
+    def __post_init__(self) -> None:
+        if self.status and self.status not in STATUSES:
+            raise ConfigurationError(f"there is no status {self.status!r}: it is one of {', '.join(STATUSES)}")
+
+    def has(self, view: str, parent: str) -> bool:
+        """Tell whether a level is among them, whatever its status."""
+        return (not self.view or is_named(self.view, view)) and (not self.name or ends(self.name, parent))
+
+
+class LevelsNow(Struct, kw_only=True):
+    """Levels, and what they do not know of."""
+
+    scopes: list[Scope]
+    lines: list[tuple[Scope, LevelLine]]
+    skipped: list[UnreadableRecord]
+    """Records that cannot be read."""
+    silent: list[tuple[str, str]]
+    """Resources that nothing is heard of now, each with the reason."""
+
+
+async def scopes_of(
+    connection: AsyncConnection, database: str, *, application: str = "", cluster: str = ""
+) -> list[Scope]:
+    """Applications of that name, on that cluster; empty: any. Raises ConfigurationError if there are none."""
+    scopes = await find_scopes(connection)
+    if not scopes:
+        raise ConfigurationError(f"database {database} holds no application yet: `levelog run FILE` makes one")
+    chosen = [each for each in scopes if application in ("", each.application) and cluster in ("", each.cluster)]
+    if not chosen:
+        held = ", ".join(f"{scope.application} on {scope.cluster}" for scope in scopes)
+        raise ConfigurationError(f"database {database} holds no such application; it holds: {held}")
+    return chosen
+
+
+async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
+    """The levels that are selected. Raises ConfigurationError for a view or parent without one, naming those with."""
+    found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[])
+    for scope in scopes:
+        lines = await read_level_lines(connection, scope, view=wanted.view, status=wanted.status, name=wanted.name)
+        found.lines += [(scope, line) for line in lines]
+        found.skipped += await read_unreadable(connection, scope)
+        found.silent += await read_errors(connection, scope)
+    if not found.lines:
+        await refuse_unknown(connection, scopes, wanted.name, wanted.view)
+    return found
+
+
+async def levels_at(
+    stream: LogStream, database: Database, scopes: Sequence[Scope], wanted: LevelFilter, moment: Moment
+) -> list[tuple[Scope, Decision]]:
+    """The levels that are selected as they were, from the decisions that are kept and the log.
+
+    Raises ConfigurationError for a moment that the log does not hold, and a parent or view without a level then.
+    """
+    await refuse_beyond(LogSource(stream), moment)
+    found: list[tuple[Scope, Decision]] = []
+    resources: set[str] = set()
+    async with database.reading() as connection:
+        for scope in scopes:
+            resources.update(resource for _, resource in await read_syncs(connection, scope))
+            newest = await read_newest(connection, scope, is_by=moment.has_seen, until=moment.time)
+            found += [(scope, each) for each in newest if wanted.has(each.view, each.parent)]
+    refuse_expired(await beginning(stream, resources), moment)
+    there = await read_there(stream, {each.parent for _, each in found}, moment) if found else {}
+    found = [(scope, each) for scope, each in found if there.get(each.parent) == each.parent_uid]
+    if not found and (wanted.name or wanted.view):
+        raise ConfigurationError(f"there was no level of {wanted.name or wanted.view} at {moment}")
+    return [(scope, each) for scope, each in found if wanted.status in ("", each.status)]
+
+
+async def refuse_unknown(connection: AsyncConnection, scopes: list[Scope], name: str, view: str) -> None:
+    """Raise ConfigurationError unless there are levels of the view, and of the parent, where these are given."""
+    views: set[str] = set()
+    parents: set[str] = set()
+    is_known = False
+    for scope in scopes if name or view else ():
+        in_scope = await read_levelled(connection, scope, most=_SEARCHED)
+        views.update(in_scope[0])
+        parents.update(in_scope[1])
+        is_known |= bool(name and await read_level_lines(connection, scope, name=name))
+    if view and views and not any(is_named(view, known) for known in views):
+        raise ConfigurationError(f"no level of a view {view!r}; there are levels of {few(views, like=view)}")
+    if name and parents and not is_known:
+        raise ConfigurationError(f"no level of a parent {name!r}; there are levels of {few(parents, like=name)}")

@@ -1,0 +1,188 @@
+"""The levels that a name stands for, and which of the decisions on them somebody asks about."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import ObjectKey
+from levelog_history.explaining import Explained, explain, newest_chain
+from levelog_history.happenings import Happened, read_happened
+from levelog_history.ignoring import Asking, Ignored, ignored_changes
+from levelog_history.moments import Moment
+from levelog_history.names import few, is_named
+from levelog_history.reach import refuse_beyond, unread
+from levelog_history.records import LogSource
+from levelog_history.selection import Selected
+from levelog_log.stream import LogStream
+from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Decision, PastIntent
+from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.look.recall import (
+    read_decisions,
+    read_intents,
+    read_intents_on,
+    read_objects_read,
+    read_unconsumed,
+)
+from levelog_store.rows import Scope, ViewParent
+
+_MOST_READ: Final = 200
+"""Objects that a level reads whose changes are looked at; of more, some."""
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """What somebody wants to know."""
+
+    name: str
+    view: str = ""
+    since: str = ""
+    at: str = ""
+    is_all: bool = False
+    is_suppressed: bool = False
+
+    @property
+    def key(self) -> ObjectKey:
+        """The object that is asked about. Raises ConfigurationError."""
+        key = Selected.parse(self.name).key
+        if key is None:
+            raise ConfigurationError(
+                f"{self.name} names no object, but all of a resource or of a namespace: write "
+                "RESOURCE[.GROUP]/NAMESPACE/NAME"
+            )
+        return key
+
+    def moment(self) -> Moment | None:
+        """The moment that is asked about, if one is. Raises ConfigurationError."""
+        if sum(map(bool, (self.since, self.at, self.is_all))) > 1:
+            raise ConfigurationError("say one of --since, --at and --all")
+        text = self.since or self.at
+        return Moment.parse(text, datetime.now(UTC)) if text else None
+
+
+class KeptLevel(Struct, frozen=True, kw_only=True):
+    """A level with all decisions that are kept of it, oldest first."""
+
+    scope: Scope
+    decisions: list[Decision]
+    target: str = ""
+    """What was asked about, if it is not the parent."""
+
+    @property
+    def view(self) -> str:
+        """Operator and view."""
+        return self.decisions[0].view
+
+    @property
+    def parent(self) -> str:
+        """Name of the parent."""
+        return self.decisions[0].parent
+
+
+class Looking:
+    """Answers questions from a log, and the applications on it."""
+
+    def __init__(self, stream: LogStream, database: Database, scopes: list[Scope]) -> None:
+        self._stream = stream
+        self._database = database
+        self._scopes = [each for each in scopes if each.cluster == stream.cluster]
+
+    async def levels(self, question: Question) -> list[KeptLevel]:
+        """Levels of the object, else those that wrote it.
+
+        Raises ConfigurationError for an object or view without a decision, and a moment that the log does not reach.
+        """
+        key, moment = question.key, question.moment()
+        if moment is not None and (question.at or moment.time is None):
+            await refuse_beyond(LogSource(self._stream), moment)
+        found: list[KeptLevel] = []
+        async with self._database.reading() as connection:
+            for scope in self._scopes:
+                decisions, target = await read_decisions(connection, scope, [str(key)]), ""
+                if not decisions:
+                    target = str(key)
+                    intents = await read_intents_on(connection, scope, target)
+                    parents = list(dict.fromkeys(intent.parent for intent in intents))
+                    decisions = await read_decisions(connection, scope, parents) if parents else []
+                    decisions = _writing({intent.key for intent in intents}, decisions)
+                found += [KeptLevel(scope=scope, decisions=each, target=target) for each in _by_level(decisions)]
+        chosen = [each for each in found if not question.view or is_named(question.view, each.view)]
+        if not chosen and found:
+            raise ConfigurationError(
+                f"no view {question.view!r} decided on {key}; there are decisions of {few({f.view for f in found})}"
+            )
+        if not chosen:
+            nothing = await unread(LogSource(self._stream), key.group_resource)
+            hint = f"`levelog history {key}` shows who changed it, `levelog levels` what there are levels of"
+            raise ConfigurationError(f"nothing was decided on {key} or written to it: {nothing or hint}")
+        return chosen
+
+    async def decisions(self, level: KeptLevel, question: Question) -> list[Explained]:
+        """The decisions that are asked about: of a level those since it was last at rest, of a target the last one."""
+        intents = await self._intents(level)
+        happened = await self._happened(level, _watched(intents))
+        explained = explain(level.decisions, intents, happened)
+        if level.target:
+            explained = [each for each in explained if any(w.intent.target == level.target for w in each.writes)]
+        moment = question.moment()
+        if moment is not None:
+            before = [each for each in explained if moment.has_seen(each.decision)]
+            if question.since:
+                return explained[len(before) :]
+            _refuse_undecided(level, explained, moment)
+            explained = before
+        if question.is_all:
+            return explained
+        return explained[-1:] if level.target else newest_chain(explained)
+
+    async def ignored(self, level: KeptLevel, since: Moment | None) -> list[Ignored]:
+        """The changes that led to no decision."""
+        async with self._database.reading() as connection:
+            looked, waiting = await read_unconsumed(connection, level.scope, level.view, level.parent)
+            read = await read_objects_read(connection, level.scope, level.view, level.parent, _MOST_READ)
+            folded = await read_checkpoints(connection, level.scope)
+        intents = await self._intents(level)
+        objects = _watched(intents) | {name for name in read if not name.startswith("@")}
+        happened = await self._happened(level, objects)
+        asking = Asking(decisions=level.decisions, looked=looked, waiting=waiting, intents=intents, folded=folded)
+        return ignored_changes(asking, happened, since, self._stream.partitions)
+
+    async def _intents(self, level: KeptLevel) -> dict[str, PastIntent]:
+        keys = [key for each in level.decisions for key in each.intents]
+        async with self._database.reading() as connection:
+            return await read_intents(connection, level.scope, keys) if keys else {}
+
+    async def _happened(self, level: KeptLevel, objects: set[str]) -> Happened:
+        sequences = {sequence for each in level.decisions for sequence in each.causes.sequences}
+        application = level.scope.application
+        return await read_happened(
+            self._stream, sequences, {level.parent, *objects}, parent=level.parent, application=application
+        )
+
+
+def _by_level(decisions: list[Decision]) -> list[list[Decision]]:
+    levels: dict[ViewParent, list[Decision]] = {}
+    for each in decisions:
+        levels.setdefault((each.view, each.parent), []).append(each)
+    return list(levels.values())
+
+
+def _writing(keys: set[str], decisions: list[Decision]) -> list[Decision]:
+    """The decisions on those levels that one of some intents comes from."""
+    levels = {(each.view, each.parent) for each in decisions if keys & set(each.intents)}
+    return [each for each in decisions if (each.view, each.parent) in levels]
+
+
+def _watched(intents: dict[str, PastIntent]) -> set[str]:
+    return {intent.target for intent in intents.values() if intent.is_watched}
+
+
+def _refuse_undecided(level: KeptLevel, explained: list[Explained], moment: Moment) -> None:
+    first = explained[0].decision if explained else level.decisions[0]
+    if not moment.has_seen(first):
+        what = f"did not write {level.target}" if level.target else f"decided nothing on {level.parent}"
+        raise ConfigurationError(
+            f"{level.view} {what} by {moment}: the first such decision that is kept is of "
+            f"sequence {first.sequence}, {first.decided_at:%Y-%m-%d %H:%M:%S} UTC"
+        )

@@ -1,0 +1,149 @@
+"""A history decided again, by one version of the code or by two, and what comes out compared."""
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from levelog.secrets.redaction import Redactor
+from levelog_processors.program import Program
+from levelog_replay.bundles.reading import Bundle
+from levelog_replay.calling import ReplayCaller
+from levelog_replay.comparing import Comparison, Divergence
+from levelog_replay.judging import Judge
+from levelog_replay.logmode import LogReplay, pairs
+from levelog_replay.recordedmode import RecordedReplay, Side
+from levelog_replay.scratch import open_scratch
+from levelog_replay.sources import History, LiveHistory, Recording, Selection
+from levelog_replay.stops.stopping import Stops
+
+Following: TypeAlias = Callable[[str, int, Callable[[], int]], AbstractAsyncContextManager[None]]
+"""Shows how many records are done, by a name, out of so many, while the context lasts."""
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What a replay came to."""
+
+    comparison: Comparison
+    names: tuple[str, str]
+    """What is compared: the first with the second."""
+    records: int
+    seconds: float
+    is_first_told: bool = False
+    """The first difference was shown already."""
+
+
+class Versions(Struct, frozen=True, kw_only=True):
+    """One version of the code, compared with what was recorded, or two with each other."""
+
+    programs: Sequence[Program]
+    names: tuple[str, str]
+    redactor: Redactor
+    threads: int
+    allows_network: bool
+    stops: Stops | None
+    """Where somebody is asked; None: nobody can be."""
+    following: Following
+
+    async def compare(
+        self, history: Recording, selection: Selection, *, is_in_order: bool, show: Callable[[Divergence], None] | None
+    ) -> Report:
+        """Decide again; `show` is given the first difference before somebody is asked about it, None: nobody is."""
+        begun = time.monotonic()
+        comparison = Comparison()
+        is_told = False
+        async with self._sides(history, is_waking=is_in_order) as sides:
+            if is_in_order or not isinstance(history, LiveHistory | Bundle):
+                records = await self._in_order(comparison, history, selection, sides)
+            else:
+                replay = RecordedReplay(history, selection, sides)
+                is_told = await self._as_recorded(comparison, history, selection, replay, show)
+                records = replay.records
+        seconds = time.monotonic() - begun
+        return Report(comparison=comparison, names=self.names, records=records, seconds=seconds, is_first_told=is_told)
+
+    def caller(self) -> ReplayCaller:
+        """What calls the functions of one version."""
+        return ReplayCaller(threads=self.threads, allows_network=self.allows_network, stops=self.stops)
+
+    @asynccontextmanager
+    async def _sides(self, history: Recording, *, is_waking: bool) -> AsyncGenerator[list[Side]]:
+        names = ("",) if len(self.programs) == 1 else self.names
+        async with AsyncExitStack() as stack:
+            if self.stops is not None:
+                stack.enter_context(self.stops.heeding())
+            sides: list[Side] = []
+            for name, program in zip(names, self.programs, strict=True):
+                scratch = await stack.enter_async_context(open_scratch(program, history.origin, is_waking=is_waking))
+                judge = Judge(scratch, self.caller(), redactor=self.redactor, stops=self.stops, name=name)
+                stack.push_async_callback(judge.close)
+                sides.append(Side(scratch, judge))
+            yield sides
+
+    async def _as_recorded(
+        self,
+        comparison: Comparison,
+        history: History,
+        selection: Selection,
+        replay: RecordedReplay,
+        show: Callable[[Divergence], None] | None,
+    ) -> bool:
+        """Mode `recorded`; tells whether the first difference was shown."""
+        before = history.first - 1
+        end = selection.end.sequence if selection.end is not None else 0
+        fingerprint = self.programs[0].fingerprint
+        is_told = False
+        async with (
+            self.following("replay", (end or history.last) - before, lambda: max(replay.position - before, 0)),
+            aclosing(replay.run()) as made,
+        ):
+            async for judged in made:
+                was_same = comparison.is_same
+                if len(judged) == 1:
+                    comparison.take_recorded(judged[0], fingerprint)
+                else:
+                    comparison.take_both(*judged)
+                if was_same and not comparison.is_same and show is not None and self.stops is not None:
+                    is_told = await self._look_at(comparison, history, replay, self.stops, show)
+            await comparison.complete(history)
+        return is_told
+
+    async def _look_at(
+        self,
+        comparison: Comparison,
+        history: History,
+        replay: RecordedReplay,
+        stops: Stops,
+        show: Callable[[Divergence], None],
+    ) -> bool:
+        """Show the first difference and make its decision again in the debugger, unless that has asked of it."""
+        await comparison.complete(history)
+        first = comparison.first
+        if first is None or stops.has_asked_of_error(first.past):
+            return False
+        show(first)
+        with stops.choosing(first.past):
+            await replay.again(first.past)
+        return True
+
+    async def _in_order(
+        self, comparison: Comparison, history: Recording, selection: Selection, sides: Sequence[Side]
+    ) -> int:
+        """Mode `log`; returns how many records were folded."""
+        records = 0
+        for name, side in zip(self.names, sides, strict=True):
+            replay = LogReplay(history, side.scratch, redactor=self.redactor, caller=self.caller())
+            try:
+                async with self.following(name, history.last - history.first + 1, partial(getattr, replay, "records")):
+                    async for _ in replay.run():
+                        pass
+            finally:
+                await replay.close()
+            records += replay.records
+        async for one, other in pairs(*(side.scratch for side in sides)):
+            if selection.has(one.past):
+                comparison.take_both(one, other)
+        return records
