@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 
 import msgspec
 from msgspec.structs import replace
 
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
-from levelog.effects import EffectHandler, GiveUp, Retry
+from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
 from levelog.errors import Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
@@ -74,10 +75,10 @@ class EffectCaller:
             )
             told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
         except Retry as error:
-            text = f"effect {effect.name}: {error or 'asks to be called again'}"
+            text = f"effect {effect.name}: {_words(error) or 'asks to be called again'}"
             return self._later(intent, text, is_doubtful=intent.is_doubtful, error=error)
         except GiveUp as error:
-            return Ended(intent=intent, outcome="failed", error=f"effect {effect.name}: {error or 'gave up'}")
+            return Ended(intent=intent, outcome="failed", error=f"effect {effect.name}: {_words(error) or 'gave up'}")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if not isinstance(error, HandlerFault):
                 clean = self._redactor.redact_text
@@ -89,10 +90,17 @@ class EffectCaller:
         """Put a call off, or give it up after its last attempt."""
         if intent.attempts >= self._settings.attempts:
             return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
-        delay = error.delay if error is not None else None
-        if delay is None:
-            delay = self._settings.delay(intent.attempts)
+        delay, asked = self._settings.delay(intent.attempts), error.delay if error is not None else None
+        if isinstance(asked, timedelta):
+            delay = min(max(asked, timedelta(0)), MOST_DELAY)
+        elif asked is not None:  # pyright: ignore[reportUnnecessaryComparison] - as a user may write it
+            text = f"{text} (its delay is of type {type(asked).__name__}, not a timedelta)"
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
+
+
+def _words(error: BaseException) -> str:
+    """The message alone, as text that any database takes."""
+    return described(error).removeprefix(type(error).__name__).removeprefix(": ")
 
 
 class Effects:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from levelog.calls.audit import offline
-from levelog.calls.faults import HandlerFault
+from levelog.calls.faults import Interruption, contained
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.functions import Caller
@@ -55,5 +55,7 @@ class ReplayCaller(Caller):
             try:
                 result = function()
                 return await result if isinstance(result, Awaitable) else result
-            except SystemExit as error:
-                raise HandlerFault(f"called sys.exit({error.code})") from error
+            except (Exception, asyncio.CancelledError, Interruption):
+                raise
+            except BaseException as error:
+                raise contained(error) from error

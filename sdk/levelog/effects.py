@@ -31,8 +31,13 @@ MOST_BYTES: Final = 64 * 1024
 OF_EFFECTS: Final = (Given.KEY, Given.LOGGER, Given.SETTINGS)
 
 
+MOST_DELAY: Final = timedelta(days=366)
+
+
 class Retry(Exception):
     """Raised by an effect that did nothing: call it again, after `delay` or when the actuator's schedule says.
+
+    A delay is cut to `MOST_DELAY`, 366 days.
 
     Raise anything else when it is not certain that nothing was done.
     """
@@ -135,7 +140,7 @@ class EffectHandler:
         try:
             body = canonical(result)
             msgspec.json.decode(body, type=self.returns)
-        except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        except Exception as error:
             raise GiveUp(
                 f"it took place, but returned {type(result).__name__}, not {shown(self.returns)}: {error}"
             ) from error

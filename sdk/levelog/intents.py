@@ -66,7 +66,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
             ("name", self.options.name),
         )
         for what, text in texts:
-            if not isinstance(text, str) or not text.isprintable() or "/" in text or len(text) > MOST_NAME_BYTES:
+            is_text = isinstance(text, str)  # pyright: ignore[reportUnnecessaryIsInstance] - as a user may write it
+            if not is_text or not text.isprintable() or "/" in text or len(text) > MOST_NAME_BYTES:
                 shown = repr(text)[:MOST_REASON_CHARACTERS]
                 raise ValueError(f"{self.verb}: {what} is {shown}: a text of up to {MOST_NAME_BYTES} letters without /")
 

@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -204,7 +204,7 @@ def facts_after(before: LevelRow, *intents: OpenIntent) -> Facts:
     )
 
 
-DRIFTING = Seen(level=Level(desired=1, actual=2), inputs="seen", reads="read now")
+DRIFTING = Seen(level=Level(desired=1, actual=2), drift=b'{"changed":["."]}', inputs="seen", reads="read now")
 
 
 FAILED_VIEW = LevelRow(
@@ -231,6 +231,31 @@ def test_invariant_6_a_view_that_raised_is_not_called_again_for_a_receipt() -> N
 def test_the_error_of_a_view_is_still_told_while_a_write_settles() -> None:
     level = conclude(Look(facts_after(FAILED_VIEW, intent(is_folded=False))), None, NOON).level
     assert (level.status, level.reason) == ("failed", "view webs/pods: ValueError: no")
+
+
+@pytest.mark.parametrize(
+    ("asked", "woken", "next_look"),
+    [
+        (None, None, None),
+        (-60.0, None, None),  # it has come: this was the look
+        (0.0, 0.0, None),
+        (0.1, None, 1.0),
+        (1.0, None, 1.0),
+        (60.0, None, 60.0),
+        (60.0, 60.0, 61.0),  # by the database's clock it has come, by this process's it has not
+    ],
+)
+def test_a_time_is_looked_at_once_and_looks_are_a_second_apart(
+    asked: float | None, woken: float | None, next_look: float | None
+) -> None:
+    def at(seconds: float | None) -> datetime | None:
+        return None if seconds is None else NOON + timedelta(seconds=seconds)
+
+    facts = facts_after(SETTLING)
+    facts = msgspec.structs.replace(facts, wake=msgspec.structs.replace(facts.wake, due_at=at(woken)))
+    seen = Seen(level=Level(1, 1), inputs="seen", reads="read now", recheck_at=at(asked))
+    decided = conclude(Look(facts, seen), None, NOON)
+    assert (decided.level.status, decided.due_at) == ("in_sync", at(next_look))
 
 
 def test_a_level_says_how_it_drifts() -> None:

@@ -142,6 +142,9 @@ class Seen(Struct, frozen=True, kw_only=True):
     """None: it raised, or was not called."""
     desired: bytes = b""
     actual: bytes = b""
+    drift: bytes | None = None
+    """How they differ; None: not at all."""
+    recheck_at: datetime | None = None
     error: str = ""
     blocked: str = ""
     inputs: str
@@ -180,6 +183,11 @@ class Look(Struct, frozen=True):
     def level(self) -> Level[Any] | None:
         """What the view returned, if it was called and did not raise."""
         return self.seen.level if self.seen is not None else None
+
+    @property
+    def drift(self) -> bytes | None:
+        """How its sides differ; None if they do not, or it has none."""
+        return self.seen.drift if self.seen is not None else None
 
     @property
     def digest(self) -> str:

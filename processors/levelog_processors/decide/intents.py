@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
-from levelog.errors import ConfigurationError, OperatorError
-from levelog.intents import Intent
+from levelog.errors import OperatorError
+from levelog.intents import Intent, IntentOptions
 from levelog.resources import ResourceType
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
@@ -53,7 +53,7 @@ def with_rows(
             is_watched,
             redactor=redactor,
         )
-    except (ConfigurationError, TypeError, ValueError, msgspec.MsgspecError) as error:
+    except Exception as error:  # noqa: BLE001 - what a user's function asks for may be anything; only this level is concerned
         name = view.reconcile.name if view.reconcile else view.handler.name
         return replace(round_, error=fault_reason("reconcile function", name, error))
     return replace(round_, rows=rows)
@@ -104,7 +104,7 @@ def intent_rows(
         redactor.refuse_hashes(f"{intent.verb} of {name}", clear)
         shown = redactor.redact_content(key, content).content
         body = clear if shown is content else canonical(shown)
-        options = canonical(intent.options)
+        options = _options(intent)
         target = targets.get(name)
         is_done = _holds_already(intent, body, target, last_applied.get(name), watched=is_watched(key))
         identifier = digest(*identity, view.name, parent.uid, str(number), intent.verb, name, body, options)
@@ -133,7 +133,7 @@ def _outward_row(
     identity: Sequence[str], view: BoundView, parent: StoredObject, number: int, ordinal: int, intent: Intent
 ) -> IntentRow:
     to = addressed(view, parent, intent)
-    options = canonical(intent.options)
+    options = _options(intent)
     return IntentRow(
         key=digest(*identity, view.name, parent.uid, str(number), intent.verb, str(to.target), to.body, options),
         round=number,
@@ -149,6 +149,13 @@ def _outward_row(
         options=options,
         state="pending",
     )
+
+
+def _options(intent: Intent) -> bytes:
+    """As they are stored. Raises msgspec.ValidationError if they could not be read again."""
+    options = canonical(intent.options)
+    msgspec.json.decode(options, type=IntentOptions)
+    return options
 
 
 def _content(view: BoundView, parent: StoredObject, intent: Intent, resource: ResourceType, key: ObjectKey) -> Any:

@@ -5,15 +5,12 @@ reconcile function is called. The look and that `Round` give the decision.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from levelog.handlers.owned import ChildrenLevel
-from levelog.levels import Drift
-from levelog.wire.canonical import canonical
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Look, Round
 from levelog_processors.decide.lookups import contents_to_keep
@@ -22,11 +19,14 @@ from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
 from levelog_store.rows import IndexKey, LevelRow
 
+LOOKS_APART: Final = timedelta(seconds=1)
+"""Between two looks at a level that only the time asks for."""
+
 
 def must_act(look: Look) -> bool:
     """Tell whether to call the reconcile function: drift, nothing under way, and something new or a tick."""
-    facts, level = look.facts, look.level
-    if level is None or not level.drift or look.under_way or facts.view.reconcile is None:
+    facts = look.facts
+    if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
     return facts.is_due or (look.digest != facts.before.decided_inputs and _rests_until(look) is None)
 
@@ -94,8 +94,8 @@ def _verdict_after(look: Look, round_: Round, now: datetime) -> _Verdict:
 def _verdict_at_rest(look: Look, now: datetime) -> _Verdict:
     """What becomes of a level that asks for nothing now."""
     facts, level, before = look.facts, look.level, look.facts.before
-    drifts = bool(level.drift) if level is not None else facts.has_stored_drift
-    recheck_at = level.recheck_at if level is not None else before.recheck_at
+    drifts = look.drift is not None if level is not None else facts.has_stored_drift
+    recheck_at = _next_look(look) if level is not None else before.recheck_at
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
     if under_way := look.under_way:
@@ -110,6 +110,16 @@ def _verdict_at_rest(look: Look, now: datetime) -> _Verdict:
     if facts.view.reconcile is None:
         return _Verdict("drifting", "", recheck_at)
     return _Verdict("drifting", "the last round did not close it", _later(before, now))
+
+
+def _next_look(look: Look) -> datetime | None:
+    """When to look again for the time's sake: once for each time asked for, and never closer than `LOOKS_APART`."""
+    facts, asked = look.facts, look.seen.recheck_at if look.seen is not None else None
+    if asked is None or asked <= facts.now:
+        return None
+    # where this process's clock is behind, the time may have come by the database's
+    seen_at = max(facts.now, facts.wake.due_at or facts.now)
+    return asked if asked - seen_at >= LOOKS_APART else seen_at + LOOKS_APART
 
 
 def _rests_until(look: Look) -> datetime | None:
@@ -205,7 +215,7 @@ def _inputs(look: Look) -> str:
 
 def _drift(look: Look) -> bytes | None:
     if look.level is not None:
-        return _encoded(look.level.drift)
+        return look.drift
     return None if look.seen is not None and look.seen.error else look.facts.before.drift
 
 
@@ -224,13 +234,3 @@ def _repeats(look: Look, round_: Round | None) -> str | None:
     if round_ is not None and round_.is_sent:
         return (Repeats(of=look.state, count=1, at=now) if last is None else last.then(look.state, now)).text
     return None if last is None else last.text
-
-
-def _encoded(drift: Drift) -> bytes | None:
-    if not drift:
-        return None
-    return canonical({name: sorted(map(_shown, keys)) for name, keys in drift.parts() if keys})
-
-
-def _shown(key: Any) -> str:
-    return key if isinstance(key, str) else msgspec.json.encode(key).decode()

@@ -6,15 +6,15 @@ also what was read before it raised.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from greenlet import greenlet
+from greenlet import GreenletExit, greenlet
 from msgspec import Struct
 
 from levelog.calls import observations
-from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
+from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_fault
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
@@ -65,6 +65,8 @@ class Evaluation:
         self.desired = b""
         self.actual = b""
         self.error = ""
+        self.drift: bytes | None = None
+        self.recheck_at: datetime | None = None
         self.blocked = ""
         """Why the view cannot be called: an index that it reads leaves out an object by error."""
         self.guards: list[IndexKey] = [(index, ERRORS) for index in view.guards]
@@ -83,7 +85,9 @@ class Evaluation:
         reader = self.view.handler.reader
         try:
             parent = filtered(self.view, lambda: reader.take(self.body))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
+        except Interruption:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a filter is the user's; that it raises is what the view sees
             self._fail(error)
             return
         if not reader.is_plain:
@@ -101,6 +105,8 @@ class Evaluation:
             level=self.level,
             desired=self.desired,
             actual=self.actual,
+            drift=self.drift if self.level is not None else None,
+            recheck_at=self.recheck_at,
             error=self.error,
             blocked=self.blocked,
             inputs=self.inputs or facts.inputs,
@@ -130,14 +136,18 @@ class Evaluation:
             self.desired, self.actual = _encoded("desired", level.desired), _encoded("actual", level.actual)
             if handler.reader.is_plain:  # all that is in the level was read, and is now compared as plain values
                 level.desired, level.actual = plain(level.desired), plain(level.actual)
+            self.drift, self.recheck_at = _drift(level), _moment(level.recheck_at)
             self.level = level
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
+        except Interruption:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         handler = self.view.handler
         self.error = fault_reason("view", self.view.name, error)
-        tell_fault("view", self.view.name, handler.function, error, subject=self.subject)
+        if not isinstance(error, GreenletExit):  # it is thrown, too, into views that nobody waits for any more
+            tell_fault("view", self.view.name, handler.function, error, subject=self.subject)
 
     def _why_blocked(self) -> str:
         reasons: list[str] = []
@@ -163,6 +173,31 @@ def _encoded(side: str, value: object) -> bytes:
             f"{side} has no JSON form ({error}): "
             "levels are made of Structs, mappings, sets, lists, texts, numbers and times"
         ) from error
+
+
+def _drift(level: Level[Any]) -> bytes | None:
+    """How the two sides differ, as JSON; None: not at all."""
+    drift = level.drift
+    return canonical({name: sorted(map(_shown, keys)) for name, keys in drift.parts() if keys}) if drift else None
+
+
+def _shown(key: Any) -> str:
+    return key if isinstance(key, str) else msgspec.json.encode(key).decode()
+
+
+def _moment(asked: object) -> datetime | None:
+    """A time that a level asks for, in UTC. Raises HandlerFault for what is none, or has no zone."""
+    if asked is None:
+        return None
+    if not isinstance(asked, datetime):
+        raise HandlerFault(f"recheck_at is of type {type(asked).__name__}, not a datetime")
+    if asked.utcoffset() is None:
+        raise HandlerFault(f"recheck_at={asked.isoformat()} has no time zone: datetime(…, tzinfo=UTC)")
+    try:
+        at = asked.astimezone(UTC)
+    except (OverflowError, ValueError) as error:
+        raise HandlerFault(f"recheck_at={asked.isoformat()} is before year 1 or after year 9999 in UTC") from error
+    return datetime.combine(at.date(), at.time(), UTC)  # of a class of the user's, only the time is kept
 
 
 async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:

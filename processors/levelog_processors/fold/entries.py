@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from levelog.calls.faults import described, tell_fault
+from levelog.calls.faults import Interruption, described, tell_fault
 from levelog.handlers.views import VIEW_TIME
 from levelog.wire.canonical import canonical
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted, Unreadable
@@ -99,7 +99,9 @@ def index_entries(
             if ordinal == MAX_ENTRIES:
                 raise ValueError(f"more than {MAX_ENTRIES} entries under the key {text[:60]}")  # noqa: TRY301 - one handling
             entries.append(Entry(index.name, text, ordinal, canonical(value), "", expires_at))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
+    except Interruption:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a user's function may raise anything; only this object's entries are concerned
         message = described(error)
         kept = [
             Entry(e.index, e.key, e.ordinal, e.value, message, expires_at)

@@ -6,7 +6,7 @@ Live processors, replay and `levelog.testing` all run this one function, so that
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from levelog.calls.faults import described
+from levelog.calls.faults import Interruption, described
 from levelog.wire.canonical import digest
 from levelog.wire.records import (
     BookmarkNoted,
@@ -304,5 +304,7 @@ def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str 
     """
     try:
         return filtered(view, lambda: view.handler.reader.inputs(body, looked_at))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
+    except Interruption:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a filter is the user's and may raise anything; only this level is concerned
         return digest("unreadable", described(error))

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Final, NoReturn
 
+from levelog.calls.faults import Interruption
 from levelog_processors.fence.calls import suspended
 
 _OPERATORS: Final = "levelog_operator_"
 """How the modules of operator files are named."""
 
 
-class DebuggerLeft(BaseException):
+class DebuggerLeft(Interruption):
     """Somebody quit the debugger, or its input has ended. Not an Exception, so that no decision fails by it."""
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from levelog.calls.faults import Interruption
 from levelog.levels import Drift
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fence.calls import suspended
@@ -21,7 +22,7 @@ from levelog_store.rows import IndexKey, StoredObject, ViewParent
 Kind: TypeAlias = Literal["view", "reconcile function"]
 
 
-class ReachedOutside(BaseException):
+class ReachedOutside(Interruption):
     """`breakpoint()` was reached where nobody could ask: in a thread, or while the loop has to go on."""
 
 

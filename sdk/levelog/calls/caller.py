@@ -8,7 +8,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, Final
 
-from levelog.calls.faults import HandlerFault
+from levelog.calls.faults import HandlerFault, Interruption, contained
 
 THREADS: Final = 32
 """Calls of functions that are not async at one time."""
@@ -160,7 +160,7 @@ class FunctionCaller:
 
     async def _in_thread(self, key: Hashable, function: Callable[[], Any], limit: timedelta) -> Any:
         try:
-            return await self._threads.run(_without_exit(function), limit, on_late=lambda: self._find(key))
+            return await self._threads.run(_contained(function), limit, on_late=lambda: self._find(key))
         except LeftBehind:
             self._lost[key] = None
             raise HandlerFault(
@@ -202,16 +202,20 @@ async def _awaited(function: Callable[[], Any]) -> Any:
     try:
         result = function()
         return await result if isinstance(result, Awaitable) else result
-    except SystemExit as error:  # asyncio would end the process with it
-        raise HandlerFault(f"called sys.exit({error.code})") from error
+    except (Exception, asyncio.CancelledError, Interruption):
+        raise
+    except BaseException as error:  # asyncio would end the process with some of them
+        raise contained(error) from error
 
 
-def _without_exit(function: Callable[[], Any]) -> Callable[[], Any]:
+def _contained(function: Callable[[], Any]) -> Callable[[], Any]:
     def call() -> Any:
         try:
             return function()
-        except SystemExit as error:
-            raise HandlerFault(f"called sys.exit({error.code})") from error
+        except (Exception, Interruption):
+            raise
+        except BaseException as error:
+            raise contained(error) from error
 
     return call
 

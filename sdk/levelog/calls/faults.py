@@ -20,6 +20,16 @@ class HandlerFault(Exception):
     """A function of a user did what it may not; the message says it without the name of the function."""
 
 
+class Interruption(BaseException):
+    """Ends a user's function from outside, and is not the function's fault: whoever handles faults lets it pass."""
+
+
+def contained(error: BaseException) -> HandlerFault:
+    """What stands for an error that would end more than its function: of sys.exit(), Ctrl-C, a cancellation."""
+    words = described(error)
+    return HandlerFault(f"called sys.exit({words[12:]})" if isinstance(error, SystemExit) else f"raised {words}")
+
+
 def fault_reason(kind: str, name: str, error: BaseException) -> str:
     """Reason of a level whose function failed: `view pods: KeyError: 'image'`."""
     return f"{kind} {name}: {described(error)}"
