@@ -5,19 +5,18 @@ import pytest
 from rigs.machine.running import run_machine
 from rigs.machine.world import Laboratory
 
-ON_SQLITE = 20
-ON_POSTGRESQL = 10
-
 pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machine is
 
 
+@pytest.mark.parametrize("examples", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_invariant_3_tables_are_the_fold_of_their_records_and_4_to_11_hold_on_sqlite(
-    sqlite_laboratory: Laboratory,
+    sqlite_laboratory: Laboratory, examples: int
 ) -> None:
-    run_machine(sqlite_laboratory, ON_SQLITE)
+    run_machine(sqlite_laboratory, examples)
 
 
+@pytest.mark.parametrize("examples", [2, pytest.param(10, marks=pytest.mark.long)])
 def test_invariant_4_levels_are_those_of_a_recomputation_and_3_to_11_hold_on_postgresql(
-    postgresql_laboratory: Laboratory,
+    postgresql_laboratory: Laboratory, examples: int
 ) -> None:
-    run_machine(postgresql_laboratory, ON_POSTGRESQL)
+    run_machine(postgresql_laboratory, examples)

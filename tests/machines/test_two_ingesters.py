@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
@@ -101,11 +102,14 @@ def was_deleted(happenings: Iterable[Happening], uid: str) -> bool:
     return any(happening.is_deletion and happening.uid == uid for happening in happenings)
 
 
-def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(sqlite_laboratory: Laboratory) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(25, marks=pytest.mark.long)])
+def test_invariant_2_records_and_lists_of_two_ingesters_interleave_without_harm(
+    sqlite_laboratory: Laboratory, examples: int
+) -> None:
     number = 0
 
     @settings(
-        max_examples=25,
+        max_examples=examples,
         derandomize=True,
         database=None,
         deadline=None,

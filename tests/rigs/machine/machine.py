@@ -1,7 +1,8 @@
 """The rules: what users, watches, processors, actuators and time may do, in any order."""
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -82,6 +83,27 @@ def _own(cluster: Cluster, web: str) -> Edit:
     return lambda body: body["metadata"].update(ownerReferences=[owner] if owner["uid"] else [])
 
 
+class Step(NamedTuple):
+    """A rule, and what it was given."""
+
+    rule: str
+    given: dict[str, Any]
+
+
+def _step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[..., None]], Any]:
+    """A rule of Hypothesis that the machine notes when it is called."""
+
+    def decorate(function: Callable[..., None]) -> Any:
+        @wraps(function)
+        def noting(machine: "LevelsMachine", **given: Any) -> None:
+            machine.steps.append(Step(function.__name__, given))
+            function(machine, **given)
+
+        return kind(**strategies)(noting)
+
+    return decorate
+
+
 class LevelsMachine(RuleBasedStateMachine):
     """All that may happen to one application; the invariants are checked after each step."""
 
@@ -89,11 +111,13 @@ class LevelsMachine(RuleBasedStateMachine):
         super().__init__()
         self._laboratory = laboratory
         self.world: World = laboratory.run(laboratory.world())
+        self.steps: list[Step] = []
 
     def _run(self, step: Any) -> Any:
         return self._laboratory.run(step)
 
-    @initialize(
+    @_step(
+        initialize,
         listed=st.sampled_from((tuple(KINDS), tuple(KINDS), tuple(KINDS), (WEBS, PARTS), ())),
         is_shared=st.booleans(),
         webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])),
@@ -114,7 +138,7 @@ class LevelsMachine(RuleBasedStateMachine):
             await self.world.tend(name)
         await self.world.process()
 
-    @rule(name=_webs, change=st.sampled_from(("delete", "delete and collect", *WEB_CHANGES)), then=_then)
+    @_step(rule, name=_webs, change=st.sampled_from(("delete", "delete and collect", *WEB_CHANGES)), then=_then)
     def change_web(self, name: str, change: str, then: str) -> None:
         """A user changes a Web; one that is not there is made."""
         if change.startswith("delete"):
@@ -125,7 +149,8 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(WEBS, name, WEB_CHANGES[change])
         self._follow(WEBS, then)
 
-    @rule(
+    @_step(
+        rule,
         name=_parts,
         change=st.sampled_from(("delete", *(f"owner={web}" for web in WEB_NAMES), *PART_CHANGES)),
         then=_then,
@@ -140,7 +165,7 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(PARTS, name, PART_CHANGES[change])
         self._follow(PARTS, then)
 
-    @rule(name=_configs, change=st.sampled_from(("delete", *COLORS)), then=_then)
+    @_step(rule, name=_configs, change=st.sampled_from(("delete", *COLORS)), then=_then)
     def change_config(self, name: str, change: str, then: str) -> None:
         """A user changes a config; one that is not there is made."""
         if change == "delete":
@@ -149,7 +174,8 @@ class LevelsMachine(RuleBasedStateMachine):
             self._edit(CONFIGS, name, _spec(color=change))
         self._follow(CONFIGS, then)
 
-    @rule(
+    @_step(
+        rule,
         web=_webs,
         web_change=st.sampled_from(sorted(WEB_CHANGES)),
         part=_parts,
@@ -180,7 +206,8 @@ class LevelsMachine(RuleBasedStateMachine):
             self.world.ingest.watch(WEBS)
             self._run(self._followed(who))
 
-    @rule(
+    @_step(
+        rule,
         name=_webs,
         change=st.sampled_from([each for each in WEB_CHANGES if each.startswith(("size", "config"))]),
         meanwhile=st.sampled_from(("back", "back", "made anew", "", *WEB_CHANGES)),
@@ -220,17 +247,18 @@ class LevelsMachine(RuleBasedStateMachine):
             await self.world.release(worker)
             await self.world.decide(worker)
 
-    @rule(worker=_workers)
+    @_step(rule, worker=_workers)
     def release(self, worker: str) -> None:
         """Functions that were slow return."""
         self._run(self.world.release(worker))
 
-    @rule(resource=_resources, most=_few)
+    @_step(rule, resource=_resources, most=_few)
     def watch(self, resource: str, most: int) -> None:
         """The watch of a resource tells what happened next."""
         self.world.ingest.watch(resource, most)
 
-    @rule(
+    @_step(
+        rule,
         resource=_resources,
         missed=st.sampled_from(("deletion", "recreation", "nothing")),
         end=st.sampled_from(("process", "", "unfinished")),
@@ -246,17 +274,18 @@ class LevelsMachine(RuleBasedStateMachine):
         if end == "process":
             self._run(self.world.process())
 
-    @rule(number=st.integers(0, 5))
+    @_step(rule, number=st.integers(0, 5))
     def repeat(self, number: int) -> None:
         """A record arrives a second time."""
         self.world.ingest.repeat(number)
 
-    @rule(worker=_workers, most=_few, is_overtaken=st.sampled_from((False, False, False, True)))
+    @_step(rule, worker=_workers, most=_few, is_overtaken=st.sampled_from((False, False, False, True)))
     def fold(self, worker: str, most: int, is_overtaken: bool) -> None:
         """A processor folds; it may lose its partitions to the other one before it commits."""
         self._run(self.world.fold(worker, most, self._takeover(worker) if is_overtaken else None))
 
-    @rule(
+    @_step(
+        rule,
         worker=_workers,
         meanwhile=st.sampled_from(("", "", "fold", "fold one", "takeover")),
         is_slow=st.sampled_from((False, False, False, True)),
@@ -271,7 +300,8 @@ class LevelsMachine(RuleBasedStateMachine):
         )
         self._run(self.world.decide(worker, between, is_slow=is_slow))
 
-    @rule(
+    @_step(
+        rule,
         disturbance=st.sampled_from(("", "", "", "", "lost", "lost", "dropped", "unreachable", "busy", "refused")),
         end=st.sampled_from(("relay", "process", "", "crash")),
     )
@@ -288,23 +318,23 @@ class LevelsMachine(RuleBasedStateMachine):
                 self.world.ingest.watch(resource)
             await self.world.process()
 
-    @rule(step=st.sampled_from(("claim", "relay")))
+    @_step(rule, step=st.sampled_from(("claim", "relay")))
     def act(self, step: str) -> None:
         """An actuator claims intents and holds them, or hands over receipts."""
         self._run(self.world.sender.claim(2) if step == "claim" else self.world.sender.relay())
 
-    @rule(worker=_workers, what=st.sampled_from(("tend", "expire", "restart")))
+    @_step(rule, worker=_workers, what=st.sampled_from(("tend", "expire", "restart")))
     def lease(self, worker: str, what: str) -> None:
         """A processor renews its leases and takes or gives up some; or stands still too long; or is killed."""
         self._run({"tend": self.world.tend, "expire": self.world.expire, "restart": self.world.restart}[what](worker))
 
-    @rule(minutes=st.sampled_from((1, 5, 0.02)))
+    @_step(rule, minutes=st.sampled_from((1, 5, 0.02)))
     def advance(self, minutes: float) -> None:
         """Time passes, and what is due then is decided on."""
         self.world.advance(minutes)
         self._run(self.world.process())
 
-    @rule()
+    @_step(rule)
     def rest(self) -> None:
         """Everything comes to rest."""
         self._run(self.world.rest())
@@ -313,6 +343,12 @@ class LevelsMachine(RuleBasedStateMachine):
     def holds(self) -> None:
         """What the tables say is what it should be."""
         self._run(self.world.check())
+
+    def take(self, steps: Iterable[Step]) -> None:
+        """Do what a run did. Raises Broken."""
+        for name, given in steps:
+            getattr(self, name)(**given)
+            self.holds()
 
     def _create(self, resource: str, name: str) -> None:
         contents: dict[str, Body] = {

@@ -1,13 +1,14 @@
 """Running a machine: always the same examples, and as many as the environment asks for."""
 
 import os
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from rigs.machine.checks import Broken
-from rigs.machine.machine import LevelsMachine
+from rigs.machine.machine import LevelsMachine, Step
 from rigs.machine.world import Laboratory
 
 EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
@@ -22,34 +23,39 @@ def run_machine(laboratory: Laboratory, examples: int) -> None:
     _run(laboratory, examples * times, [Phase.generate] if times == 1 else [Phase.generate, Phase.shrink])
 
 
-def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, int]:
-    """The invariant that is found broken, and by which example. Raises LookupError if none is."""
-    examples = 0
+def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, list[Step]]:
+    """The invariant that is found broken, and the steps that lead there. Raises LookupError if none is."""
+    machines: list[LevelsMachine] = []
 
-    class Counted(LevelsMachine):
-        def __init__(self) -> None:
-            nonlocal examples
-            examples += 1
-            super().__init__(laboratory)
+    def new_machine() -> LevelsMachine:
+        machines.append(LevelsMachine(laboratory))
+        return machines[-1]
 
     try:
-        _run(laboratory, most_examples, [Phase.generate], Counted)
+        _run(laboratory, most_examples, [Phase.generate], new_machine)
     except Broken as broken:
-        return broken, examples - 1  # the last one repeats the one that failed
+        return broken, machines[-1].steps
     raise LookupError(f"no invariant is found broken within {most_examples} examples")
+
+
+def repeat(laboratory: Laboratory, steps: Iterable[Step]) -> Broken:
+    """The invariant that the steps break. Raises LookupError if they break none."""
+    try:
+        LevelsMachine(laboratory).take(steps)
+    except Broken as broken:
+        return broken
+    raise LookupError("no invariant is broken by the steps that are kept")
 
 
 def _run(
     laboratory: Laboratory,
     examples: int,
     phases: list[Phase],
-    machine: type[RuleBasedStateMachine] | None = None,
+    new_machine: Callable[[], LevelsMachine] | None = None,
 ) -> None:
-    def new_machine() -> RuleBasedStateMachine:
-        return machine() if machine is not None else LevelsMachine(laboratory)
-
+    make = new_machine or (lambda: LevelsMachine(laboratory))
     run_state_machine_as_test(
-        cast("type[RuleBasedStateMachine]", new_machine),  # any callable that makes one will do
+        cast("type[RuleBasedStateMachine]", make),  # any callable that makes one will do
         settings=settings(
             max_examples=examples,
             stateful_step_count=STEPS,
