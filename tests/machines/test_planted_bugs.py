@@ -37,6 +37,7 @@ def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, sqlite
     assert broken.number in case.invariants, broken
 
 
+@pytest.mark.long
 @each_bug
 def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, sqlite_laboratory: Laboratory) -> None:
     steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]

@@ -51,11 +51,14 @@ def _run(
     laboratory: Laboratory,
     examples: int,
     phases: list[Phase],
-    new_machine: Callable[[], LevelsMachine] | None = None,
+    machine: Callable[[], LevelsMachine] | None = None,
 ) -> None:
-    make = new_machine or (lambda: LevelsMachine(laboratory))
+    # Hypothesis seeds the examples with the text of this function: changed, it tries others.
+    def new_machine() -> RuleBasedStateMachine:
+        return machine() if machine is not None else LevelsMachine(laboratory)
+
     run_state_machine_as_test(
-        cast("type[RuleBasedStateMachine]", make),  # any callable that makes one will do
+        cast("type[RuleBasedStateMachine]", new_machine),  # any callable that makes one will do
         settings=settings(
             max_examples=examples,
             stateful_step_count=STEPS,
