@@ -138,7 +138,7 @@ def never_superseded(_: Laboratory) -> Generator[None]:
 def committed_without_lease(_: Laboratory) -> Generator[None]:
     """Whoever lost its partitions can still commit."""
 
-    async def admit(*_: Any) -> None: ...
+    async def admit(*_: Any, **__: Any) -> None: ...
 
     with _replaced((batches, "guard"), (cut, "guard"), by=admit):
         yield
