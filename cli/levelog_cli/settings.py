@@ -55,7 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     nats_url: Annotated[str, _option("NATS with JetStream; several with commas between.", metavar="URL")] = ""
     nats_credentials: Annotated[
-        Path | None, _option("Whom to be at NATS: a credentials file as nsc writes it.", metavar="FILE")
+        Path | None, _option("Who to be at NATS: a credentials file as nsc writes it.", metavar="FILE")
     ] = None
     nats_nkey_file: Annotated[Path | None, _option("Whom to be at NATS: the seed of an nkey.", metavar="FILE")] = None
     nats_ca_file: Annotated[Path | None, _option("Certificates that sign that of NATS.", metavar="FILE")] = None
@@ -78,7 +78,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = []
     redaction: Annotated[OnOff, _option("on or off; off records secret values as they are; default: on")] = OnOff.ON
     threads: Annotated[
-        int, _option("Reconcile functions that are not async run in so many threads; default: 32", metavar="NUMBER")
+        int, _option("Threads for reconcile functions that are not async; default: 32", metavar="NUMBER")
     ] = 32
     dry_run: Annotated[bool, _option("Tell what would be written, and write nothing.", flag="--dry-run")] = False
     requests: Annotated[
@@ -92,7 +92,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         _option("Watch this namespace only; several times, or with commas; default: all.", metavar="NAME"),
     ] = None
     backfill_rate: Annotated[
-        float, _option("Objects a second that changed code computes anew; default: 500", metavar="NUMBER", least=0.001)
+        float,
+        _option("Objects a second to recompute after a change of code; default: 500", metavar="NUMBER", least=0.001),
     ] = 500.0
     kubeconfig: Annotated[
         str,

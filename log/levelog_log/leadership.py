@@ -236,9 +236,9 @@ class Leadership:
                 async with asyncio.timeout_at(asked_at + seconds):
                     asked_at = await self._renew(seconds / 3)
             except TimeoutError:
-                log.warning("leads no more: the lease of %s could not be renewed in time", self._task)
+                log.warning("no longer leads: the lease of %s could not be renewed in time", self._task)
                 return
-        log.warning("leads no more: another process does %s", self._task)
+        log.warning("no longer leads: another process does %s", self._task)
 
     async def _renew(self, wait_seconds: float) -> float | None:
         """Renew it when that is due, for as often as it takes; when that was asked for, or None if it is another's."""

@@ -157,7 +157,7 @@ class Reader:
             try:
                 await self.stream.connection.wait_connected()
                 if self._broken:
-                    log.info("reading the log anew: %s", self._broken, extra={"sequence": self._received_to})
+                    log.info("reading the log again: %s", self._broken, extra={"sequence": self._received_to})
                     await self._forget_consumer()
                 if not self._consumer:
                     await self._create_consumer()

@@ -84,7 +84,7 @@ class LiveIndices:
             try:
                 await self._compare()
             except LevelogError as error:
-                log.warning("whoever waits for an index is woken by the next sweep: %s", error)
+                log.warning("live indices wake at the next sweep: %s", error)
 
     async def _compare(self) -> None:
         """Wake those whose key is at another version than they have seen."""

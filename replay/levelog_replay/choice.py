@@ -37,7 +37,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     breaks: Sequence[str] = ()
     """What to stop at: records, functions, objects."""
     is_pdb: bool = False
-    """Stop where a function raises, and at the first decision that comes out otherwise."""
+    """Stop where a function raises, and at the first decision that differs."""
 
 
 def refuse_strangers(choice: Choice, one: Program, other: Program) -> None:

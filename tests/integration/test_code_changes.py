@@ -117,7 +117,7 @@ async def test_what_is_unchanged_goes_on_while_an_index_is_computed_anew(case: C
         assert {line.status for line in lines} == {"blocked"}
         assert [line.parent.rpartition("/")[2] for line in lines] == ["new", "shop0", "shop1", "shop2"]
         assert {line.reason for line in lines} == {
-            "index webs/images is computed anew since its code changed: 1 of 6 objects"
+            "index webs/images is being recomputed since its code changed: 1 of 6 objects"
         }
 
 

@@ -19,13 +19,13 @@ HERE = Path(__file__).parent.parent / "demo"
 
 def demo(
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="End with one line of JSON that sums up.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="End with a summary as one line of JSON.")] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Stay up afterwards, with a kubeconfig to try it by hand.")
     ] = False,
-    debug: Annotated[bool, typer.Option(help="Show the log and the traceback of what ends the command.")] = False,
+    debug: Annotated[bool, typer.Option(help="Show the log, and the traceback if the command fails.")] = False,
 ) -> None:
-    """Run an example operator on a cluster in this process, and tell what woke, what drifted and what was written."""
+    """Run an example operator on a cluster in this process; show what woke, what drifted and what was written."""
     settings = Settings(log_level=LogLevel.INFO if debug else LogLevel.ERROR, debug=debug)
     execute(settings, lambda: _demonstrate(settings, as_json=as_json, keep=keep))
 

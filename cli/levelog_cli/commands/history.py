@@ -30,15 +30,15 @@ def history(
     at: Annotated[
         str, typer.Option(help="Print the object as it was: at a sequence, a time, or so long ago.", metavar="MOMENT")
     ] = "",
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now on.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing what happens.")] = False,
     receipts: Annotated[
         bool, typer.Option("--receipts", help="Show the receipts of levelog's own writes too.")
     ] = False,
     decisions: Annotated[
-        bool, typer.Option("--decisions", help="Show what was decided on the objects, and because of which records.")
+        bool, typer.Option("--decisions", help="Show what was decided on the objects, and which records caused it.")
     ] = False,
     bundle: Annotated[
-        Path | None, typer.Option(help="Read what `levelog export` wrote, and no log.", metavar="FILE")
+        Path | None, typer.Option(help="Read a file from `levelog export` instead of the log.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:

@@ -15,7 +15,7 @@ def levels(
         str,
         typer.Argument(
             help="A parent, or how its name ends: webs.example.com/default/shop, default/shop, shop. "
-            "In place of a namespace, _ stands for none."
+            "_ stands for no namespace."
         ),
     ] = "",
     *,
@@ -29,7 +29,7 @@ def levels(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
-    """Show the levels of an application that runs, or ran last: desired against actual, of each parent."""
+    """Show desired against actual for each parent, while the application runs or afterwards."""
 
     async def work() -> None:
         from levelog_cli.wiring.lookback import show_levels, show_levels_at

@@ -17,7 +17,7 @@ def migrate(
         typer.Argument(metavar="FILE", help="Operators whose SQL views are made, too.", show_default=False),
     ] = None,
 ) -> None:
-    """Bring the database to the revision of this code; nothing happens if it is there already."""
+    """Bring the database to the revision of this code."""
 
     async def work() -> None:
         from levelog_cli.wiring.sqlviews import migrate_database

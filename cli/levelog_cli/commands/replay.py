@@ -32,13 +32,13 @@ def replay(
     mode: Annotated[
         Mode,
         typer.Option(
-            help="recorded: each decision on what it saw then; log: all anew, in the order of the log. "
+            help="recorded: each decision on what it saw then; log: everything again, in the log's order. "
             "The latter needs no database.",
         ),
     ] = Mode.RECORDED,
     bundle: Annotated[
         Path | None,
-        typer.Option(help="History that `levelog export` wrote, in place of log and database.", metavar="FILE"),
+        typer.Option(help="A file from `levelog export` instead of log and database.", metavar="FILE"),
     ] = None,
     start: Annotated[
         str, typer.Option("--from", help="Begin there: a sequence, a time, or how long ago (15m).", metavar="MOMENT")
@@ -55,7 +55,7 @@ def replay(
         str, typer.Option(help="Only decisions of this view, or with this reconcile function or index.", metavar="NAME")
     ] = "",
     allow_network: Annotated[
-        bool, typer.Option("--allow-network", help="Let reconcile functions reach for the network.")
+        bool, typer.Option("--allow-network", help="Let reconcile functions use the network.")
     ] = False,
     breaks: Annotated[
         list[str] | None,
@@ -68,11 +68,11 @@ def replay(
     ] = None,
     is_pdb: Annotated[
         bool,
-        typer.Option("--pdb", help="Stop where a function raises, and at the first decision that comes out otherwise."),
+        typer.Option("--pdb", help="Stop where a function raises, and at the first decision that differs."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Make recorded decisions again, and compare. Ends with status 1 if one comes out otherwise.
+    """Make recorded decisions again, and compare. Ends with status 1 if one differs.
 
     Nothing is written but a scratch database that is deleted at the end.
     """

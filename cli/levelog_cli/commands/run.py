@@ -11,7 +11,9 @@ from levelog_cli.settings import NATS, Settings, taking
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE", help="Python files, or folders of them, that define operators.", show_default=False),
+    typer.Argument(
+        metavar="FILE", help="Python files that define operators, or folders of such files.", show_default=False
+    ),
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "dry_run")

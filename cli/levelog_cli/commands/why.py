@@ -22,14 +22,16 @@ def why(
     *,
     view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",
     since: Annotated[
-        str, typer.Option(help="Decisions that came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
+        str, typer.Option(help="Decisions after a moment: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
     ] = "",
     at: Annotated[
         str,
         typer.Option(help="What held at a moment: a sequence, a time, or so long ago.", metavar="MOMENT"),
     ] = "",
-    all_decisions: Annotated[bool, typer.Option("--all", help="All decisions that are kept.")] = False,
-    suppressed: Annotated[bool, typer.Option("--suppressed", help="Which changes led to nothing, and why.")] = False,
+    all_decisions: Annotated[bool, typer.Option("--all", help="Every decision that is kept.")] = False,
+    suppressed: Annotated[
+        bool, typer.Option("--suppressed", help="Which changes caused no decision, and why.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Explain a level, or who wrote an object and why: the records, the reads, the level, the writes."""

@@ -72,7 +72,7 @@ def _counts(tally: Tally) -> tuple[str, ...]:
 def divergence_lines(found: Divergence, names: tuple[str, str]) -> Iterator[str]:
     """The lines of a decision that came out otherwise: what it was made on, and in what it differs."""
     past = found.past
-    yield from folded(f"the first decision that comes out otherwise: {past.view} of {past.parent}", line_width())
+    yield from folded(f"the first decision that differs: {past.view} of {past.parent}", line_width())
     yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
     yield from labelled("parent", f"as record {past.parent_sequence} showed it")
     yield from read_lines(found.reads, past)

@@ -50,7 +50,7 @@ def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterato
     if not ignored:
         yield from folded(f"each change of {parent}, and of what {view} reads for it, led to a decision", "")
         return
-    yield from folded(f"what led to no decision of {view} on {parent}:", "")
+    yield from folded(f"changes without a decision of {view} on {parent}:", "")
     day = ""
     for each in ignored:
         if not each.time.startswith(day) or not day:

@@ -53,7 +53,7 @@ class Timeline:
         match entry:
             case Revision():
                 name = "" if entry.object == self._only else f"{entry.object} "
-                happened = "is to be deleted" if entry.is_doomed else _TEXT[entry.happened]
+                happened = "is being deleted" if entry.is_doomed else _TEXT[entry.happened]
                 yield from folded(f"{name}{happened}{_writer(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
                     yield from folded(f"uid {entry.uid}")

@@ -56,7 +56,7 @@ def load_redactor(settings: Settings, backing: Backing) -> Redactor:
     """
     if settings.redaction is OnOff.OFF:
         log.warning(
-            "redaction is off: values of Secrets and all else are recorded as they are, for whoever reads the log"
+            "redaction is off: Secrets and everything else are recorded as they are, for anyone who can read the log"
         )
         return Redactor(is_off=True)
     file = settings.redaction_key_file

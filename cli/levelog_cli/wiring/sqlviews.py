@@ -22,7 +22,7 @@ async def make_views(database: Database, application: LoadedApplication) -> None
     """Make the SQL views of the loaded operators; a user who may not make them says so and goes on without."""
     if not await replace_views(database, application.name, sql_views(application.program)):
         log.warning(
-            "the SQL views of application %s are not those of this code, and this user may not make them: "
+            "the SQL views of application %s are not those of this code, and this user has no right to make them: "
             "run `levelog migrate FILE` as the owner of the tables",
             application.name,
         )

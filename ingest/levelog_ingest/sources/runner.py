@@ -299,7 +299,7 @@ class SourceRunner:
             self._tell(f"{self._source}: {complaint}")
             return
         if self._told:
-            log.info("%s is well again", self._source, extra={"resource": str(self.status.watched)})
+            log.info("%s works again", self._source, extra={"resource": str(self.status.watched)})
         self._backoff.succeeded()
         self._told, self.status.detail, self.status.phase = "", "", "watching"
         self._changed()

@@ -207,13 +207,13 @@ class _Told:
         self._done = 0
         self._clock = asyncio.get_running_loop().time
         self._at = self._clock()
-        log.info("%s anew, since its code changed: there are %d objects of %s", self._what, objects, job.resource)
+        log.info("recomputing %s, since its code changed: %d objects of %s", self._what, objects, job.resource)
 
     def tell(self, done: int, *, is_last: bool) -> None:
         """Count objects, and say so once in a while."""
         self._done += done
         if is_last:
-            log.info("%s anew: all objects of this processor are done, %d by it", self._what, self._done)
+            log.info("recomputing %s: all objects of this processor are done, %d by it", self._what, self._done)
         elif self._clock() - self._at >= TELL_EVERY.total_seconds():
             self._at = self._clock()
-            log.info("%s anew: this processor has done %d of %d objects", self._what, self._done, self._objects)
+            log.info("recomputing %s: this processor has done %d of %d objects", self._what, self._done, self._objects)

@@ -225,9 +225,9 @@ class Waits(Struct, frozen=True, kw_only=True):
             return f"{' and '.join(unfinished)} {_were(unfinished)} not listed to the end yet"
         for handler in sorted(handlers, key=lambda each: each.kind):
             if progress := self.progress.get(handler.name):
-                what = "is computed" if handler.kind == "index" else "is evaluated"
+                what = "recomputed" if handler.kind == "index" else "re-evaluated"
                 done = f"{progress.objects} of {self.objects[progress.resource]} objects"
-                return f"{handler.kind} {handler.name} {what} anew since its code changed: {done}"
+                return f"{handler.kind} {handler.name} is being {what} since its code changed: {done}"
         return line.reason or "not evaluated yet; if that lasts, no processor runs"
 
 

@@ -205,13 +205,13 @@ async def test_a_level_of_changed_code_tells_how_far_it_is_computed(database: Da
     images, *views = CODE
     await scope_of(database, code=(replace(images, fingerprint="2"), *views), fingerprint="g")
     assert await reason_of(database, scope, view="pods") == (
-        "index webs/images is computed anew since its code changed: 0 of 2 objects"
+        "index webs/images is being recomputed since its code changed: 0 of 2 objects"
     )
     assert names(await lines(database, scope, status="in_sync")) == [("webs/status", "shop")]
     async with database.transaction() as connection:
         await connection.execute(update(backfills).where(backfills.c.partition == 0).values(objects=1, is_done=True))
     assert await reason_of(database, scope, view="pods") == (
-        "index webs/images is computed anew since its code changed: 1 of 2 objects"
+        "index webs/images is being recomputed since its code changed: 1 of 2 objects"
     )
     async with database.transaction() as connection:
         await connection.execute(update(backfills).values(objects=1, is_done=True))

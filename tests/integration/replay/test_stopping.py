@@ -141,7 +141,7 @@ async def test_pdb_opens_in_both_versions_at_the_first_difference(recorded: Reco
         f"reconcile function webs/converge of webs.py, for {SHOP}",
         f"view webs/pods of greedy.py, for {SHOP}",
     ]
-    assert ended.stdout.count("the first decision that comes out otherwise") == 1
+    assert ended.stdout.count("the first decision that differs") == 1
     assert ended.stdout.count(f"because of record {recorded.scaled}\n") == 4
     assert "webs/pods  4     1" in ended.stdout
 

@@ -62,7 +62,7 @@ class Cluster:
         self._store(key_of(resource, name), {**content, "metadata": metadata})
 
     def change(self, resource: str, name: str, edit: Callable[[Body], None]) -> bool:
-        """Edit an object; tells whether it is another one now. One without finalizers that is to be deleted goes."""
+        """Edit an object; tells whether it is another one now. One without finalizers that is being deleted goes."""
         key = key_of(resource, name)
         body = deepcopy(self.objects[key])
         edit(body)
