@@ -83,6 +83,8 @@ class Reader:
         """Requests for records under way, oldest first: number, and how many records may still come for it."""
         self._last_request = 0
         self._next_is_large = False
+        self.beginnings = 0
+        """How often it has begun to read: once, and again after each loss."""
 
     @property
     def position(self) -> Sequence:
@@ -218,6 +220,7 @@ class Reader:
         if answer.error is not None:
             raise refusal(f"JetStream {step}", answer.error)
         self._consumer = answer.name
+        self.beginnings += 1
         self._server_pending = answer.num_pending
         if answer.num_pending == 0:
             self._seen_to = max(self._seen_to, Sequence(state.last_seq))

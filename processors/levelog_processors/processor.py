@@ -21,7 +21,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.program import Program
 from levelog_processors.upkeep import PARTITION, Pruner
-from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals
+from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import IndexKey, Scope
@@ -148,23 +148,24 @@ class Processor:
         await engine.hold(epochs)
         start = Sequence(min(engine.folded_to.values()) + 1)
         owned = [Partition(p) for p in sorted(epochs)] if engine.is_shared else None
-        end = await self._stream.last_sequence()  # history up to here is folded before anything is decided
         agenda = Agenda()
-        pace = Pace(self._backfill_rate, asyncio.get_running_loop().time)
+        clock = asyncio.get_running_loop().time
+        pace = Pace(self._backfill_rate, clock)
         backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, partitions=owned) as reader:
             hint = self._hints.listen(Topic.WAKE)
             engine.on_return(hint.set)
             arrivals = Arrivals(reader, hint)
+            horizon = Horizon(reader, clock)
             try:
                 while True:
                     records = await arrivals.records()
                     if records:
                         await self._fold(records, agenda)
-                        if reader.position < end:
-                            continue
-                    elif reader.seen_to < end and await reader.confirm() < end:
-                        await arrivals.wait(SAFETY_SWEEP)
+                    await horizon.look(len(records))
+                    if not await horizon.is_reached(has_records=bool(records)):
+                        if not records:
+                            await arrivals.wait(SAFETY_SWEEP)
                         continue
                     is_busy = agenda.is_open and await self._decide(agenda, backfiller, arrivals.seen_to)
                     if await self._backfill(backfiller, agenda, is_busy=is_busy) or is_busy:

@@ -1,6 +1,7 @@
 """What a processor waits for between two cuts: records, a hint, or the time of a wakeup."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -63,6 +64,10 @@ class Agenda:
 
 
 FOLD_BATCH: Final = 1000
+SEVERAL: Final = 10
+"""So many records at once are worth asking for the end of the log, which takes about as long as folding one."""
+MOST_HELD_UP: Final = timedelta(minutes=1)
+"""How long decisions wait for history to be folded that came while nobody read: at 5,000 records a second, 300,000."""
 
 
 class Arrivals:
@@ -103,3 +108,46 @@ class Arrivals:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
+
+
+class Horizon:
+    """Where the log ended when somebody began to read it, began anew or was found far behind: first fold up to there.
+
+    So old history is folded and not acted on. But for the beginning it holds decisions up for `MOST_HELD_UP` at most,
+    so that a log that grows faster than it is folded does not hold them up for ever.
+    """
+
+    def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds."""
+        self._reader = reader
+        self._clock = clock
+        self._beginnings: int | None = None
+        """None: it has not begun to read."""
+        self._end = 0
+        self._gives_up_at: float | None = None
+        """None: nothing is held up."""
+
+    async def look(self, folded: int) -> None:
+        """Find out where the log ends now, if that matters; `folded` records were in the last batch."""
+        reader = self._reader
+        is_first, is_anew = self._beginnings is None, self._beginnings != reader.beginnings
+        # Several records at once may be the first of many that came while this process stood still. How many more there
+        # are is asked then: what the server said when it sent them is as old as they are.
+        is_far = self._gives_up_at is None and folded >= SEVERAL
+        if not is_first and not is_anew and not is_far:
+            return
+        self._beginnings = reader.beginnings
+        if self._gives_up_at is None:
+            self._gives_up_at = float("inf") if is_first else self._clock() + MOST_HELD_UP.total_seconds()
+        self._end = max(self._end, await reader.stream.last_sequence())
+
+    async def is_reached(self, *, has_records: bool) -> bool:
+        """Tell whether it may be decided; `has_records`: there may be more of them right now."""
+        if self._gives_up_at is None:
+            return True
+        if self._gives_up_at > self._clock():
+            position = self._reader.position if has_records else self._reader.seen_to
+            if position < self._end and (has_records or await self._reader.confirm() < self._end):
+                return False
+        self._gives_up_at = None
+        return True

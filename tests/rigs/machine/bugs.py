@@ -16,6 +16,7 @@ from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
+from levelog_processors.waiting import Horizon
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import levelwrites
@@ -187,4 +188,14 @@ def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
         return asker is not None and asker.generation == look.facts.wake.generation
 
     with _replaced((cut, "_is_as_seen"), by=is_asked):
+        yield
+
+
+def old_history_acted_on(_: Laboratory) -> Generator[None]:
+    """Who begins to read, or begins anew, decides after each batch on the way to the end."""
+
+    async def at_once(self: Horizon, *, has_records: bool) -> bool:
+        return True
+
+    with _replaced((Horizon, "is_reached"), by=at_once):
         yield

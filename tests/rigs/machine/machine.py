@@ -247,6 +247,25 @@ class LevelsMachine(RuleBasedStateMachine):
             await self.world.release(worker)
             await self.world.decide(worker)
 
+    @_step(
+        rule,
+        worker=_workers,
+        name=_webs,
+        changes=st.lists(st.sampled_from(sorted(WEB_CHANGES)), max_size=3),
+        most=_few,
+    )
+    def reconnect(self, worker: str, name: str, changes: list[str], most: int) -> None:
+        """A processor's connection to the log is lost while something happens; it reads on in small steps."""
+        for change in changes:
+            self._edit(WEBS, name, WEB_CHANGES[change])
+        self.world.ingest.watch(WEBS)
+        self._run(self._reconnected(worker, most))
+
+    async def _reconnected(self, worker: str, most: int) -> None:
+        await self.world.reconnect(worker)
+        await self.world.fold(worker, most)
+        await self.world.decide(worker)
+
     @_step(rule, worker=_workers)
     def release(self, worker: str) -> None:
         """Functions that were slow return."""

@@ -29,6 +29,7 @@ PLANTED: Final = (
     _planted(bugs.key_without_round, 7, 4, 5, examples=40),
     _planted(bugs.settled_by_time, 8, 4, 7, examples=200),
     _planted(bugs.decided_while_lagging, 9, examples=40),
+    _planted(bugs.old_history_acted_on, 9, 4, 5, examples=40),
     _planted(bugs.never_superseded, 8, 4, 11, examples=40),
     _planted(bugs.committed_without_lease, 10, examples=200),
     _planted(bugs.reads_not_checked_again, 5, 4, examples=40),

@@ -1,7 +1,6 @@
-"""A processor that is stepped: the real one's leases and engine, without its loop, its log and time.
+"""A processor that is stepped: the real one's leases, engine and horizon, without its loop, its log and time.
 
-The loop's own rules are kept here: records in the order of the log from the checkpoints on, and nothing decided before
-the log is folded up to its end as of the take-over.
+One rule of the loop is kept here: records are read in the order of the log, from the checkpoints on.
 """
 
 # pyright: reportPrivateUsage=false
@@ -13,11 +12,13 @@ from typing import Any, cast
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog.wire.records import LoggedRecord
+from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import Cut
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.waiting import Horizon
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import Scope, ViewParent
 from rigs.machine.log import Log
@@ -81,8 +82,13 @@ class Worker:
         )
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
-        self._position = 0
-        self._has_to_reach = 0
+        self.position = 0
+        self.stream = log
+        self.beginnings = 0
+        """As a reader counts them."""
+        self.has_to_reach = 0
+        """Where the log ended when it began to read, or began anew."""
+        self._horizon: Horizon
 
     async def tend(self) -> None:
         """Renew, take and give up leases; begin at the checkpoints if they are other ones than before."""
@@ -93,17 +99,33 @@ class Worker:
             return
         self.epochs = epochs
         await self._engine.hold(epochs)
-        self._position = min(self._engine.folded_to.values(), default=0)
-        self._has_to_reach = await self._log.last_sequence()
+        self.position = min(self._engine.folded_to.values(), default=0)
+        self._horizon = Horizon(cast("Reader", self), lambda: 0.0)
+        await self.begin_anew()
+
+    async def begin_anew(self) -> None:
+        """Read on with another connection, after the one before was lost."""
+        self.beginnings += 1
+        self.has_to_reach = await self._log.last_sequence()
+        if self.epochs:
+            await self._horizon.look(0)
 
     @property
-    def is_caught_up(self) -> bool:
-        """Tell whether history is folded, so that it may decide."""
-        return bool(self.epochs) and not [r for r in self.unread() if r.sequence <= self._has_to_reach]
+    def seen_to(self) -> int:
+        """As a reader has it."""
+        return self.position if self.unread() else len(self._log.records)
+
+    async def confirm(self) -> int:
+        """As a reader has it."""
+        return self.seen_to
+
+    async def may_decide(self) -> bool:
+        """Tell whether history is folded."""
+        return bool(self.epochs) and await self._horizon.is_reached(has_records=False)
 
     def unread(self) -> list[LoggedRecord]:
         """Records of its partitions that it has not read."""
-        return self._log.of(self.epochs, after=self._position)
+        return self._log.of(self.epochs, after=self.position)
 
     async def fold(self, most: int, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Sequence[LoggedRecord]:
         """Fold the next records; returns those that were. Raises LeaseLost."""
@@ -116,7 +138,8 @@ class Worker:
             await self._engine.fold(records)
         finally:
             self._database.meanwhile = None
-        self._position = records[-1].sequence
+        self.position = records[-1].sequence
+        await self._horizon.look(len(records))
         return fresh
 
     async def decide(
@@ -132,7 +155,7 @@ class Worker:
         acting.patience = timedelta(0) if self._gate.is_closed else None
         self._database.meanwhile = meanwhile
         try:
-            cut = await self._engine.decide(read_to=self._position, now=self._clock())
+            cut = await self._engine.decide(read_to=self.position, now=self._clock())
         finally:
             self._database.meanwhile = None
             begun = acting._begun.items()

@@ -187,7 +187,7 @@ class World:
         """
         worker = self.workers[name]
         self.before = await self.tables()
-        if not worker.is_caught_up or not self.before.has_due(worker.epochs, self.now):
+        if not await worker.may_decide() or not self.before.has_due(worker.epochs, self.now):
             return False
         slow = {level_named(*level) for level in worker.slow}
         self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
@@ -203,6 +203,10 @@ class World:
         self._check_held(worker, {each.level.partition for each in decided})
         self._keep_looks(name, decided)
         return bool(decided)
+
+    async def reconnect(self, name: str) -> None:
+        """Let a processor's connection to the log be lost, and its reader begin anew."""
+        await self.workers[name].begin_anew()
 
     async def release(self, name: str) -> None:
         """Let the slow functions of a processor return."""
@@ -281,6 +285,11 @@ class World:
             )
         except Broken as broken:
             self._broken.append(broken)
+        worker = self.workers[self._deciding]
+        if old := [each.sequence for each in worker.unread() if each.sequence <= worker.has_to_reach]:
+            self._broken.append(
+                Broken(9, f"{view} of {key} is called before {old} are folded, which were there before")
+            )
         if not call.is_reconcile:
             self._calls[self._deciding, view, key] = call
 
