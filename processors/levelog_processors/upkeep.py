@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from sqlalchemy import Table
+
 from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_record
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
-from levelog_store.owners.upkeep import PAGE, prune
+from levelog_store.owners.upkeep import PAGE, PRUNED, Place, delete_old, find_old
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
@@ -80,14 +82,24 @@ class Pruner:
         """Delete all that is older than the log as it is now."""
         first = (await self._stream.state()).first_seq
         deleted = Counter[str]()
-        is_full = first > 1
-        while is_full:
-            async with self._database.transaction(durable=False) as connection:
-                await guard(connection, self._scope, {PARTITION: epochs[PARTITION]})
-                page = await prune(connection, self._scope, first)
-            deleted.update(page)
-            if is_full := PAGE in page.values():
-                await asyncio.sleep(PAUSE.total_seconds())
+        for table in PRUNED if first > 1 else ():
+            deleted[table.name] = await self._prune(table, first, epochs)
         if total := deleted.total():
             shown = ", ".join(f"{count} of {table}" for table, count in sorted(deleted.items()) if count)
             log.info("deleted %d rows that are older than the log: %s", total, shown, extra={"sequence": first})
+
+    async def _prune(self, table: Table, first: int, epochs: Mapping[int, int]) -> int:
+        """Go through a table once; nothing is locked while what is to go is looked for."""
+        deleted = 0
+        after: Place | None = None
+        while True:
+            async with self._database.reading() as connection:
+                places = await find_old(connection, self._scope, table, first, after=after)
+            if places:
+                async with self._database.transaction(durable=False) as connection:
+                    await guard(connection, self._scope, {PARTITION: epochs[PARTITION]})
+                    deleted += await delete_old(connection, self._scope, table, first, places)
+            if len(places) < PAGE:
+                return deleted
+            after = places[-1]
+            await asyncio.sleep(PAUSE.total_seconds())

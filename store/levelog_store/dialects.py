@@ -173,6 +173,14 @@ def _is_among(dialect: Dialect, column: ColumnElement[Any], values: BindParamete
     return column.in_(select(each.c.value))
 
 
+def each_of(dialect: Dialect, name: str) -> ColumnElement[str]:
+    """The values of a parameter of several texts, one a row, to select and to compare with."""
+    if dialect.name == "postgresql":
+        wanted = func.unnest(cast(bindparam(name, type_=ARRAY(Text)), ARRAY(Text))).table_valued("value")
+        return wanted.render_derived(name="wanted").c.value
+    return func.json_each(bindparam(name, type_=Text)).table_valued("value", name="wanted").c.value
+
+
 def pairs(dialect: Dialect) -> FromClause:
     """A table with text columns `first` and `second` to join with; its rows are given as `many_pairs` says."""
     if dialect.name == "postgresql":

@@ -144,7 +144,7 @@ objects = Table(
     Column("manager", BYTE_TEXT, comment="field manager that wrote it last"),
     _time("recorded_at"),
     Column("body", Json, nullable=False),
-    Index("objects_resource", "scope", "resource", "partition", "sequence"),
+    Index("objects_resource", "scope", "resource", "partition"),
 )
 
 tombstones = Table(
@@ -236,6 +236,7 @@ levels = Table(
     _time("evaluated_at"),
     Index("levels_parent", "scope", "parent"),
     Index("levels_status", "scope", "status"),
+    Index("levels_partition", "scope", "partition", "view"),
 )
 
 dependencies = Table(
@@ -272,7 +273,22 @@ wakeups = Table(
         comment="drawn anew by each request; a decision consumes the one it saw",
     ),
     _time("due_at"),
-    Index("wakeups_partition", "scope", "partition", "due_at"),
+    Index(
+        "wakeups_fresh",
+        "scope",
+        "cause",
+        "view",
+        "parent",
+        postgresql_where=text("due_at IS NULL"),
+        sqlite_where=text("due_at IS NULL"),
+    ),
+    Index(
+        "wakeups_due",
+        "scope",
+        "due_at",
+        postgresql_where=text("due_at IS NOT NULL"),
+        sqlite_where=text("due_at IS NOT NULL"),
+    ),
 )
 
 intents = Table(
@@ -336,6 +352,9 @@ intents = Table(
         "intents_applied",
         "scope",
         "target",
+        "decided_at",
+        "round",
+        "ordinal",
         postgresql_where=text("verb = 'apply'"),
         sqlite_where=text("verb = 'apply'"),
     ),

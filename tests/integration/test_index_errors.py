@@ -83,7 +83,7 @@ async def test_an_object_that_an_index_leaves_out_by_error_is_not_taken_for_abse
         await stack.folded(await stack.tell(pod("shop-0", 3, owner="uid-shop")))
         assert await shown(stack, "shop") == ("in_sync", b'["shop-0=a"]', 0)
         assert await stack.intents() == []
-        assert [row["outcome"] for row in await stack.rows(decisions)] == ["blocked", "in_sync"]
+        assert [row["status"] for row in await stack.rows(decisions)] == ["blocked", "in_sync"]
 
 
 async def test_a_blocked_level_stays_as_it_was_and_withdraws_nothing(

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from levelog_processors.upkeep import Pruner
-from levelog_store.owners.upkeep import prune
+from levelog_store.owners.upkeep import PRUNED, delete_old, find_old
 from levelog_store.tables import decisions, intents, key_versions, leases, tombstones
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -15,8 +15,12 @@ EVERYTHING = 2**62
 
 
 async def prune_all(stack: Processing, *, limit: int = 1000) -> dict[str, int]:
+    deleted: dict[str, int] = {}
     async with stack.database.transaction() as connection:
-        return await prune(connection, stack.scope, EVERYTHING, limit=limit)
+        for table in PRUNED:
+            places = await find_old(connection, stack.scope, table, EVERYTHING, after=None, limit=limit)
+            deleted[table.name] = await delete_old(connection, stack.scope, table, EVERYTHING, places) if places else 0
+    return deleted
 
 
 async def write(stack: Processing, version: int) -> None:

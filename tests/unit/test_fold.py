@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog import Level, Operator, OperatorError, Resource
-from levelog.wire.objects import Uid
+from levelog.wire.objects import Application, Uid
 from levelog.wire.records import ObjectDeleted, ObjectSeen
 from levelog_cli.loading import load_operators
 from levelog_processors.fold.entries import index_entries
@@ -291,3 +291,24 @@ def test_a_view_that_would_hide_a_table_is_refused() -> None:
 def test_an_application_without_handlers_is_refused() -> None:
     with pytest.raises(OperatorError, match="nothing to run"):
         Program([Operator("empty")])
+
+
+def test_a_parent_that_is_left_out_loses_its_level_once() -> None:
+    """Each later record of it costs nothing more."""
+    op = Operator("webs")
+
+    @op.view(labels={"app": "web"})
+    def named(web: Web) -> Level[str]:
+        return Level(desired="", actual=web.metadata.name)
+
+    program, tables = Program([op]), Tables()
+    gone: list[set[tuple[str, str]]] = []
+    for version in (1, 2, 3):
+        changes = Fold(program, Application("webs"), tables.held).records(logged([web("shop", version)]))
+        tables.take(changes)
+        gone.append(changes.gone)
+    level = ("webs/named", "webs.example.com/default/shop")
+    assert gone == [{level}, set(), set()]
+    tables.held.levels[level] = HeldLevel("uid-shop", "as it was")
+    changes = Fold(program, Application("webs"), tables.held).records(logged([web("shop", 4)]))
+    assert changes.gone == {level}

@@ -114,7 +114,7 @@ def upgrade() -> None:
         sa.Column("body", JSON, nullable=False),
         sa.PrimaryKeyConstraint("scope", "object", name="objects_pkey"),
     )
-    op.create_index("objects_resource", "objects", ["scope", "resource", "partition", "sequence"])
+    op.create_index("objects_resource", "objects", ["scope", "resource", "partition"])
     op.create_table(
         "tombstones",
         sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
@@ -206,6 +206,7 @@ def upgrade() -> None:
         sa.Column("evaluated_at", TIME),
         sa.PrimaryKeyConstraint("scope", "view", "parent", name="levels_pkey"),
     )
+    op.create_index("levels_partition", "levels", ["scope", "partition", "view"])
     op.create_index("levels_parent", "levels", ["scope", "parent"])
     op.create_index("levels_status", "levels", ["scope", "status"])
     op.create_table(
@@ -242,7 +243,20 @@ def upgrade() -> None:
         sa.Column("due_at", TIME),
         sa.PrimaryKeyConstraint("scope", "view", "parent", name="wakeups_pkey"),
     )
-    op.create_index("wakeups_partition", "wakeups", ["scope", "partition", "due_at"])
+    op.create_index(
+        "wakeups_due",
+        "wakeups",
+        ["scope", "due_at"],
+        postgresql_where=sa.text("due_at IS NOT NULL"),
+        sqlite_where=sa.text("due_at IS NOT NULL"),
+    )
+    op.create_index(
+        "wakeups_fresh",
+        "wakeups",
+        ["scope", "cause", "view", "parent"],
+        postgresql_where=sa.text("due_at IS NULL"),
+        sqlite_where=sa.text("due_at IS NULL"),
+    )
     op.create_table(
         "intents",
         sa.Column("scope", sa.Integer, autoincrement=False, nullable=False),
@@ -292,7 +306,7 @@ def upgrade() -> None:
     op.create_index(
         "intents_applied",
         "intents",
-        ["scope", "target"],
+        ["scope", "target", "decided_at", "round", "ordinal"],
         postgresql_where=sa.text("verb = 'apply'"),
         sqlite_where=sa.text("verb = 'apply'"),
     )

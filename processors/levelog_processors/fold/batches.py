@@ -14,12 +14,12 @@ from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
-from levelog_store.fold.changes import Changes, Held, Wake
+from levelog_store.fold.changes import Changes, Held, Unlisted, Wake
 from levelog_store.fold.changewrites import advance_checkpoints, write_changes
 from levelog_store.fold.heldreads import read_expired, read_held, read_syncs, read_times, read_unlisted
 from levelog_store.owners.leases import guard
 from levelog_store.owners.upkeep import analyze_new
-from levelog_store.rows import IndexKey, Scope, StoredObject, ViewParent
+from levelog_store.rows import IndexKey, Scope, ViewParent
 
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
@@ -116,7 +116,7 @@ class Folder:
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
         async with self._database.reading() as connection:
             started = await read_syncs(connection, self.scope)
-            unlisted: list[tuple[StoredObject, int]] = []
+            unlisted: list[tuple[Unlisted, int]] = []
             for logged in records:
                 record = logged.record
                 if not isinstance(record, SyncFinished):

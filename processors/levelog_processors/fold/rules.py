@@ -30,7 +30,7 @@ from levelog_processors.fold.lists import finish, note_mark, note_sync
 from levelog_processors.fold.objects import Latest, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, Held, Wake
+from levelog_store.fold.changes import Changes, Checkpoint, Held, Unlisted, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Fold:
         self,
         records: Sequence[LoggedRecord],
         started: Mapping[Input, SyncRow],
-        unlisted: Sequence[tuple[StoredObject, int]],
+        unlisted: Sequence[tuple[Unlisted, int]],
     ) -> Changes:
         """Fold `SyncFinished` records.
 
@@ -291,7 +291,9 @@ class Fold:
         held = self._held.levels.get((view.name, name))
         inputs = parent_inputs(view, body, held.looked_at if held else None)
         if inputs is None:
-            self._changes.gone.add((view.name, name))
+            if held is not None or name not in self._held.objects:  # levels outlive a reset, which objects do not
+                self._changes.gone.add((view.name, name))
+            self._changes.wakes.pop((view.name, name), None)
         elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
             self._changes.wake((view.name, name), wake)
 

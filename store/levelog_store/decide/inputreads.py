@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, or_, select
+from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target
-from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, now, one_of_named, pairs
+from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, many, many_pairs, now, one_of_named, pairs
 from levelog_store.rows import ERRORS, Bucket, IndexKey, LevelRow, Scope, StoredObject, ViewParent, WholeIndex
 from levelog_store.tables import (
     checkpoints,
@@ -42,19 +42,20 @@ async def read_wakes(
 
 @built_once
 def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
+    """Two parts, each in the order of an index, so that what is not handed out is not looked at."""
     table = wakeups.c
     moment = now(dialect) if is_now else bindparam("at", type_=table.due_at.type)
-    return (
-        select(*(table[name] for name in PendingWake.__struct_fields__))
-        .where(
-            table.scope == OF_SCOPE,
-            one_of_named(dialect, table.partition, "partitions"),
-            one_of_named(dialect, table.view, "views"),
-            or_(table.due_at.is_(None), table.due_at <= moment),
-        )
-        .order_by(table.cause, table.view, table.parent)
-        .limit(bindparam("limit", type_=Integer))
+    limit = bindparam("limit", type_=Integer)
+    wanted = select(*(table[name] for name in PendingWake.__struct_fields__)).where(
+        table.scope == OF_SCOPE,
+        one_of_named(dialect, table.partition, "partitions"),
+        one_of_named(dialect, table.view, "views"),
     )
+    by_cause = (table.cause, table.view, table.parent)
+    fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(limit).cte("fresh")
+    due = wanted.where(table.due_at <= moment).order_by(table.due_at).limit(limit).cte("due")
+    found = select(fresh).union_all(select(due)).subquery("found")
+    return select(found).order_by(found.c.cause, found.c.view, found.c.parent).limit(limit)
 
 
 async def read_generations(
@@ -272,28 +273,26 @@ async def read_last_applied(connection: AsyncConnection, scope: Scope, targets: 
     rows = await connection.execute(
         _last_applied(dialect), {"of_scope": scope.number, "targets": many(dialect, targets)}
     )
-    return {row.target: row.body for row in rows}
+    return {row.target: row.body for row in rows if row.body is not None}
 
 
 @built_once
 def _last_applied(dialect: Dialect) -> Select[str, bytes]:
-    table = intents.c
-    newest_first = (table.decided_at.desc(), table.round.desc(), table.ordinal.desc())
-    applied = (
-        select(
-            table.target,
-            table.body,
-            func.row_number().over(partition_by=table.target, order_by=newest_first).label("place"),
-        )
+    """The newest of each target by an index, however many there were before."""
+    table, target = intents.c, each_of(dialect, "targets")
+    newest = (
+        select(table.body)
         .where(
             table.scope == OF_SCOPE,
-            one_of_named(dialect, table.target, "targets"),
-            table.verb == "apply",
+            table.target == target,
+            table.verb == literal_column("'apply'"),  # the condition of the index
             table.state.in_(("claimed", "written", "settled", "satisfied")),
         )
-        .subquery()
+        .order_by(table.decided_at.desc(), table.round.desc(), table.ordinal.desc())
+        .limit(1)
+        .scalar_subquery()
     )
-    return select(applied.c.target, applied.c.body).where(applied.c.place == 1)
+    return select(target.label("target"), newest.label("body"))
 
 
 async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[int, int]:

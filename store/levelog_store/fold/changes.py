@@ -25,6 +25,17 @@ class HeldTombstone(Struct, frozen=True):
     version: int
 
 
+class Unlisted(Struct, frozen=True, kw_only=True):
+    """An object that a complete list left out."""
+
+    object: str
+    partition: int
+    resource: str
+    namespace: str
+    uid: str
+    version: int
+
+
 class ExpiredEntry(Struct, frozen=True):
     """An entry whose time may be over, with the object that gave it and the partition of that."""
 

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import OF_SCOPE, built_once, many, one_of, one_of_named
-from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone
-from levelog_store.rows import Entry, Input, Scope, StoredObject, SyncRow
+from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone, Unlisted
+from levelog_store.rows import Entry, Input, Scope, SyncRow
 from levelog_store.tables import (
     checkpoints,
     index_entries,
@@ -139,13 +139,13 @@ async def read_unlisted(
     namespaces: Collection[str],
     before: int,
     version: int,
-) -> list[StoredObject]:
+) -> list[Unlisted]:
     """Objects of a partition that a complete list left out: no record since `before`, not newer than `version`.
 
     The list covered these namespaces, or all if there are none. What is held of others is watched no more.
     """
     is_covered = one_of(connection.dialect, objects.c.namespace, list(namespaces)) if namespaces else true()
-    columns = [objects.c[name] for name in StoredObject.__struct_fields__]
+    columns = [objects.c[name] for name in Unlisted.__struct_fields__]
     rows = await connection.execute(
         select(*columns).where(
             objects.c.scope == scope.number,
@@ -155,4 +155,4 @@ async def read_unlisted(
             or_(objects.c.version <= version, ~is_covered),
         )
     )
-    return [StoredObject(**row) for row in rows.mappings()]
+    return [Unlisted(**row) for row in rows.mappings()]

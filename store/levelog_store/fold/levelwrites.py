@@ -206,12 +206,14 @@ async def forget_orphans(connection: AsyncConnection, scope: Scope, partition: i
     """Delete levels that outlived a reset of the tables while their parents did not."""
     table = levels.c
     held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
+    # without OFFSET, PostgreSQL joins with all objects: so it looks up each parent
+    is_held = held.correlate(levels).offset(0).exists()
     orphans = await connection.execute(
         select(table.view, table.parent).where(
             table.scope == scope.number,
             table.partition == partition,
             one_of(connection.dialect, table.view, views),
-            ~held.exists(),
+            ~is_held,
         )
     )
     if gone := [(view, parent) for view, parent in orphans]:

@@ -5,10 +5,10 @@ end, but those of a level's last round and the last apply to each object that is
 versions of keys that nobody reads and nothing has. A key without a row is as one that never changed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Table, and_, delete, exists, or_, select, text, tuple_
+from sqlalchemy import Column, ColumnElement, Table, and_, delete, exists, or_, select, text, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -25,6 +25,9 @@ from levelog_store.tables import (
     wakeups,
 )
 
+Place = tuple[Any, ...]
+"""Values of a row's key, without the scope."""
+
 PAGE: Final = 1000
 """Rows of each table that are deleted in one transaction: few enough that nobody waits long for their locks."""
 
@@ -32,28 +35,46 @@ _ENDED: Final = ("settled", "satisfied", "failed", "superseded")
 _MADE: Final = ("settled", "satisfied")
 
 
-async def prune(connection: AsyncConnection, scope: Scope, first: int, *, limit: int = PAGE) -> dict[str, int]:
-    """Delete up to `limit` rows of each table that are older than the log, which begins with record `first`.
+PRUNED: Final = (decisions, intents, tombstones, key_versions)
 
-    Returns how many, by table. The caller holds the lease of a partition (`leases.guard`) in the same transaction.
+
+async def find_old(
+    connection: AsyncConnection, scope: Scope, table: Table, first: int, *, after: Place | None, limit: int = PAGE
+) -> list[Place]:
+    """Places of up to `limit` rows that are older than the log, which begins with record `first`, in order.
+
+    A table is gone through once, page by page: each begins `after` the last place of the one before.
     """
-    conditions = {
-        decisions: and_(decisions.c.cause < first, _is_replaced(first)),
-        intents: and_(intents.c.cause < first, _has_ended(), ~_is_of_last_round(), ~_is_last_apply()),
-        tombstones: tombstones.c.sequence < first,
-        key_versions: and_(key_versions.c.version < first, ~_has_readers(), ~_has_entries()),
-    }
-    deleted: dict[str, int] = {}
-    for table, condition in conditions.items():
-        keys = [column for column in table.primary_key.columns if column.name != "scope"]
-        found = select(*keys).where(table.c.scope == scope.number, condition).limit(limit)
-        gone = await connection.execute(delete(table).where(table.c.scope == scope.number, _in(keys, found)))
-        deleted[table.name] = gone.rowcount
-    return deleted
+    columns = _place(table)
+    query = select(*columns).where(table.c.scope == scope.number, _is_old(table, first))
+    if after is not None:
+        query = query.where(tuple_(*columns) > tuple_(*after) if len(after) > 1 else columns[0] > after[0])
+    return [tuple(row) for row in await connection.execute(query.order_by(*columns).limit(limit))]
 
 
-def _in(keys: Sequence[ColumnElement[Any]], found: Any) -> ColumnElement[bool]:
-    return keys[0].in_(found) if len(keys) == 1 else tuple_(*keys).in_(found)
+async def delete_old(connection: AsyncConnection, scope: Scope, table: Table, first: int, places: list[Place]) -> int:
+    """Delete the rows at these places that are still older than the log; returns how many.
+
+    The caller holds the lease of a partition (`leases.guard`) in the same transaction.
+    """
+    columns = _place(table)
+    wanted = columns[0].in_([place[0] for place in places]) if len(columns) == 1 else tuple_(*columns).in_(places)
+    gone = await connection.execute(delete(table).where(table.c.scope == scope.number, wanted, _is_old(table, first)))
+    return gone.rowcount
+
+
+def _place(table: Table) -> list[Column[Any]]:
+    return [column for column in table.primary_key.columns if column.name != "scope"]
+
+
+def _is_old(table: Table, first: int) -> ColumnElement[bool]:
+    if table is decisions:
+        return and_(decisions.c.cause < first, _is_replaced(first))
+    if table is intents:
+        return and_(intents.c.cause < first, _has_ended(), ~_is_of_last_round(), ~_is_last_apply())
+    if table is tombstones:
+        return tombstones.c.sequence < first
+    return and_(key_versions.c.version < first, ~_has_readers(), ~_has_entries())
 
 
 def _same(one: Table, other: Any, names: Iterable[str]) -> ColumnElement[bool]:

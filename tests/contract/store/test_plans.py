@@ -38,10 +38,10 @@ FILL = (
     "inputs, reads, decided_inputs, cause) "
     "SELECT 1, 'webs/pods', 'pods/default/' || n, 0, n, 'in_sync', '', 1, 0, 1, '', '', '', n FROM numbers",
     "INSERT INTO intents (scope, key, view, parent, parent_uid, partition, round, ordinal, verb, target, api_version, "
-    "kind, target_uid, target_version, is_watched, body, options, state, attempts, owner, error, cause, decided_at, "
-    "is_relayed, is_folded, result_uid, result_version) SELECT 1, n, 'webs/pods', 'pods/default/' || n, n, 0, 1, 0, "
-    "'apply', 'pods/default/' || n, 'v1', 'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', n, timestamp_of_noon, "
-    "true, true, n, n FROM numbers",
+    "kind, target_uid, target_version, is_watched, body, options, state, attempts, owner, error, outcome, cause, "
+    "decided_at, is_relayed, is_folded, result_uid, result_version) SELECT 1, n, 'webs/pods', 'pods/default/' || n, "
+    "n, 0, 1, 0, 'apply', 'pods/default/' || n, 'v1', 'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', '', n, "
+    "timestamp_of_noon, true, true, n, n FROM numbers",
 )
 
 

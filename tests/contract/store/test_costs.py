@@ -1,0 +1,137 @@
+"""What a step costs grows with what changed, not with what is there: counted at two sizes, not timed."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_last_applied, read_next_due, read_wakes
+from levelog_store.fold.heldreads import read_unlisted
+from levelog_store.fold.levelwrites import forget_orphans
+from levelog_store.owners.upkeep import find_old
+from levelog_store.tables import objects, tombstones
+from rigs.leasing import SCOPE
+from rigs.rowcounts import work_of
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+FEW, MANY = 1_000, 50_000
+PARTITIONS = list(range(16))
+
+INTENTS = (
+    "INSERT INTO intents (scope, key, view, parent, parent_uid, partition, round, ordinal, verb, target, api_version, "
+    "kind, target_uid, target_version, is_watched, body, options, state, attempts, owner, error, outcome, cause, "
+    "decided_at, is_relayed, is_folded, result_uid, result_version) "
+    "SELECT 1, n, 'webs/pods', 'webs/default/shop', 'u', 0, n, 0, 'apply', 'pods/default/shop-0', 'v1', "
+    "'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', 'written', n, noon, true, true, '', n FROM numbers"
+)
+WAKEUPS = (
+    "INSERT INTO wakeups (scope, view, parent, partition, cause, causes, generation, due_at) "
+    "SELECT 1, 'webs/pods', 'webs/default/' || n, n % 16, n, '', 1, NULL FROM numbers"
+)
+WAITING = WAKEUPS.replace("NULL FROM", "noon FROM")
+LEVELS = (
+    "INSERT INTO levels (scope, view, parent, partition, parent_uid, status, reason, round, attempts, evaluations, "
+    "inputs, reads, decided_inputs, cause) SELECT 1, 'webs/pods', 'webs/default/' || n, n % 16, n, 'in_sync', '', 1, "
+    "0, 1, '', '', '', n FROM numbers"
+)
+OBJECTS = (
+    "INSERT INTO objects (scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, "
+    "body) SELECT 1, 'webs/default/' || n, n % 16, 'webs', 'default', n, n, 1, n, false, '{}' FROM numbers"
+)
+
+
+async def fill(database: Database, statement: str, first: int, last: int) -> None:
+    """Rows with the numbers from `first` to `last`, and statistics as autovacuum makes them."""
+    if database.is_shared:
+        numbers, noon = f"generate_series({first}, {last}) AS numbers (n)", "timestamptz '2026-01-01 12:00Z'"
+    else:
+        one_by_one = f"WITH RECURSIVE c (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM c WHERE n < {last})"
+        numbers, noon = f"({one_by_one} SELECT n FROM c)", "'2026-01-01 12:00:00.000000'"
+    async with database.transaction() as connection:
+        filling = statement.replace("FROM numbers", f"FROM {numbers}").replace("noon", noon)
+        await connection.execute(text(filling))
+        await connection.execute(text("ANALYZE"))
+
+
+Run = Callable[[AsyncConnection], Awaitable[Any]]
+
+
+async def costs(database: Database, statements: list[str], run: Run) -> tuple[int, int]:
+    """What is done with few rows and with many."""
+    found: list[int] = []
+    for first, last in ((1, FEW), (FEW + 1, MANY)):
+        for statement in statements:
+            await fill(database, statement, first, last)
+        found.append(await work_of(database, run))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("statements", "run"),
+    [
+        pytest.param(
+            [INTENTS], lambda c: read_last_applied(c, SCOPE, ["pods/default/shop-0"]), id="the last apply to a target"
+        ),
+        pytest.param([WAKEUPS], lambda c: read_wakes(c, SCOPE, PARTITIONS, ["webs/pods"], 256), id="wakeups of a cut"),
+        pytest.param(
+            [WAITING], lambda c: read_wakes(c, SCOPE, PARTITIONS, ["webs/pods"], 256), id="wakeups whose time came"
+        ),
+        pytest.param(
+            [WAKEUPS, WAITING.replace("webs/default", "webs/late")],
+            lambda c: read_next_due(c, SCOPE, PARTITIONS),
+            id="the next time",
+        ),
+    ],
+)
+async def test_a_step_reads_as_much_however_much_there_is(database: Database, statements: list[str], run: Run) -> None:
+    few, many = await costs(database, statements, run)
+    assert many <= 2 * few + 20, (few, many)
+
+
+async def test_the_ends_of_a_list_look_at_each_level_once(database: Database) -> None:
+    async def all_partitions(connection: AsyncConnection) -> None:
+        for partition in PARTITIONS:
+            await forget_orphans(connection, SCOPE, partition, ["webs/pods"])
+
+    few, many = await costs(database, [LEVELS, OBJECTS], all_partitions)
+    assert few <= 4 * FEW, few
+    assert many <= 2 * few * MANY // FEW, (few, many)
+
+
+async def test_pruning_looks_at_each_row_once(database: Database) -> None:
+    marks = OBJECTS.replace("INSERT INTO objects", "INSERT INTO tombstones").replace(
+        "(scope, object, partition, resource, namespace, name, uid, version, sequence, is_deleting, body)",
+        "(scope, object, partition, uid, version, sequence, deleted_at)",
+    )
+    marks = marks.replace("n % 16, 'webs', 'default', n, n, 1, n, false, '{}'", "n % 16, n, 1, n, noon")
+
+    async def page_by_page(connection: AsyncConnection) -> None:
+        after = None
+        while places := await find_old(connection, SCOPE, tombstones, MANY * 2, after=after):
+            after = places[-1]
+
+    few, many = await costs(database, [marks], page_by_page)
+    assert many <= 2 * few * MANY // FEW, (few, many)
+
+
+async def test_a_sweep_reads_no_bodies(database: Database) -> None:
+    await fill(database, OBJECTS, 1, FEW)
+    ran: list[str] = []
+    async with database.transaction() as connection:
+        event.listen(connection.sync_connection, "before_cursor_execute", lambda *given: ran.append(given[2]))
+        gone = await read_unlisted(connection, SCOPE, 3, "webs", namespaces=(), before=FEW, version=1)
+    assert len(gone) == FEW // 16 + 1
+    assert "body" not in "".join(ran)
+
+
+async def test_an_object_that_is_seen_again_is_updated_in_place(shared: Database) -> None:
+    """Heap-only: no index has a column that each record changes."""
+    await fill(shared, OBJECTS, 1, 10)
+    async with shared.transaction() as connection:
+        await connection.execute(update(objects).values(sequence=objects.c.sequence + 100))
+        counts = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_xact_user_tables WHERE relname = 'objects'"
+        assert (await connection.execute(text(counts))).one() == (10, 10)
