@@ -32,6 +32,7 @@ from levelog_sandbox.objects.metadata import Clock
 from levelog_sandbox.objects.revisions import Change, Store
 from levelog_sandbox.objects.verbs import Mutation
 from levelog_sandbox.requestlog import RequestLog
+from levelog_sandbox.schemas.registry import anything
 from levelog_sandbox.user import User
 
 Json = dict[str, Any]
@@ -120,6 +121,10 @@ class Sandbox:
     def serves(self, resource: str) -> bool:
         """Whether `plural` or `plural.group` can be asked for."""
         return any(served.name == resource for served in self._cluster.registry)
+
+    def serve(self, version: str, plural: str, kind: str, *, namespaced: bool) -> None:
+        """Serve a resource of the core group that the sandbox does not know, with any content."""
+        self._cluster.registry.add(anything(version, plural, kind, self._cluster.registry, namespaced=namespaced))
 
     def changes(self, resource: str, *, since: int = 0) -> list[Change]:
         """What happened to the objects of `plural` or `plural.group` after a revision, oldest first."""

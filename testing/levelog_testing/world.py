@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.errors import ConfigurationError, LevelogError
+from levelog.errors import LevelogError
 from levelog.operator import Operator
 from levelog.resources import Manifest, ResourceType
 from levelog.secrets.redaction import Redactor
@@ -356,7 +356,8 @@ async def _define(sandbox: Sandbox, program: Program) -> None:
         if sandbox.serves(str(resource.group_resource)):
             continue
         if not resource.group:
-            raise ConfigurationError(f"the simulation does not know the core resource {resource.plural}")
+            sandbox.serve(resource.version, resource.plural, resource.kind, namespaced=resource.scope == "Namespaced")
+            continue
         sandbox.user.create(_definition(resource))
         while not sandbox.serves(str(resource.group_resource)):  # noqa: ASYNC110 - established in this loop's next rounds
             await asyncio.sleep(0)
@@ -385,7 +386,7 @@ def _definition(resource: ResourceType) -> dict[str, Any]:
                     "storage": True,
                     "subresources": {"status": {}},
                     "schema": {
-                        "openAPIV3Schema": {"type": "object", "properties": {"spec": anything, "status": anything}}
+                        "openAPIV3Schema": {**anything, "properties": {"spec": anything, "status": anything}},
                     },
                 }
             ],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Intent, Level, LevelogError, Operator, Resource, Struct, apply, delete
+from levelog import Intent, Level, LevelogError, Manifest, Operator, Resource, Struct, apply, delete
 from levelog.testing import Simulation, StatusError
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -221,3 +221,60 @@ def test_a_function_that_exits_does_not_hang_the_test() -> None:
         level = simulation.level("beats", "default", "a")
         assert level.status == "failed"
         assert "SystemExit: a view must not" in level.reason
+
+
+class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", plural="rolebindings"):
+    role_ref: dict[str, str]
+
+
+class StorageClass(Resource, group="storage.k8s.io", version="v1", plural="storageclasses", scope="Cluster"):
+    provisioner: str
+
+
+class LimitRange(Resource, version="v1", plural="limitranges"):
+    pass
+
+
+class Endpoints(Resource, version="v1", plural="endpoints"):
+    pass
+
+
+class Tenant(Resource, group="example.com", version="v1", plural="tenants", scope="Cluster"):
+    pass
+
+
+SUBSETS = [{"addresses": [{"ip": "10.0.0.1"}]}]
+
+
+def test_kinds_without_a_spec_and_those_that_the_sandbox_does_not_know_are_served() -> None:
+    op = Operator("tenants")
+
+    @op.children(Tenant, of=[RoleBinding, StorageClass, LimitRange, Endpoints])
+    def parts(tenant: Tenant) -> Iterator[Manifest]:
+        name = tenant.metadata.name
+        inside = {"name": name, "namespace": "default"}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edit"}
+        subjects = [{"kind": "User", "name": name}]
+        rbac = "rbac.authorization.k8s.io/v1"
+        yield {"apiVersion": rbac, "kind": "RoleBinding", "metadata": inside, "roleRef": role, "subjects": subjects}
+        yield {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": name},
+            "provisioner": "x",
+        }
+        limits = [{"type": "Container", "default": {"cpu": "1"}}]
+        yield {"apiVersion": "v1", "kind": "LimitRange", "metadata": inside, "spec": {"limits": limits}}
+        yield {"apiVersion": "v1", "kind": "Endpoints", "metadata": inside, "subsets": SUBSETS}
+
+    with Simulation(op) as simulation:
+        simulation.apply({"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "acme"}})
+        simulation.run()
+        level = simulation.level("parts", None, "acme")
+        assert (level.status, level.reason) == ("in_sync", "")
+        assert simulation.objects(RoleBinding)[0]["roleRef"]["name"] == "edit"
+        assert simulation.objects(StorageClass)[0]["provisioner"] == "x"
+        assert simulation.objects(Endpoints)[0]["subsets"] == SUBSETS
+        simulation.delete(LimitRange, "acme")
+        simulation.run()
+        assert len(simulation.objects(LimitRange)) == 1

@@ -147,6 +147,22 @@ class Registry:
         return dict.fromkeys(resource.storage for resource in self)
 
 
+def anything(version: str, plural: str, kind: str, registry: Registry, *, namespaced: bool) -> Resource:
+    """A resource of the core group whose content nobody checks, with a status."""
+    return Resource(
+        group="",
+        version=version,
+        plural=plural,
+        kind=kind,
+        singular=kind.lower(),
+        namespaced=namespaced,
+        has_status=True,
+        schema=registry.builder.custom_resource({"x-kubernetes-preserve-unknown-fields": True}),
+        storage=plural,
+        stored_version=version,
+    )
+
+
 @cache
 def _document() -> Json:
     loaded: Json = msgspec.json.decode(files("levelog_sandbox").joinpath("schemas/builtin.json").read_bytes())
