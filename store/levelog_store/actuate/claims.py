@@ -10,7 +10,7 @@ States stand in statements as literals, not as parameters: only from literals ca
 holds all rows in question.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Integer,
+    RowMapping,
     Select,
     Text,
     Update,
@@ -79,7 +80,7 @@ class Postponement(Struct, frozen=True, kw_only=True):
 _COLUMNS: Final = tuple(name for name in ClaimedIntent.__struct_fields__ if name in intents.c)
 
 
-def _claimed(row: Mapping[str, Any], *, more: int = 0) -> ClaimedIntent:
+def _claimed(row: RowMapping, *, more: int = 0) -> ClaimedIntent:
     values = {name: row[name] for name in _COLUMNS}
     values["attempts"] += more
     return ClaimedIntent(**values, is_doubtful=row["state"] == "claimed")

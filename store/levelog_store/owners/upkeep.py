@@ -48,7 +48,7 @@ async def find_old(
     columns = _place(table)
     query = select(*columns).where(table.c.scope == scope.number, _is_old(table, first))
     if after is not None:
-        query = query.where(tuple_(*columns) > tuple_(*after) if len(after) > 1 else columns[0] > after[0])
+        query = query.where(tuple_(*columns) > tuple_(*after) if len(columns) > 1 else columns[0] > next(iter(after)))
     return [tuple(row) for row in await connection.execute(query.order_by(*columns).limit(limit))]
 
 
