@@ -32,7 +32,6 @@ class Engine:
         database: Database,
         scope: Scope,
         program: Program,
-        clock: Callable[[], datetime],
         *,
         stream: LogStream | None = None,
         threads: int = THREADS,
@@ -50,7 +49,7 @@ class Engine:
         self._stream = stream
         self._folder = Folder(database, scope, program)
         self._decider = Decider(
-            database, scope, program, clock, threads=threads, patience=patience, redactor=redactor, caller=caller
+            database, scope, program, threads=threads, patience=patience, redactor=redactor, caller=caller
         )
         self._readiness: Readiness | None = None
         """None: to be looked up."""

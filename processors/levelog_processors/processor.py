@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -38,11 +38,6 @@ CONFIRM_EVERY: Final = 1000
 """Records after which the checkpoints of partitions without records are moved, so that a restart reads little."""
 
 
-def utc_now() -> datetime:
-    """Wall clock, in UTC."""
-    return datetime.now(UTC)
-
-
 class Processor:
     """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
 
@@ -59,7 +54,6 @@ class Processor:
         hints: Hints,
         *,
         owner: str,
-        clock: Callable[[], datetime] = utc_now,
         threads: int = THREADS,
         on_keys: Callable[[Collection[IndexKey]], None] | None = None,
         backfill_rate: float = BACKFILL_RATE,
@@ -77,7 +71,7 @@ class Processor:
         self._owner = owner
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
-        self._engine = Engine(database, scope, program, clock, stream=stream, threads=threads, redactor=redactor)
+        self._engine = Engine(database, scope, program, stream=stream, threads=threads, redactor=redactor)
         self.records = 0
         """Records folded."""
         self._backfill_rate = backfill_rate

@@ -40,7 +40,6 @@ class LogReplay:
             scratch.database,
             scratch.scope,
             scratch.program,
-            self._time,
             patience=None,
             caller=caller,
             redactor=redactor,
@@ -103,9 +102,6 @@ class LogReplay:
             due = await self._engine.next_due()
             self._next_due = due[0] if due is not None else None
         return has_decided
-
-    def _time(self) -> datetime:
-        return self._now
 
 
 async def _each(history: Recording) -> AsyncGenerator[LoggedRecord]:

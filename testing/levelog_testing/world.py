@@ -68,7 +68,7 @@ class World:
         self.clock = clock
         self.refusals: list[Refusal] = []
         self.is_echoing = True
-        self.engine = Engine(database, scope, program, clock, patience=None, redactor=REDACTOR)
+        self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR)
         self.live = LiveIndices(database, scope, program, _NoHints())
         self._sender = sender
         self.effects = StandIns(program.effects, self.engine.calls.count)

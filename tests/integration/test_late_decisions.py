@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import intents, metadata, wakeups
-from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
+from rigs.webs import WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
 SHOP = "webs.example.com/default/shop"
@@ -92,6 +92,9 @@ class Stepped:
                     if (await connection.execute(wakeups.select())).first() is None:
                         return
 
+    async def next_due(self) -> tuple[datetime, datetime] | None:
+        return await self._engine.next_due()
+
     @property
     def calls(self) -> dict[str, int]:
         return self._engine.calls.functions
@@ -107,7 +110,11 @@ def operator(released: asyncio.Event) -> Operator:
     @op.reconcile(pods, writes={Pod: ["apply"]})
     async def converge(web: Web, level: Level[str]) -> list[Intent]:
         await released.wait()
-        return [apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"for-{level.actual}"}})]
+        return (
+            []
+            if level.actual == "nothing to write"
+            else [apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"for-{level.actual}"}})]
+        )
 
     return op
 
@@ -131,7 +138,7 @@ async def stepped(tmp_path: Path, released: asyncio.Event) -> AsyncIterator[Step
             stream_created="stream",
             fingerprint=program.fingerprint,
         )
-        engine = Engine(database, scope, program, lambda: NOON, patience=timedelta(0))
+        engine = Engine(database, scope, program, patience=timedelta(0))
         await engine.hold(await Leases(database, scope, owner="test", duration=timedelta(hours=1)).tend())
         found = Stepped(database, scope, engine)
         await found.list()
@@ -191,3 +198,15 @@ async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(st
     await stepped.fold(deleted(shop, 2))
     await stepped.fold(web("shop", 3, image="y", uid="second"))
     assert await stepped.wakeup() != first
+
+
+async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
+    stepped: Stepped, released: asyncio.Event
+) -> None:
+    """By a clock of its own that is behind, a processor would find its next round due at once, and never pause."""
+    released.set()
+    await stepped.fold(web("shop", 1, image="nothing to write"))
+    async with asyncio.timeout(10):
+        while (due := await stepped.next_due()) is None:
+            await stepped.decide()
+    assert timedelta(0) < due[0] - due[1] <= timedelta(seconds=1)

@@ -28,7 +28,7 @@ from levelog_store.tables import dependencies, levels
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
 from rigs.waiting import until
-from rigs.webs import NOON, deleted, logged, pod, web
+from rigs.webs import deleted, logged, pod, web
 
 SHOP = "webs.example.com/default/shop"
 
@@ -232,7 +232,7 @@ class Tables:
         self.program = program
         self.epochs = epochs
         self._sequence = 0
-        self.decider = Decider(database, scope, program, lambda: NOON, patience=None)
+        self.decider = Decider(database, scope, program, patience=None)
 
     async def fold(self, *records: ObjectSeen | ObjectDeleted) -> None:
         placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)

@@ -82,7 +82,6 @@ class Decider:
         database: Database,
         scope: Scope,
         program: Program,
-        clock: Callable[[], datetime],
         *,
         threads: int = THREADS,
         patience: timedelta | None = PATIENCE,
@@ -98,7 +97,6 @@ class Decider:
         self._database = database
         self._scope = scope
         self._program = program
-        self._clock = clock
         self.calls = Calls()
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
@@ -124,10 +122,12 @@ class Decider:
 
         `epochs` are the leases held, by partition, and `folded_to` the checkpoints to begin at, as `guard` takes them;
         `is_lagging` tells that a wakeup has to wait until other partitions are folded up to its cause. What is due is
-        so by the database's clock, or at `now`.
+        so by the database's clock, or at `now`, and new due times are made by the same.
         """
         acting = self._acting
         async with self._database.reading() as connection:
+            # one clock for what is due and for what becomes due, however those of the processors differ
+            at = now or await stored.read_moment(connection)
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()
             most = BATCH + len(acting) + len(back)
@@ -136,19 +136,18 @@ class Decider:
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
             if not wakes and not back:
-                return Cut(len(fresh), [], at=self._clock())
-            looks, stray = await self._look(connection, wakes) if wakes else ([], [])
+                return Cut(len(fresh), [], at=at)
+            looks, stray = await self._look(connection, wakes, at) if wakes else ([], [])
         acted = await self._with_rows([*back, *await acting.act(looks, epochs)])
-        at = self._clock()
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held = await self._commit(epochs, batch, stray, late, folded_to)
         return Cut(len(fresh), held, at, retried=len(batch) - len(held))
 
     async def _look(
-        self, connection: AsyncConnection, wakes: Sequence[PendingWake]
+        self, connection: AsyncConnection, wakes: Sequence[PendingWake], now: datetime
     ) -> tuple[list[Look], list[PendingWake]]:
         """Look at the levels, and call the views that may see something else; wakeups without a level are the rest."""
-        known = await read_facts(connection, self._scope, self._program, self.namespaces, wakes, now := self._clock())
+        known = await read_facts(connection, self._scope, self._program, self.namespaces, wakes, now)
         evaluations = {
             each.facts.name: Evaluation(
                 each.facts.view,

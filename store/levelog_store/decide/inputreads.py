@@ -58,6 +58,16 @@ def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
     return select(found).order_by(found.c.cause, found.c.view, found.c.parent).limit(limit)
 
 
+async def read_moment(connection: AsyncConnection) -> datetime:
+    """The time, by the database's clock."""
+    return (await connection.execute(_moment(connection.dialect))).scalar_one()
+
+
+@built_once
+def _moment(dialect: Dialect) -> Select[datetime]:
+    return select(now(dialect))
+
+
 async def read_generations(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, int]:

@@ -78,7 +78,7 @@ class Worker:
         self._leases = Leases(self._database, scope, owner=owner)
         self._gate = _Gate()
         self._engine = Engine(
-            self._database, scope, program, clock, stream=cast("LogStream", log), patience=None, caller=self._gate
+            self._database, scope, program, stream=cast("LogStream", log), patience=None, caller=self._gate
         )
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
