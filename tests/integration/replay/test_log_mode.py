@@ -84,7 +84,7 @@ async def decided(operators: list[Operator], *, size: int = 1000, url: str = "")
 
 
 async def test_invariant_12_in_mode_log_decisions_are_the_same_on_both_databases_and_for_any_read_size(
-    postgres_url: str,
+    empty_postgres_url: str,
 ) -> None:
     operators = load_operators([WEBS_FILE])
     expected = await decided(operators)
@@ -94,7 +94,7 @@ async def test_invariant_12_in_mode_log_decisions_are_the_same_on_both_databases
     assert len(outcomes) > 8
     for size in (1, 7):
         assert await decided(operators, size=size) == expected
-    assert await decided(operators, url=postgres_url) == expected
+    assert await decided(operators, url=empty_postgres_url) == expected
 
 
 async def test_invariant_12_in_mode_log_decisions_are_the_same_with_any_hash_seed() -> None:
