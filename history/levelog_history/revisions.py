@@ -7,9 +7,10 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import GroupResource, ObjectKey
 from levelog.wire.records import (
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -115,7 +116,11 @@ class Revisions:
             case SyncFinished():
                 yield from self._swept(logged, record)
             case GapNoted():
-                yield from self._gap(logged, record)
+                yield from self._gap(logged.sequence, record, record.reason)
+            case HistoryReverted():
+                self._forget_versions(logged.partition, record.resource)
+                reason = f"history went back from version {record.since} to {record.version}"
+                yield from self._gap(logged.sequence, record, reason)
             case Unreadable() | ObjectUnreadable():
                 yield from self._skipped(logged, record)
             case _:
@@ -206,14 +211,19 @@ class Revisions:
                     body=state.body,
                 )
 
-    def _gap(self, logged: LoggedRecord, record: GapNoted) -> Iterator[Missing]:
+    def _forget_versions(self, partition: int, resource: GroupResource) -> None:
+        """Let whatever is told next of a resource be newer; lists under way are of the other history."""
+        self._begun.pop((partition, str(resource)), None)
+        for state in self._states.values():
+            if (state.partition, state.key.group_resource) == (partition, resource):
+                state.version = 0
+
+    def _gap(self, sequence: int, record: GapNoted | HistoryReverted, reason: str) -> Iterator[Missing]:
         """One for each gap, which is noted in every partition."""
         place = str(record.resource), record.time
         if place not in self._missing:
             self._missing.add(place)
-            yield Missing(
-                sequence=logged.sequence, time=record.time, resource=str(record.resource), reason=record.reason
-            )
+            yield Missing(sequence=sequence, time=record.time, resource=str(record.resource), reason=reason)
 
 
 def _decoded(body: bytes) -> Mapping[str, Any] | None:

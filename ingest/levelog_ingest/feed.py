@@ -14,7 +14,7 @@ from levelog.wire.objects import Version, parse_version
 from levelog.wire.records import Origin
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.status import Progress, ResourceStatus
-from levelog_ingest.sync import PAGE_OBJECTS, Sync, count_objects, list_pages
+from levelog_ingest.sync import PAGE_OBJECTS, Sync, count_objects, list_pages, version_of
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served
 from levelog_kube.failures import ApiError, NoAnswer
@@ -81,12 +81,23 @@ class Expired(LevelogError):
     """The server no longer has the history that was asked for."""
 
 
+class WentBack(LevelogError):
+    """The API server is at a lower version than was seen: it has another history now, as after a restore of etcd."""
+
+    def __init__(self, since: Version, version: Version) -> None:
+        super().__init__(f"the API server is at version {version}, and {since} was seen: its history went back")
+        self.since = since
+        self.version = version
+
+
 class Source(Struct, kw_only=True):
     """The API server, as it serves one resource."""
 
     client: KubeClient
     served: Served
     silence: timedelta
+    seen: Version
+    """The highest version that was seen of anything of the resource."""
     streams_lists: bool = True
     page_objects: int | None = PAGE_OBJECTS
     """Objects of a page, where lists are not streamed; None for all at once."""
@@ -126,11 +137,12 @@ class Feed:
     async def read(self) -> bool:
         """List if that is needed, then watch until the server ends the watch; tells whether anything came.
 
-        Raises Expired, ApiError and Unavailable; Unavailable that is no error of the kube room comes from the log, and
-        then the lane is spent.
+        Raises Expired, WentBack, ApiError and Unavailable; Unavailable that is no error of the kube room comes from the
+        log, and then the lane is spent.
         """
         await self._hand_over()  # of a connection that broke after its events were counted
         try:
+            await self._check_history()
             if self.is_listed:
                 return await self._watch(self.sync.versions[self.part])
             if self._source.streams_lists:
@@ -147,6 +159,17 @@ class Feed:
                 raise Expired(error.message or error.reason or "the history asked for is gone") from error
             raise
         return True
+
+    async def _check_history(self) -> None:
+        """See that the server has not gone back, where a watch would wait for ever and a list would sweep nothing."""
+        seen = max((self._source.seen, *self.sync.versions.values()))
+        if seen and (version := await version_of(self._client, self._path)) < seen:
+            raise WentBack(seen, version)
+
+    async def note_reverted(self, error: WentBack) -> None:
+        """Say in the log that history went back; a list is next."""
+        log.error("%s; listing again, and taking the list as it is", error, extra=self._extra())
+        await self._lane.submit(self._recorder.reverted(error.since, error.version))
 
     async def note_gap(self, reason: str) -> None:
         """Say in the log that history is missing; a list is next."""

@@ -9,6 +9,7 @@ from levelog.wire.objects import ObjectKey, Partition, Version
 from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
+    HistoryReverted,
     ObjectDeleted,
     ObjectSeen,
     ObjectUnreadable,
@@ -102,6 +103,12 @@ class Recorder:
         """History is missing, told to all partitions."""
         return self._writer.to_all_partitions(
             GapNoted(resource=self._resource, reason=reason, since=since, time=_now())
+        )
+
+    def reverted(self, since: Version, version: Version) -> list[Message]:
+        """The API server is at a lower version than was seen, told to all partitions."""
+        return self._writer.to_all_partitions(
+            HistoryReverted(resource=self._resource, since=since, version=version, time=_now())
         )
 
     def bookmark(self, version: Version) -> list[Message]:

@@ -7,7 +7,16 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from levelog.wire.objects import Version
-from levelog.wire.records import BookmarkNoted, GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, Record, SyncFinished
+from levelog.wire.records import (
+    BookmarkNoted,
+    GapNoted,
+    HistoryReverted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    Record,
+    SyncFinished,
+)
 from levelog.wire.subjects import Control, control_subjects, resource_subjects
 from levelog_ingest.status import WatchedResource
 from levelog_log.stream import LogStream
@@ -19,12 +28,15 @@ class ResumeAt(Struct, frozen=True, kw_only=True):
     versions: Mapping[str, Version]
     listed_at: datetime
     """When the last complete list ended."""
+    seen: Version
+    """The highest version of anything in the log: an API server that is below it has another history."""
 
 
 class ListFirst(Struct, frozen=True, kw_only=True):
     """List before watching, and why."""
 
     reason: str
+    seen: Version = Version(0)
 
 
 Decision: TypeAlias = ResumeAt | ListFirst
@@ -61,15 +73,17 @@ def decide(
     records. Nor need they be of one ingester: each record says by itself up to where everything is in the log before
     it.
     """
+    highest = _highest(sync, gap, *seen.values(), bookmark)
     if sync is None:
-        return ListFirst(reason="nothing is recorded yet")
+        return ListFirst(reason="nothing is recorded yet", seen=highest)
     finished = sync.record
     if not isinstance(finished, SyncFinished):
-        return ListFirst(reason="the last list was not finished")
+        return ListFirst(reason="the last list was not finished", seen=highest)
     if finished.namespaces != tuple(namespaces):
-        return ListFirst(reason=f"the last list was of {_scope(finished.namespaces)}, now it is {_scope(namespaces)}")
-    if gap is not None and isinstance(gap.record, GapNoted) and gap.sequence > sync.sequence:
-        return ListFirst(reason="there was a gap after the last list")
+        was, now = _scope(finished.namespaces), _scope(namespaces)
+        return ListFirst(reason=f"the last list was of {was}, now it is {now}", seen=highest)
+    if gap is not None and isinstance(gap.record, GapNoted | HistoryReverted) and gap.sequence > sync.sequence:
+        return ListFirst(reason="there was a gap after the last list", seen=highest)
     versions = {
         part: max(
             (_watched_to(later.record) for later in (last, bookmark) if later and later.sequence > sync.sequence),
@@ -78,7 +92,22 @@ def decide(
         for part, last in seen.items()
     }
     listed = {part: max(version, finished.version) for part, version in versions.items()}
-    return ResumeAt(versions=listed, listed_at=finished.time)
+    return ResumeAt(versions=listed, listed_at=finished.time, seen=highest)
+
+
+def _highest(*last: LoggedRecord | None) -> Version:
+    """The highest version that the last records of each kind name, of the history that is going on."""
+    known = [logged for logged in last if logged is not None]
+    begun = max((each.sequence for each in known if isinstance(each.record, HistoryReverted)), default=0)
+    return max((_version_of(each.record) for each in known if each.sequence >= begun), default=Version(0))
+
+
+def _version_of(record: Record) -> Version:
+    match record:
+        case ObjectSeen() | ObjectDeleted() | SyncFinished() | BookmarkNoted() | HistoryReverted():
+            return record.version
+        case _:
+            return Version(0)
 
 
 def _watched_to(record: Record) -> Version:

@@ -72,6 +72,11 @@ async def count_objects(client: KubeClient, path: str) -> int | None:
     return None if remaining is None else remaining + len(listed.items or ())
 
 
+async def version_of(client: KubeClient, path: str) -> Version:
+    """The version that a collection has now. Raises as `KubeClient.request`."""
+    return _version(path, await _list(client, path, {"limit": "1"}))
+
+
 async def _list(client: KubeClient, path: str, query: Mapping[str, str]) -> _List:
     return (await client.request("GET", path, query=query)).decode(_List)
 

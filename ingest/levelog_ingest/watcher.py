@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
-from levelog_ingest.feed import Expired, Feed, Source
+from levelog.wire.objects import Version
+from levelog_ingest.feed import Expired, Feed, Source, WentBack
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point
 from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
@@ -24,8 +25,8 @@ from levelog_log.stream import LogStream
 
 log = logging.getLogger(__name__)
 
-Ended: TypeAlias = Literal["list", "gone"]
-"""Why reading ended: all parts have to be listed again, or the resource is no longer served."""
+Ended: TypeAlias = Literal["list", "reverted", "gone"]
+"""Why reading ended: all parts have to be listed again, in another history perhaps, or the resource is not served."""
 
 _NOT_FOUND: Final = 404
 _SHORT_WATCH_SECONDS: Final = 1.0  # a server that ends watches at once is not asked again at once
@@ -57,6 +58,9 @@ class Reading:
                     await self._check_cluster()  # the same address may lead to another cluster now
                     troubles.was_away = False
                 has_heard = await feed.read()
+            except WentBack as error:
+                await feed.note_reverted(error)
+                return "reverted"
             except Expired as error:
                 await feed.note_gap(str(error))
                 if self._has_expired:
@@ -161,7 +165,7 @@ class Watcher:
             case ListFirst():
                 sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})
-        source = Source(client=self._client, served=served, silence=self._silence)
+        source = Source(client=self._client, served=served, silence=self._silence, seen=resume.seen)
         max_age = self._stream.max_age
         readings = {
             part: Reading(
@@ -172,12 +176,13 @@ class Watcher:
             for part in self._watched.parts
         }
         ended: Ended = "list"
-        while ended == "list":
+        while ended != "gone":
             feeds = [
                 Feed(source, part, sync, lane, self._recorder, self.status, self._on_change)
                 for part in self._watched.parts
             ]
             ended = await _first_of([readings[feed.part].run(feed) for feed in feeds])
+            source.seen = Version(0) if ended == "reverted" else max((source.seen, *sync.versions.values()))
             sync = Sync(lane, self._recorder, self.status)
 
 

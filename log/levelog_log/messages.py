@@ -13,6 +13,7 @@ from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -27,11 +28,14 @@ from levelog.wire.records import (
 from levelog.wire.subjects import Control, control_subject, object_in, object_subject, partition_of, receipt_subject
 from levelog_log.transport.wire import Message, header_lines
 
-AboutResource: TypeAlias = SyncStarted | SyncFinished | GapNoted | BookmarkNoted | ContactLost | ObjectUnreadable
+AboutResource: TypeAlias = (
+    SyncStarted | SyncFinished | GapNoted | HistoryReverted | BookmarkNoted | ContactLost | ObjectUnreadable
+)
 _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
     SyncStarted: Control.SYNC,
     SyncFinished: Control.SYNC,
     GapNoted: Control.GAP,
+    HistoryReverted: Control.GAP,
     BookmarkNoted: Control.BOOKMARK,
     ContactLost: Control.BOOKMARK,  # one takes back what the other says
     ObjectUnreadable: Control.UNREADABLE,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from levelog.selectors import Selector
 from levelog.wire.objects import GroupResource, ObjectKey
 from levelog.wire.records import (
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -107,8 +108,8 @@ class Tape:
         elif isinstance(record, ObjectDeleted | ObjectUnreadable | Unreadable):
             if record.key is not None:
                 self._newest.pop(record.key, None)
-        elif isinstance(record, SyncFinished):
-            self._newest.clear()  # what it sweeps, it finds in what was before it
+        elif isinstance(record, SyncFinished | HistoryReverted):
+            self._newest.clear()  # what it sweeps, or takes the version from, is what was before it
         self._window[logged.sequence] = logged
 
     def _may_thin(self, resource: GroupResource) -> bool:

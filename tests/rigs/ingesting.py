@@ -11,7 +11,15 @@ import msgspec
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import GroupResource
-from levelog.wire.records import GapNoted, LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.wire.records import (
+    GapNoted,
+    HistoryReverted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    SyncFinished,
+    SyncStarted,
+)
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import Progress, WatchedResource
 from levelog_kube.client import SILENCE, connect
@@ -90,7 +98,10 @@ def state_of(records: Sequence[LoggedRecord]) -> dict[str, Any]:
                 last[gone.key.name] = (logged.sequence, gone.version)
             case SyncStarted(sync_id=sync_id):
                 started.setdefault(sync_id, logged.sequence)
-            case SyncFinished(sync_id=sync_id, version=version):
+            case HistoryReverted():
+                last = {name: (sequence, 0) for name, (sequence, _) in last.items()}
+                started.clear()
+            case SyncFinished(sync_id=sync_id, version=version) if sync_id in started:
                 for name in [*bodies]:
                     if last[name][0] < started[sync_id] and last[name][1] <= version:
                         del bodies[name]

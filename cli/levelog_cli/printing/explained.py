@@ -84,6 +84,7 @@ def _other(cause: Cause) -> str:
     words = {
         "SyncStarted": "a list began: ",
         "SyncFinished": "a list is complete: ",
+        "HistoryReverted": "history went back, as after a restore of etcd: ",
         "BookmarkNoted": "the watch goes on: ",
         "ContactLost": "nothing is heard of ",
     }

@@ -8,7 +8,15 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.objects import ObjectKey
-from levelog.wire.records import BookmarkNoted, ContactLost, GapNoted, LoggedRecord, SyncFinished, SyncStarted
+from levelog.wire.records import (
+    BookmarkNoted,
+    ContactLost,
+    GapNoted,
+    HistoryReverted,
+    LoggedRecord,
+    SyncFinished,
+    SyncStarted,
+)
 from levelog_processors.fold.entries import LogTime
 from levelog_processors.fold.objects import object_names
 from levelog_processors.fold.rules import Fold
@@ -24,7 +32,9 @@ from levelog_store.rows import IndexKey, Scope, ViewParent
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
 
-_MARKS: Final = (SyncStarted, GapNoted, BookmarkNoted, ContactLost)
+_MARKS: Final = (SyncStarted, GapNoted, HistoryReverted, BookmarkNoted, ContactLost)
+
+_ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted)}
 
 
 class Folded(Struct, frozen=True):
@@ -64,7 +74,8 @@ class Folder:
         wakes: dict[ViewParent, Wake] = {}
         keys: set[IndexKey] = set()
         has_finished = False
-        for is_sweep, part in _parts(records):
+        for kind, part in _parts(records):
+            is_sweep = kind is SyncFinished
             has_finished |= is_sweep
             changes = await (self._sweep(part) if is_sweep else self._records(part))
             wakes |= await self.write(epochs, changes, reached)
@@ -72,7 +83,7 @@ class Folder:
                 reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
             keys |= changes.keys.keys()
         await self._keep_statistics(len(records))
-        has_list = has_finished or any(isinstance(logged.record, SyncStarted) for logged in records)
+        has_list = has_finished or any(isinstance(logged.record, SyncStarted | HistoryReverted) for logged in records)
         return Folded(len(records), wakes, has_finished, has_list, keys)
 
     def begin(self, held: Held) -> Fold:
@@ -158,7 +169,7 @@ class Folder:
         return [name for name, kind in kinds.items() if kind in fed]
 
 
-def _parts(records: Sequence[LoggedRecord]) -> Iterator[tuple[bool, list[LoggedRecord]]]:
-    """Split a batch where lists finish: those are folded by themselves, after everything before them."""
-    for is_sweep, part in groupby(records, key=lambda logged: isinstance(logged.record, SyncFinished)):
-        yield is_sweep, list(part)
+def _parts(records: Sequence[LoggedRecord]) -> Iterator[tuple[type | None, list[LoggedRecord]]]:
+    """Split a batch where lists finish or history goes back: those are folded by themselves, after all before them."""
+    for kind, part in groupby(records, key=lambda logged: _ALONE.get(type(logged.record))):
+        yield kind, list(part)

@@ -10,6 +10,7 @@ from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     SyncFinished,
     SyncStarted,
@@ -19,7 +20,7 @@ from levelog_processors.fold.entries import canonical_key
 from levelog_store.fold.changes import Changes
 from levelog_store.rows import Entry, IndexKey, Input, SyncRow
 
-Mark: TypeAlias = SyncStarted | GapNoted | BookmarkNoted | ContactLost
+Mark: TypeAlias = SyncStarted | GapNoted | HistoryReverted | BookmarkNoted | ContactLost
 """What a record says of the watch of a resource, but for the end of a list, which sweeps."""
 
 
@@ -33,6 +34,9 @@ def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRec
             after = _begun(after, record, logged.sequence)
         case GapNoted():
             after = replace(after, gap_sequence=logged.sequence)
+        case HistoryReverted():
+            # Lists under way are of the other history: their ends say nothing, and nothing is listed of this one.
+            after = replace(after, unfinished="{}", finished_sequence=0, version=0)
         case BookmarkNoted():
             after = replace(after, heard_at=record.time, error="")
         case ContactLost():

@@ -12,6 +12,7 @@ from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -30,7 +31,7 @@ from levelog_processors.fold.lists import finish, note_mark, note_sync
 from levelog_processors.fold.objects import Latest, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, Held, Unlisted, Wake
+from levelog_store.fold.changes import Changes, Checkpoint, Held, Reverted, Unlisted, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Fold:
         self._receipts = Receipts(program, self._changes)
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
-        """Fold records of any kind but `SyncFinished`."""
+        """Fold records of any kind but `SyncFinished`, and `HistoryReverted` by itself."""
         for logged in records:
             self._advance(logged)
             self._take(logged)
@@ -144,6 +145,11 @@ class Fold:
         match record:
             case ObjectSeen() | ObjectDeleted():
                 self._see(logged, str(record.key), record)
+            case HistoryReverted():
+                if self._latest:
+                    raise TypeError("a history that went back is folded by itself")
+                note_mark(self._changes, self._held.syncs, logged, record)
+                self._revert(logged, str(record.resource))
             case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
                 note_mark(self._changes, self._held.syncs, logged, record)
             case ReceiptNoted():
@@ -156,6 +162,11 @@ class Fold:
                 self.skip(logged, place_of(record), record.error)
             case SyncFinished():
                 raise TypeError("a finished list is folded by Fold.sweep")
+
+    def _revert(self, logged: LoggedRecord, resource: str) -> None:
+        """Let whatever comes next of a resource be news, and its readers wait for the list of it."""
+        views = tuple(view.name for view in self._program.views.values() if resource in view.reads)
+        self._changes.reverted.append(Reverted(logged.partition, resource, views, logged.sequence))
 
     def _see(self, logged: LoggedRecord, name: str, record: ObjectSeen | ObjectDeleted) -> None:
         """Keep what a record says of an object if it is news, and can be read."""

@@ -94,6 +94,20 @@ class GapNoted(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
+class HistoryReverted(Struct, frozen=True, kw_only=True):
+    """The API server is at a lower version than the log has seen of a resource, as after a restore of etcd.
+
+    Versions before this record and after it do not compare. A list is next, and tells what there is.
+    """
+
+    resource: GroupResource
+    since: _Version
+    """The highest version that was seen before."""
+    version: _Version
+    """Where the API server is now."""
+    time: datetime
+
+
 class BookmarkNoted(Struct, frozen=True, kw_only=True):
     """The watch of a resource has seen everything up to `version`."""
 
@@ -195,6 +209,7 @@ Record: TypeAlias = (
     | SyncStarted
     | SyncFinished
     | GapNoted
+    | HistoryReverted
     | BookmarkNoted
     | ContactLost
     | ReceiptNoted
@@ -206,6 +221,7 @@ ControlRecord: TypeAlias = (
     SyncStarted
     | SyncFinished
     | GapNoted
+    | HistoryReverted
     | BookmarkNoted
     | ContactLost
     | ReceiptNoted

@@ -118,6 +118,16 @@ class FoldedSighting(Struct, frozen=True, kw_only=True):
     at: datetime
 
 
+class Reverted(Struct, frozen=True):
+    """The history of a resource went back, as one partition was told: what is held of it compares with nothing."""
+
+    partition: int
+    resource: str
+    views: tuple[str, ...]
+    """Those that read it."""
+    sequence: int
+
+
 class Changes(Struct):
     """Everything that folding one batch changes."""
 
@@ -146,6 +156,7 @@ class Changes(Struct):
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
     sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
+    reverted: list[Reverted] = field(default_factory=list[Reverted])
     unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
     """By partition and place."""
     listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])

@@ -18,8 +18,9 @@ from levelog_store.dialects import (
     row_of,
     upsert,
 )
-from levelog_store.fold.changes import Changes, Wake, merge_wake
+from levelog_store.fold.changes import Changes, Reverted, Wake, merge_wake
 from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
+from levelog_store.owners.promotion import NOTHING_KNOWN
 from levelog_store.rows import IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
@@ -27,6 +28,7 @@ from levelog_store.tables import (
     index_entries,
     intents,
     key_versions,
+    levels,
     objects,
     syncs,
     tombstones,
@@ -49,6 +51,8 @@ async def write_changes(
     if changes.calls_forgotten:
         await _forget_calls(connection, scope, changes.calls_forgotten)
     await _write_syncs(connection, scope, changes)
+    for each in changes.reverted:
+        await _forget_versions(connection, scope, each)
     await _write_unreadable(connection, scope, changes)
     await write_key_versions(connection, scope, changes.keys)
     if changes.gone:
@@ -66,6 +70,8 @@ async def write_changes(
 
 async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Changes) -> dict[ViewParent, Wake]:
     wakes = dict(changes.wakes)
+    for each in changes.reverted:
+        await _block_readers(connection, scope, each, wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
         await _wake_dependants(connection, scope, changes, wakes)
     if touched := changes.touched():
@@ -195,6 +201,52 @@ def _remove_entries() -> Delete:
 async def _write_syncs(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
     rows = [{"scope": scope.number, **_as_row(row)} for _, row in sorted(changes.syncs.items())]
     await upsert(connection, syncs, rows)
+
+
+async def _forget_versions(connection: AsyncConnection, scope: Scope, each: Reverted) -> None:
+    """Let whatever is told next of a resource be newer than what is held of it, and what it does not tell be swept.
+
+    Nothing waits for the log to show what was written to the history that is gone.
+    """
+    held, gone, asked = objects.c, tombstones.c, intents.c
+    begins, ends = f"{each.resource}/", f"{each.resource}0"  # 0 is what follows /
+    await connection.execute(
+        update(objects)
+        .where(held.scope == scope.number, held.resource == each.resource, held.partition == each.partition)
+        .values(version=0)
+    )
+    await connection.execute(
+        delete(tombstones).where(
+            gone.scope == scope.number, gone.partition == each.partition, gone.object > begins, gone.object < ends
+        )
+    )
+    await connection.execute(
+        update(intents)
+        .where(
+            asked.scope == scope.number,
+            asked.partition == each.partition,
+            asked.state == "written",
+            asked.target > begins,
+            asked.target < ends,
+        )
+        .values(state="settled")
+    )
+
+
+async def _block_readers(
+    connection: AsyncConnection, scope: Scope, each: Reverted, wakes: dict[ViewParent, Wake]
+) -> None:
+    """Block the levels of the views that read a resource, and have them looked at once it is listed."""
+    table = levels.c
+    readers = (
+        (table.scope == scope.number)
+        & (table.partition == each.partition)
+        & one_of(connection.dialect, table.view, each.views)
+    )
+    for view, parent in await connection.execute(select(table.view, table.parent).where(readers)):
+        merge_wake(wakes, (view, parent), Wake(each.partition, (each.sequence,)))
+    reason = f"the history of {each.resource} went back, as after a restore of etcd: it is not listed since"
+    await connection.execute(update(levels).where(readers).values(status="blocked", reason=reason, **NOTHING_KNOWN))
 
 
 async def _write_unreadable(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:

@@ -2,7 +2,7 @@ import secrets
 from typing import Any
 
 from levelog.wire.objects import GroupResource
-from levelog.wire.records import ObjectSeen
+from levelog.wire.records import HistoryReverted, ObjectSeen
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
@@ -44,6 +44,34 @@ class Webs:
 
     async def delete(self, name: str) -> None:
         await self._admin.request("DELETE", f"{self._path}/{name}")
+
+
+async def test_an_etcd_that_was_restored_is_noticed_and_the_log_says_what_is_there_now(
+    private_control_plane: ControlPlane, nats_server: NatsServer
+) -> None:
+    plane = private_control_plane
+    watched = await new_resource(plane)
+    webs = Webs(plane, watched)
+    for name in ("kept", "changed", "lost"):
+        await webs.create(name, n=1)
+    stream = await log_of(plane, nats_server)
+    async with stream.connection, ingesting(plane.kubeconfig, stream, watched) as ingest:
+        await until_watching(ingest)
+        snapshot = await plane.snapshot()
+        await webs.delete("lost")
+        for number in range(20):
+            await webs.patch("changed", n=number)
+            await webs.create(f"new-{number}", n=number)
+        await until_recorded(stream, lambda records: state_of(records).keys() >= {"kept", "changed", "new-19"})
+        await plane.restore(snapshot)
+        records = await until_recorded(stream, lambda records: lists(records) == 2)
+        assert {name: body["spec"]["n"] for name, body in state_of(records).items()} == dict.fromkeys(
+            ("kept", "changed", "lost"), 1
+        )
+        [told] = [r.record for r in records if isinstance(r.record, HistoryReverted) and r.partition == 0]
+        assert told.version < told.since
+        await webs.patch("changed", n=7)
+        await until_recorded(stream, lambda records: state_of(records)["changed"]["spec"]["n"] == 7)
 
 
 async def test_a_streamed_list_a_watch_and_a_restart(control_plane: ControlPlane, nats_server: NatsServer) -> None:

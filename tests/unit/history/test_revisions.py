@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from levelog.wire.objects import Version
-from levelog.wire.records import ControlRecord, GapNoted, ObjectDeleted, ObjectSeen, Written
+from levelog.wire.records import ControlRecord, GapNoted, HistoryReverted, ObjectDeleted, ObjectSeen, Written
 from levelog_history.revisions import Missing, Revision, Revisions
 from rigs.webs import NOON, PODS, WEBS, deleted, lists_done, logged, pod, web
 
@@ -67,6 +67,16 @@ def test_a_list_counts_by_itself_though_another_one_began_after_it() -> None:
     second = replace(first, sync_id="other")
     assert happened([web("shop", 1), first, second, end]) == [(1, "created"), (4, "swept")]
     assert happened([web("shop", 1), second, end]) == [(1, "created")]
+
+
+def test_after_history_went_back_lower_versions_are_news_and_what_the_list_leaves_out_is_gone() -> None:
+    start, end = lists_done(WEBS, 5)
+    reverted = HistoryReverted(resource=WEBS, since=Version(30), version=Version(5), time=NOON)
+    older = listed(web("kept", 3, replicas=2))
+    assert happened([web("kept", 20), web("lost", 30), reverted, start, older, end, web("lost", 6)]) == [
+        *((1, "created"), (2, "created"), (3, "history went back from version 30 to 5")),
+        *((5, "changed"), (6, "swept"), (7, "created")),
+    ]
 
 
 def test_another_uid_is_another_object_under_the_same_name() -> None:

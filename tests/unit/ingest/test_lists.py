@@ -9,14 +9,14 @@ from typing import Any, Literal, cast
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.envelope import decode
 from levelog.wire.objects import Cluster, Partition
 from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, ObjectUnreadable, SyncFinished
+from levelog.wire.records import HistoryReverted, LoggedRecord, ObjectUnreadable, SyncFinished
 from levelog_ingest.resume import ListFirst
 from levelog_ingest.status import Backoff
 from levelog_ingest.sync import PAGE_OBJECTS
@@ -53,6 +53,10 @@ class Server:
         self.is_watched = asyncio.Event()
         self._cuts = list(cuts)
 
+    async def request(self, method: str, path: str, *, query: Mapping[str, str]) -> Answer:
+        assert query == {"limit": "1"}
+        return answer(self.version, [])
+
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str], silence: timedelta
@@ -87,6 +91,11 @@ class Server:
 def line(kind: str, name: Any, version: int, **metadata: Any) -> bytes:
     about = {"name": name, "namespace": "default", "uid": f"{name}-{version}", "resourceVersion": str(version)}
     return msgspec.json.encode({"type": kind, "object": {"kind": "ConfigMap", "metadata": {**about, **metadata}}})
+
+
+def answer(version: int, items: Sequence[Any], following: str = "") -> Answer:
+    metadata = {"resourceVersion": str(version), "continue": following}
+    return Answer(status=200, headers={}, body=msgspec.json.encode({"metadata": metadata, "items": items}))
 
 
 class Written:
@@ -170,18 +179,69 @@ async def test_a_server_that_ends_its_lists_at_once_is_asked_at_a_slowing_pace(m
     assert (len(server.asked), waits) == (5, 4)
 
 
+class RestoredServer(Server):
+    """Tells of changes after its first list, and is restored to what was there before them, with lower versions.
+
+    `since` are those that happen again before anybody asks: fewer than were lost, else nothing could tell.
+    """
+
+    def __init__(self, lost: Sequence[str], since: Sequence[str]) -> None:
+        super().__init__([])
+        self._lost: Sequence[str] | None = lost
+        self._since = since
+
+    async def _lines(self, is_list: bool) -> AsyncIterator[list[bytes]]:
+        if self._lost is None:
+            async for lines in super()._lines(is_list):
+                yield lines
+            return
+        version, objects = self.version, dict(self.objects)
+        for name, at in objects.items():
+            yield [line("ADDED", name, at)]
+        yield [line("BOOKMARK", "", version, annotations={"k8s.io/initial-events-end": "true"})]
+        for name in self._lost:
+            was = self.objects.get(name)
+            self.toggle(name)
+            yield [line("ADDED" if was is None else "DELETED", name, self.version, uid=f"{name}-{was or self.version}")]
+        self._lost, self.version, self.objects = None, version, objects
+        for name in self._since:
+            self.toggle(name)
+
+
+names = st.lists(st.sampled_from(NAMES), max_size=4)
+
+
+@settings(max_examples=60, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lost=names, since=names)
+def test_a_server_that_was_restored_is_listed_as_it_is_now(
+    monkeypatch: pytest.MonkeyPatch, lost: list[str], since: list[str]
+) -> None:
+    assume(len(since) < len(lost))
+    monkeypatch.setattr(Backoff, "failed", lambda self, at_least=None: timedelta(0))
+
+    async def run() -> None:
+        server = RestoredServer(lost, since)
+        records = await ingest(server)
+        assert state_of(records).keys() == server.objects.keys()
+        told = [r.record for r in records if isinstance(r.record, HistoryReverted)]
+        assert [(each.since, each.version) for each in told] == [(10 + len(lost), 10 + len(since))]
+
+    asyncio.run(run())
+
+
 class PagedServer(Server):
     """Serves no streams, and forgets the history that a page needs before the next one is asked for."""
 
     async def request(self, method: str, path: str, *, query: Mapping[str, str]) -> Answer:
+        if query.get("limit") == "1":
+            return await super().request(method, path, query=query)
         self.asked.append(query)
         if "continue" in query:
             self.toggle(NAMES[0])
             raise ApiError("GET", path, 410)
         names = list(self.objects)[: 1 if "limit" in query else None]
-        metadata = {"resourceVersion": str(self.version), "continue": "more" if "limit" in query else ""}
         items = [msgspec.json.decode(line("", name, self.objects[name]))["object"] for name in names]
-        return Answer(status=200, headers={}, body=msgspec.json.encode({"metadata": metadata, "items": items}))
+        return answer(self.version, items, following="more" if "limit" in query else "")
 
     @asynccontextmanager
     async def stream(

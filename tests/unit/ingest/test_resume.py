@@ -5,6 +5,7 @@ from levelog.wire.objects import Partition, Sequence, Version
 from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
@@ -104,4 +105,17 @@ def test_several_namespaces_go_on_each_where_it_was() -> None:
     assert isinstance(decision, ResumeAt)
     assert decision.versions == {"a": 60, "b": 55}
     other = decide(("a",), sync=at(9, listed), gap=None, seen=last, bookmark=None)
-    assert other == ListFirst(reason="the last list was of namespace a, b, now it is namespace a")
+    reason = "the last list was of namespace a, b, now it is namespace a"
+    assert other == ListFirst(reason=reason, seen=Version(60))
+
+
+def test_what_was_seen_of_a_history_that_went_back_counts_no_more() -> None:
+    reverted = HistoryReverted(resource=WEBS, since=Version(90), version=Version(30), time=NOON)
+    old: dict[str, Any] = {"sync": at(5, finished(80)), "seen": at(8, seen(90)), "bookmark": at(9, bookmark(89))}
+    assert decided(**old).seen == 90
+    assert decided(**old, gap=at(10, reverted)) == ListFirst(
+        reason="there was a gap after the last list", seen=Version(30)
+    )
+    listed = decided(**{**old, "sync": at(12, finished(31))}, gap=at(10, reverted))
+    assert isinstance(listed, ResumeAt)
+    assert (listed.seen, listed.versions) == (31, {"": 31})
