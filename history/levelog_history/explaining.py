@@ -63,6 +63,11 @@ class Explained(Struct, frozen=True, kw_only=True):
     """Of desired and actual, from the decision before."""
     writes: list[Write]
 
+    @property
+    def is_of_other_code(self) -> bool:
+        """Whether other code made the decision before."""
+        return self.before is not None and self.before.fingerprint != self.decision.fingerprint
+
 
 def explain(decisions: Sequence[Decision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:
     """Explain all decisions on one level, given in order from the first that is kept."""
@@ -98,6 +103,14 @@ def is_news(explained: Explained) -> bool:
         or explained.decision.intents
         or before.status != explained.decision.status
     )
+
+
+def is_quiet(explained: Explained) -> bool:
+    """Tell whether a decision only takes note of how writes go: the status is as before, and nothing is written."""
+    before, now = explained.before, explained.decision
+    if before is None or now.intents or before.status != now.status:
+        return False
+    return now.status == "settling" or before.reason == now.reason
 
 
 def newest_chain(explained: Sequence[Explained]) -> list[Explained]:

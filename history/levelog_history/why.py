@@ -119,10 +119,11 @@ class Looking:
         return chosen
 
     async def decisions(self, level: KeptLevel, question: Question) -> list[Explained]:
-        """The decisions that are asked about: of a level those since it was last at rest, of a target the last one."""
+        """The decisions that are asked about: since the level was last at rest, of a target up to its last write."""
         intents = await self._intents(level)
         happened = await self._happened(level, _watched(intents))
         explained = explain(level.decisions, intents, happened)
+        every = explained
         if level.target:
             explained = [each for each in explained if any(w.intent.target == level.target for w in each.writes)]
         moment = question.moment()
@@ -134,7 +135,9 @@ class Looking:
             explained = before
         if question.is_all:
             return explained
-        return explained[-1:] if level.target else newest_chain(explained)
+        if level.target and explained:
+            explained = every[: every.index(explained[-1]) + 1]
+        return newest_chain(explained)
 
     async def ignored(self, level: KeptLevel, since: Moment | None) -> list[Ignored]:
         """The changes that led to no decision."""

@@ -32,6 +32,9 @@ def why(
     suppressed: Annotated[
         bool, typer.Option("--suppressed", help="Which changes caused no decision, and why.")
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every decision, what each read, and the receipts of its writes.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Explain a level, or who wrote an object and why: the records, the reads, the level, the writes."""
@@ -41,6 +44,6 @@ def why(
         from levelog_history.why import Question
 
         question = Question(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
-        await show_why(settings, question, as_json=as_json)
+        await show_why(settings, question, is_full=full, as_json=as_json)
 
     execute(settings, work)

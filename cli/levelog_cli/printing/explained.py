@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Final
 
+import msgspec
+
 from levelog.wire.records import ReceiptNoted
 from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
-from levelog_history.differences import shown
-from levelog_history.explaining import Cause, Explained, ReadChange, Write
+from levelog_history.differences import drift_text, shown
+from levelog_history.explaining import Cause, Explained, ReadChange, Write, is_quiet
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision
@@ -15,6 +17,9 @@ from levelog_store.decide.decisions import Decision
 _DEEP: Final = INDENT + "  "
 _MOST: Final = 12
 """Lines of one kind in one decision; of more, it is said how many there are."""
+
+_MOST_WRITES: Final = 5
+"""Of one decision, in brief."""
 
 _WHY: Final[dict[Why, str]] = {
     "not_read": "the view reads nothing that changed",
@@ -25,24 +30,84 @@ _WHY: Final[dict[Why, str]] = {
 }
 
 
-def explained_lines(last: Decision, chosen: Sequence[Explained], *, target: str = "") -> Iterator[str]:
-    """The lines of decisions on one level, of which `last` is the newest; `target` is what was asked about."""
+def explained_lines(
+    last: Decision, chosen: Sequence[Explained], *, target: str = "", is_full: bool = False
+) -> Iterator[str]:
+    """The lines of decisions on one level, of which `last` is the newest; `target` is what was asked about.
+
+    Unless they are full, decisions and records that only show how writes went are passed over.
+    """
     if target:
         verbs = [write.intent.verb for each in chosen for write in each.writes if write.intent.target == target]
         done = "deleted" if verbs[-1:] == ["delete"] else "written"
-        yield from folded(f"{target} was {done} for {last.parent} by {last.view}", "")
-    reason = f" ({last.reason})" if last.reason else ""
-    rounds = f", round {last.round}" if last.round else ""
-    yield from folded(f"{last.view} of {last.parent}: {last.status}{rounds}{reason}", "")
+        yield from folded(f"{target} was {done} by {last.view} for {last.parent}", "")
+    if is_full or not target:
+        reason = f" ({last.reason})" if last.reason else ""
+        rounds = f", round {last.round}" if last.round else ""
+        yield from folded(f"{last.view} of {last.parent}: {last.status}{rounds}{reason}", "")
     if not chosen:
         yield "nothing was decided since"
         return
     yield ""
     timeline = Timeline()
     told: set[int] = set()
+    if not is_full:
+        yield from _brief(chosen, timeline, target)
+        return
     for explained in chosen:
         yield from _causes(explained, timeline, told)
         yield from _decision(explained, timeline, target)
+
+
+def _brief(chosen: Sequence[Explained], timeline: Timeline, target: str) -> Iterator[str]:
+    """What came from outside, and the decisions that changed a status or wrote."""
+    causes: dict[int, Cause] = {}
+    seen_in: dict[str, int] = {}
+    """By target of a write, the record that shows it: what comes before that is the write's own echo."""
+    for explained in chosen:
+        causes |= {cause.sequence: cause for cause in explained.causes}
+        if is_quiet(explained):
+            continue
+        for cause in causes.values():
+            for entry in cause.entries:
+                if isinstance(entry, Revision) and cause.sequence > seen_in.get(entry.object, 0):
+                    yield from timeline.brief(entry, cause.sequence)
+        causes.clear()
+        yield from _brief_decision(explained, timeline, target)
+        seen_in |= {each.intent.target: each.shown.sequence for each in explained.writes if each.shown is not None}
+
+
+def _brief_decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
+    decision = explained.decision
+    yield from _status(explained, timeline)
+    if decision.basis.is_due:
+        yield from folded("its time had come")
+    if decision.status in ("failed", "blocked"):
+        yield from folded(decision.reason)
+    if explained.is_of_other_code:
+        yield from folded("by other code than before")
+    if any("." in keys for keys in decision.differing.values()):  # of a level without parts
+        desired, actual = (shown(msgspec.json.decode(each or b"null")) for each in (decision.desired, decision.actual))
+        yield from folded(f"desired {desired}, actual {actual}")
+    elif decision.differing:
+        yield from folded(drift_text(decision.differing))
+    writes = [each for each in explained.writes if target in ("", each.intent.target)][:_MOST_WRITES]
+    for number, write in enumerate(writes, start=1):
+        more = len(decision.intents) - len(writes) if number == len(writes) else 0
+        yield from folded(_brief_write(write) + (f" (and {more} more)" if more else ""))
+
+
+def _brief_write(write: Write) -> str:
+    intent = write.intent
+    if write.shown is not None:
+        became = f"done, seen in {write.shown.sequence}"
+    elif intent.state in ("settled", "satisfied"):
+        became = "done" if intent.state == "settled" else "not sent, it was so already"
+    elif intent.state == "failed":
+        became = f"failed: {intent.error}"
+    else:
+        became = intent.state
+    return f"{intent.verb} {intent.target}: {became}"
 
 
 def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterator[str]:
@@ -95,7 +160,8 @@ def _time_of(cause: Cause) -> str:
     return f"{cause.record.record.time.astimezone(UTC):%H:%M:%S}" if cause.record else ""
 
 
-def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
+def _status(explained: Explained, timeline: Timeline) -> Iterator[str]:
+    """The line of a decision: the status before and after it."""
     decision, before = explained.decision, explained.before
     yield from timeline.day(decision.decided_at)
     at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
@@ -104,8 +170,13 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
     has_round = before is None or before.round != decision.round
     rounds = f", round {decision.round}" if has_round and decision.round else ""
     yield from folded(f"{decision.view}: {status}{rounds}", f"{'=>':>8}  {at}  ")
+
+
+def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator[str]:
+    decision = explained.decision
+    yield from _status(explained, timeline)
     yield from folded(woken(decision))
-    if before is not None and before.fingerprint != decision.fingerprint:
+    if explained.is_of_other_code:
         yield from folded("by other code than before")
     if decision.reason:
         yield from folded(decision.reason)

@@ -7,6 +7,7 @@ from typing import Final
 
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
+from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_store.decide.decisions import Basis, Decision
@@ -25,6 +26,7 @@ INDENT: Final = " " * 20
 _MOST: Final = 12
 """Records that are named in one line; of more, it is said how many there are."""
 _MOST_WRITES: Final = 3
+_MOST_FIELDS: Final = 3
 
 
 class Timeline:
@@ -48,13 +50,11 @@ class Timeline:
             yield from self._decision(entry)
             return
         yield from self.day(entry.time)
-        at = entry.time.astimezone(UTC)
-        begin = f"{sequence:>8}  {at:%H:%M:%S}  "
+        begin = _begin(entry, sequence)
         match entry:
             case Revision():
                 name = "" if entry.object == self._only else f"{entry.object} "
-                happened = "is being deleted" if entry.is_doomed else _TEXT[entry.happened]
-                yield from folded(f"{name}{happened}{_writer(entry)}", begin)
+                yield from folded(f"{name}{_happened(entry)}{_writer(entry)}", begin)
                 if entry.happened in ("created", "found", "recreated"):
                     yield from folded(f"uid {entry.uid}")
                 for difference in entry.differences:
@@ -71,6 +71,16 @@ class Timeline:
                 )
                 yield from folded(f"for {entry.parent}")
 
+    def brief(self, revision: Revision, sequence: int) -> Iterator[str]:
+        """The lines of a revision without what the API server adds by itself, and only the first fields of many."""
+        yield from self.day(revision.time)
+        yield from folded(f"{revision.object} {_happened(revision)}{_writer(revision)}", _begin(revision, sequence))
+        fields = [] if revision.is_doomed else [str(each) for each in revision.differences]
+        for field in fields[:_MOST_FIELDS]:
+            yield from folded(field)
+        if len(fields) > _MOST_FIELDS:
+            yield from folded(f"and {len(fields) - _MOST_FIELDS} more fields")
+
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision
         yield from self.day(decision.decided_at)
@@ -85,6 +95,14 @@ class Timeline:
         if more := len(decision.intents) - len(writes):
             writes.append(f"{more} more" if writes else f"{more} writes that are not kept any more")
         yield from folded("; ".join([woken(decision), *writes]))
+
+
+def _begin(entry: Entry, sequence: int) -> str:
+    return f"{sequence:>8}  {entry.time.astimezone(UTC):%H:%M:%S}  "
+
+
+def _happened(revision: Revision) -> str:
+    return "is being deleted" if revision.is_doomed else _TEXT[revision.happened]
 
 
 def is_first(decision: Decision) -> bool:

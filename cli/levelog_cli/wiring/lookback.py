@@ -58,7 +58,7 @@ async def chosen_scopes(settings: Settings, database: Database) -> list[Scope]:
         return await scopes_of(connection, database.name, application=settings.application, cluster=settings.cluster)
 
 
-async def show_why(settings: Settings, question: Question, *, as_json: bool) -> None:
+async def show_why(settings: Settings, question: Question, *, is_full: bool, as_json: bool) -> None:
     """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         looking = Looking(stream, database, await chosen_scopes(settings, database))
@@ -70,7 +70,7 @@ async def show_why(settings: Settings, question: Question, *, as_json: bool) -> 
             else:
                 explained = await looking.decisions(level, question)
                 told = [explained_plain(level, each) for each in explained]
-                lines = explained_lines(level.decisions[-1], explained, target=level.target)
+                lines = explained_lines(level.decisions[-1], explained, target=level.target, is_full=is_full)
             _print(told, lines, as_json=as_json)
 
 
