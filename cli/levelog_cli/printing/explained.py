@@ -63,14 +63,18 @@ def _brief(chosen: Sequence[Explained], timeline: Timeline, target: str) -> Iter
     """What came from outside, and the decisions that changed a status or wrote."""
     causes: dict[int, Cause] = {}
     seen_in: dict[str, int] = {}
-    """By target of a write, the record that shows it: what comes before that is the write's own echo."""
+    """By target of a write, the record that shows it: what comes before that is the write's own echo, and what comes
+    after it matters if something is written again."""
     for explained in chosen:
         causes |= {cause.sequence: cause for cause in explained.causes}
         if is_quiet(explained):
             continue
+        has_arrived = explained.decision.status == "in_sync" and not explained.writes
         for cause in causes.values():
             for entry in cause.entries:
-                if isinstance(entry, Revision) and cause.sequence > seen_in.get(entry.object, 0):
+                if not isinstance(entry, Revision) or (has_arrived and entry.object in seen_in):
+                    continue
+                if cause.sequence > seen_in.get(entry.object, 0):
                     yield from timeline.brief(entry, cause.sequence)
         causes.clear()
         yield from _brief_decision(explained, timeline, target)

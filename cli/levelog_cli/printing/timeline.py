@@ -17,9 +17,9 @@ _TEXT: Final = {
     "found": "found by a list",
     "changed": "changed",
     "rewritten": "written, no field changed",
-    "recreated": "deleted and made again",
+    "recreated": "deleted and created again",
     "deleted": "deleted",
-    "swept": "deleted: missing from a list, nobody saw it go",
+    "swept": "deleted unseen: a list no longer had it",
     "unreadable": "a record that is no JSON of an object",
 }
 INDENT: Final = " " * 20
@@ -78,8 +78,8 @@ class Timeline:
         fields = [] if revision.is_doomed else [str(each) for each in revision.differences]
         for field in fields[:_MOST_FIELDS]:
             yield from folded(field)
-        if len(fields) > _MOST_FIELDS:
-            yield from folded(f"and {len(fields) - _MOST_FIELDS} more fields")
+        if (more := len(fields) - _MOST_FIELDS) > 0:
+            yield from folded(f"and {more} more {'field' if more == 1 else 'fields'}")
 
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision

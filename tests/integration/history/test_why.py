@@ -1,6 +1,7 @@
 """`levelog why` and `history --decisions`, after a story: three pods, 3 → 2, an annotation, and the operator's end."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,26 @@ async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> N
     assert gone == decision
     assert "pods/default/shop-2" in [write["target"] for write in made["writes"]]
     ended = await story.ends("why", "pods/default/shop-2", env=NARROW)
-    assert ended.stdout.startswith(f"pods/default/shop-2 was deleted for {SHOP} by webs/pods\n")
+    assert ended.stdout.startswith(f"pods/default/shop-2 was deleted by webs/pods for {SHOP}\n")
     assert "spec.replicas: 3 -> 2" in ended.stdout
+
+
+async def test_in_brief_what_only_shows_how_writes_went_is_passed_over(story: Levelog) -> None:
+    ended = await story.ends("why", SHOP, env={"COLUMNS": "120"})
+    heading, _, day, *lines = ended.stdout.splitlines()
+    assert (heading, day.split()[0]) == (f"webs/pods of {SHOP}: in_sync, round 2", "SEQUENCE")
+    seen = [re.sub(r"[0-9:]{8}|(?<=in )[0-9]+|^ *[0-9]+", "#", line).strip() for line in lines]
+    assert seen == [
+        f"#  #  {SHOP} changed by user",
+        "spec.replicas: 3 -> 2",
+        "=>  #  webs/pods: in_sync -> settling, round 2",
+        "extra shop-2",
+        "delete pods/default/shop-2: done, seen in #",
+        "=>  #  webs/pods: settling -> in_sync",
+    ]
+    full = await story.ends("why", SHOP, "--full", env={"COLUMNS": "120"})
+    assert "is its receipt: written" in full.stdout
+    assert 'read images["' in full.stdout
 
 
 async def test_a_moment_chooses_what_held_then_or_what_came_since(story: Levelog) -> None:
@@ -156,7 +175,7 @@ async def test_changes_that_led_to_nothing_are_told_with_the_reason(story: Level
 
 
 async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
-    for arguments in ((SHOP, "--all"), (SHOP, "--suppressed"), ("pods/default/shop-2",)):
+    for arguments in ((SHOP, "--all"), (SHOP, "--full"), (SHOP, "--suppressed"), ("pods/default/shop-2",)):
         ended = await story.ends("why", *arguments, env=NARROW)
         assert max(map(len, ended.stdout.splitlines())) <= 80
 
