@@ -60,10 +60,10 @@ class _ThinnedFold(Fold):
         super().skip(logged, place, error)
 
     def entries_before(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
-        """Entries that an object had before, asked for where an index function raises."""
+        """Entries that an object had before; it runs only once they are asked for, where an index function raises."""
         if name in self._thinned:
             self.lacking.add(name)
-        return super().entries_before(index, name, last)
+        yield from super().entries_before(index, name, last)
 
 
 class _ThinnedFolder(Folder):
