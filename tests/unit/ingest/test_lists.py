@@ -48,7 +48,7 @@ class Server:
 
     def __init__(self, cuts: Sequence[Cut]) -> None:
         self.version = 10
-        self.objects = dict.fromkeys(NAMES, self.version)
+        self.objects: dict[str, int] = dict.fromkeys(NAMES, self.version)
         self.asked: list[Mapping[str, str]] = []
         self.is_watched = asyncio.Event()
         self._cuts = list(cuts)

@@ -116,6 +116,7 @@ def test_what_was_seen_of_a_history_that_went_back_counts_no_more() -> None:
     assert decided(**old, gap=at(10, reverted)) == ListFirst(
         reason="there was a gap after the last list", seen=Version(30)
     )
-    listed = decided(**{**old, "sync": at(12, finished(31))}, gap=at(10, reverted))
+    old["sync"] = at(12, finished(31))
+    listed = decided(**old, gap=at(10, reverted))
     assert isinstance(listed, ResumeAt)
     assert (listed.seen, listed.versions) == (31, {"": 31})
