@@ -141,8 +141,8 @@ class Feed:
         log, and then the lane is spent.
         """
         await self._hand_over()  # of a connection that broke after its events were counted
+        await self._check_history()  # asks for no history, so that a 410 of it says nothing of what is missing
         try:
-            await self._check_history()
             if self.is_listed:
                 return await self._watch(self.sync.versions[self.part])
             if self._source.streams_lists:

@@ -23,9 +23,8 @@ from rigs.waiting import until
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from levelog_cli import data_dir
-from levelog_cli.data_dir import DataDir
-from levelog_cli.embedded import EmbeddedNats
+from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.servers.embedded import EmbeddedNats
 
 async def main() -> None:
     data = DataDir(Path(sys.argv[1]))
