@@ -105,9 +105,14 @@ def logged_record(
     return LoggedRecord(
         sequence=sequence,
         partition=partition,
-        record_id=headers.get("ce-id", "").replace("\0", ""),
+        record_id=record_id(headers),
         record=record,
     )
+
+
+def record_id(headers: Mapping[str, str]) -> str:
+    """The id of a record; empty if it has none."""
+    return headers.get("ce-id", "").replace("\0", "")
 
 
 def timestamp_nanoseconds(text: str) -> int:

@@ -18,13 +18,22 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from levelog.errors import IdentityMismatch, LevelogError, Unavailable
+from levelog.errors import LevelogError, Unavailable
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_in, partition_subjects, stream_subjects
-from levelog_log.messages import logged_record
+from levelog_log.messages import logged_record, record_id
 from levelog_log.stream import LogStream
-from levelog_log.transport.jetstream import ConsumerAnswer, ConsumerConfig, ConsumerRequest, PullRequest, ask, refusal
+from levelog_log.trail import Trail
+from levelog_log.transport.jetstream import (
+    ConsumerAnswer,
+    ConsumerConfig,
+    ConsumerRequest,
+    PullRequest,
+    State,
+    ask,
+    refusal,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +41,8 @@ FIRST: Final = Sequence(1)
 BATCH: Final = 1000
 PULL_BYTES: Final = 4 * 1024 * 1024
 HEARTBEAT: Final = timedelta(seconds=5)
+CHECK_EVERY: Final = timedelta(seconds=10)
+"""How often a reader of some partitions or subjects asks where the log begins."""
 _PULL_EXPIRES: Final = timedelta(seconds=60)
 _CONSUMER_IDLE: Final = timedelta(minutes=2)  # after that without a pull the server removes the consumer
 _PAUSE: Final = timedelta(seconds=0.25)  # before a second attempt to make a consumer, doubled up to the next
@@ -44,8 +55,9 @@ class Reader:
     """Yields the records of some partitions or subjects, or all, in the order of the log; `async with Reader(...)`.
 
     No record is left out and none comes twice: the consumer's own sequence has no holes, and after a hole, a lost
-    connection, a lost consumer or silence reading begins again after the last record. Records are fetched ahead, about
-    2,000 or 8 MiB of them at most (or one, if that is larger). One task reads.
+    connection, a lost consumer or silence reading begins again after the last record. Records that expired before they
+    were read, and a log that is another one, are found as `Trail` does. Records are fetched ahead, about 2,000 or 8 MiB
+    of them at most (or one, if that is larger). One task reads.
     """
 
     def __init__(
@@ -53,10 +65,14 @@ class Reader:
         stream: LogStream,
         *,
         start: Sequence = FIRST,
+        newest: tuple[Sequence, str] = (Sequence(0), ""),
         partitions: Collection[Partition] | None = None,
         subjects: Collection[str] = (),
     ) -> None:
-        """`subjects` are those of which no two overlap; without them, all of the partitions."""
+        """`subjects` are those of which no two overlap; without them, all of the partitions.
+
+        `newest` are sequence and id of the newest record known of this log, whoever read it.
+        """
         self.stream = stream
         if partitions is not None and not partitions:
             raise ValueError("a reader needs at least one partition")
@@ -67,8 +83,10 @@ class Reader:
         )
         self._buffer: deque[LoggedRecord] = deque()
         self._arrived = asyncio.Event()
-        self._received_to = Sequence(start - 1)
-        self._seen_to = self._received_to
+        is_filtered = partitions is not None or bool(subjects)
+        self._trail = Trail(stream.name, Sequence(start - 1), is_filtered=is_filtered, newest=newest)
+        self._checked_at = time.monotonic()
+        self._seen_to = self._trail.read_to
         self._server_pending: int | None = None
         self._attend = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -89,7 +107,7 @@ class Reader:
     @property
     def position(self) -> Sequence:
         """Sequence of the last record that `next_batch` returned, or the one before the start."""
-        return Sequence(self._buffer[0].sequence - 1) if self._buffer else self._received_to
+        return Sequence(self._buffer[0].sequence - 1) if self._buffer else self._trail.read_to
 
     @property
     def pending(self) -> int | None:
@@ -104,7 +122,7 @@ class Reader:
     @property
     def seen_to(self) -> Sequence:
         """Up to here every record of the partitions has been returned; may lie past the last of them."""
-        return self.position if self._buffer else max(self._seen_to, self._received_to)
+        return self.position if self._buffer else max(self._seen_to, self._trail.read_to)
 
     async def __aenter__(self) -> Self:
         self._stop_following = self.stream.connection.on_change(self._connection_changed)
@@ -121,30 +139,37 @@ class Reader:
     async def next_batch(self, max_records: int = BATCH, timeout: timedelta | None = None) -> list[LoggedRecord]:  # noqa: ASYNC109
         """All records that are there, at most `max_records`; waits for the first, and returns none at the time-out.
 
-        Raises IdentityMismatch if the stream is gone, was made anew, ends before the position (it was rolled back), or
-        begins after it (records expired before they were read). While NATS is away it waits.
+        Raises IdentityMismatch if the stream is gone or was made anew; HistoryLost if it was rolled back, or records
+        expired before they were read. While NATS is away it waits.
         """
-        if not self._buffer:
-            try:
-                async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
-                    while not self._buffer:
-                        if self._failure is not None:
-                            raise self._failure
-                        self._arrived.clear()
-                        await self._arrived.wait()
-            except TimeoutError:
-                return []
+        try:
+            async with asyncio.timeout(None if timeout is None else timeout.total_seconds()):
+                while not self._buffer and self._failure is None:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            return []
+        if self._failure is not None:  # also where records are left: some may lie beyond a hole
+            raise self._failure
         batch = [self._buffer.popleft() for _ in range(min(max_records, len(self._buffer)))]
         if self._wants_more():
             self._attend.set()
         return batch
 
+    async def end(self) -> Sequence:
+        """Sequence of the last record of the log now; what was read so far is checked. Raises as `next_batch` does."""
+        read_to = max(self._seen_to, self._trail.read_to)
+        state = await self.stream.state()
+        self._trail.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=True)
+        self._checked_at = time.monotonic()
+        return Sequence(state.last_seq)
+
     async def confirm(self) -> Sequence:
         """Ask the log whether anything is left to read, and return the `seen_to` that follows.
 
-        For readers of quiet partitions, which hear nothing although the log grows. Raises as `LogStream.state`.
+        For readers of quiet partitions, which hear nothing although the log grows. Raises as `end` does.
         """
-        last = await self.stream.last_sequence()
+        last = await self.end()
         for subject in self._subjects:
             record = await self.stream.last_record(subject)
             if record is not None and record.sequence > self.position:
@@ -159,12 +184,14 @@ class Reader:
             try:
                 await self.stream.connection.wait_connected()
                 if self._broken:
-                    log.info("reading the log again: %s", self._broken, extra={"sequence": self._received_to})
+                    log.info("reading the log again: %s", self._broken, extra={"sequence": self._trail.read_to})
                     await self._forget_consumer()
                 if not self._consumer:
                     await self._create_consumer()
                 if self._wants_more():
                     await self._request_records()
+                if self._trail.is_filtered and time.monotonic() - self._checked_at >= CHECK_EVERY.total_seconds():
+                    await self.end()
             except (Unavailable, nats.errors.Error) as error:
                 self._break(f"it failed: {error}")
                 await asyncio.sleep(pause.total_seconds() * random.uniform(0.5, 1.0))  # noqa: S311
@@ -187,18 +214,19 @@ class Reader:
                 self._break(f"nothing was heard for {silent:.0f} s")
         self._attend.clear()
 
-    async def _create_consumer(self) -> None:
+    async def _check_whole(self) -> State:
+        """Compare the log with what was read of it before, while nothing comes."""
+        trail = self._trail
         state = await self.stream.state()
-        if self._received_to > state.last_seq:
-            raise IdentityMismatch(
-                f"stream {self.stream.name} ends at {state.last_seq}, before {self._received_to}, which was read from "
-                "it: it was rolled back"
-            )
-        if 0 < self._received_to < state.first_seq - 1:
-            raise IdentityMismatch(
-                f"stream {self.stream.name} begins at {state.first_seq}, after {self._received_to}, the last record "
-                "read: records in between have expired"
-            )
+        read_to = max(self._seen_to, trail.read_to)
+        trail.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=False)
+        if trail.newest > 0 and trail.newest >= state.first_seq:  # else it has expired
+            found = await self.stream.record_at(trail.newest)
+            trail.check_newest(found.record_id if found is not None else None)
+        return state
+
+    async def _create_consumer(self) -> None:
+        state = await self._check_whole()
         connection = self.stream.connection
         self._inbox = connection.client.new_inbox()
         self._received = 0
@@ -207,7 +235,7 @@ class Reader:
             stream_name=self.stream.name,
             config=ConsumerConfig(
                 deliver_policy="by_start_sequence",
-                opt_start_seq=self._received_to + 1,
+                opt_start_seq=self._trail.read_to + 1,
                 ack_policy="none",
                 filter_subjects=self._subjects,
                 inactive_threshold=_nanoseconds(_CONSUMER_IDLE),
@@ -279,7 +307,10 @@ class Reader:
         if int(tokens[6]) != self._received:
             self._break(f"record {self._received} of the consumer did not come, but {tokens[6]}")
             return
-        sequence = Sequence(int(tokens[5]))
+        before, sequence = self._trail.read_to, Sequence(int(tokens[5]))
+        if not self._trail.take(sequence, record_id(headers)):
+            self._break(f"record {sequence} came after {before}")
+            return
         partition = partition_in(message.subject)
         if (
             partition is None or partition >= self.stream.partitions
@@ -288,7 +319,6 @@ class Reader:
         else:
             record = logged_record(message.subject, partition, sequence, int(tokens[7]), headers, message.data)
             self._buffer.append(record)
-        self._received_to = sequence
         self._server_pending = int(tokens[8])
         self._arrived.set()
         if self._requests:
@@ -334,6 +364,7 @@ async def read_up_to_now(stream: LogStream, subject: str, *, start: Sequence = F
             for logged in await reader.next_batch():
                 yield logged
                 if logged.sequence >= last.sequence:
+                    await reader.end()
                     return
 
 

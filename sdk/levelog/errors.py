@@ -7,6 +7,7 @@
     ├── Unavailable              a server does not answer; retried with backoff
     │   └── CommitsLost          a database forgot what it had committed; begin again from what it holds
     ├── IdentityMismatch         a stream, database or cluster is not the one expected; give up before writing
+    │   └── HistoryLost          the log lacks what was not read yet, or was rolled back; fold what is left anew
     ├── ChildRefused             a manifest cannot be a child of its parent; shown as the level's reason
     ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
     ├── RowRefused               a database does not take a row; what it stands for fails, alone
@@ -44,6 +45,10 @@ class CommitsLost(Unavailable):
 
 class IdentityMismatch(LevelogError):
     """A stream, a database or a cluster is another one than the state was built from."""
+
+
+class HistoryLost(IdentityMismatch):
+    """The log does not go on from what was read of it: records expired unread, or it was restored from a backup."""
 
 
 class ChildRefused(LevelogError):

@@ -6,6 +6,8 @@ from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.messages import Writer
@@ -65,3 +67,25 @@ def names_and_versions(records: Iterable[LoggedRecord]) -> list[tuple[str, int]]
 async def delete_stream(connection: Connection, stream: LogStream) -> None:
     """Remove the stream with all that it holds."""
     await connection.request(f"$JS.API.STREAM.DELETE.{stream.name}")
+
+
+async def expire(stream: LogStream, *, keep: int) -> None:
+    """Let NATS remove all records but the newest, in the way in which it removes what is too old or too much.
+
+    Expiry by age takes as long as the age; a limit removes the oldest in the same way.
+    """
+    for limit in (keep, -1):
+        await _limit(stream, max_msgs=limit)
+
+
+async def limit_bytes(stream: LogStream, most: int) -> None:
+    """Let the log keep so many bytes from now on."""
+    await _limit(stream, max_bytes=most)
+
+
+async def _limit(stream: LogStream, **limits: int) -> None:
+    info = await stream.connection.request(f"$JS.API.STREAM.INFO.{stream.name}")
+    config = {**msgspec.json.decode(info.data)["config"], **limits}
+    answer = await stream.connection.request(f"$JS.API.STREAM.UPDATE.{stream.name}", msgspec.json.encode(config))
+    if "error" in msgspec.json.decode(answer.data):
+        raise AssertionError(f"the limits {limits} are refused: {answer.data!r}")

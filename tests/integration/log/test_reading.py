@@ -12,7 +12,7 @@ from levelog.wire.records import LoggedRecord, ObjectSeen, Unreadable
 from levelog_log.publisher import BatchPublisher
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
-from rigs.logs import MOMENT, delete_stream, names_and_versions, new_log, read_all, web_message, writer_for
+from rigs.logs import MOMENT, delete_stream, expire, names_and_versions, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
@@ -226,11 +226,7 @@ async def test_a_start_past_the_end_of_the_log_is_noticed_and_not_waited_for(nat
 async def test_a_start_before_the_first_record_left_is_noticed(nats_server: NatsServer) -> None:
     async with new_log(nats_server) as stream:
         await publish(stream, range(1, 21))
-        info = await stream.connection.request(f"$JS.API.STREAM.INFO.{stream.name}")
-        # Expiry by age takes as long as the age; a limit removes the oldest in the same way.
-        config = {**msgspec.json.decode(info.data)["config"], "max_msgs": 5}
-        answer = await stream.connection.request(f"$JS.API.STREAM.UPDATE.{stream.name}", msgspec.json.encode(config))
-        assert "error" not in msgspec.json.decode(answer.data)
+        await expire(stream, keep=5)
         async with Reader(stream, start=Sequence(8)) as reader:
             with pytest.raises(IdentityMismatch, match="begins at 16, after 7"):
                 await reader.next_batch(timeout=LONG)

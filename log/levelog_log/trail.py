@@ -1,0 +1,80 @@
+"""What a reader has read of a log, compared with what the log holds when it reads on."""
+
+import logging
+
+from levelog.errors import HistoryLost
+from levelog.wire.objects import Sequence
+
+log = logging.getLogger(__name__)
+
+
+class Trail:
+    """How far a log was read, and the newest record known of it. Checks raise HistoryLost.
+
+    A log restored from a backup can have grown past everything that was read: only the id of the newest record shows
+    that it is another one. Records that expire before they are read leave a hole. Without a filter each jump of the
+    sequence is checked before anything beyond it is returned. With a filter jumps are normal; there a hole is a log
+    that begins after what had been read at the check before. So it has to keep more than is written between two checks.
+    """
+
+    def __init__(self, name: str, read_to: Sequence, *, is_filtered: bool, newest: tuple[Sequence, str]) -> None:
+        self.read_to = read_to
+        """Sequence of the last record that came, or the one before the start."""
+        self.newest, self._newest_id = newest
+        self.is_filtered = is_filtered
+        self._name = name
+        self._known = newest[0]
+        self._checked_to = read_to
+        self._jump: tuple[Sequence, Sequence] | None = None
+
+    def take(self, sequence: Sequence, record_id: str) -> bool:
+        """Go on to a record; False: after a jump, for which the log is to be checked and read again from `read_to`."""
+        if sequence != self.read_to + 1 and self.read_to and not self.is_filtered and not self._is_deletion(sequence):
+            return False
+        self.read_to = sequence
+        if sequence > self.newest:
+            self.newest, self._newest_id = sequence, record_id
+        return True
+
+    def _is_deletion(self, sequence: Sequence) -> bool:
+        """Whether a jump was met before: the check in between has shown that the log does not begin after it."""
+        jump = self.read_to, sequence
+        if jump != self._jump:
+            self._jump = jump
+            return False
+        log.error(
+            "stream %s has no records %d to %d, although older ones are there: NATS lost them, or somebody deleted "
+            "them. What they said is missing until the next list",
+            self._name,
+            self.read_to + 1,
+            sequence - 1,
+        )
+        return True
+
+    def check(self, first: int, last: int, *, read_to: Sequence, is_reading: bool) -> None:
+        """Compare with where the log begins and ends; `read_to` is from before it was asked.
+
+        `is_reading`: more may have come meanwhile.
+        """
+        known = max(read_to, self._known)
+        if last < known:
+            raise HistoryLost(
+                f"stream {self._name} ends at {last}, before {known}, which was read from it: it was rolled back"
+            )
+        if is_reading and not self.is_filtered:
+            return  # each jump is looked at
+        since = self._checked_to if self.is_filtered else self.read_to
+        if 0 < since < first - 1:
+            raise HistoryLost(
+                f"stream {self._name} begins at {first}, after {since}, up to which it was read: records in between "
+                "have expired. Let it keep more (max_age, max_bytes)"
+            )
+        self._checked_to = max(self._checked_to, read_to)
+
+    def check_newest(self, record_id: str | None) -> None:
+        """Compare the id of the record that the log holds at `newest`; None: it holds none there."""
+        if record_id != self._newest_id:
+            raise HistoryLost(
+                f"record {self.newest} of stream {self._name} is another one than was read: the log was rolled back "
+                "and written again"
+            )
