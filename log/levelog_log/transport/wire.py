@@ -96,6 +96,14 @@ class NatsClient(Client):
             self._public_nkey = self._ask_public_nkey()
         return super()._connect_command()
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        try:
+            await super()._close(status, do_cbs)
+        except OSError:
+            # Reset while the rest was sent, which nats-py has given up by now; its subscriptions it would leave behind.
+            self._status = Client.DISCONNECTED
+            await super()._close(status, do_cbs)
+
     async def _process_err(self, err_msg: str) -> None:
         # nats-py would close for good. A user that has expired may have a new credentials file by now.
         if is_refusal(err_msg):

@@ -3,8 +3,11 @@
 import asyncio
 import json
 import shutil
+import socket
+import struct
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import AsyncMock
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +19,7 @@ from levelog_log.stream import ensure_stream
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import Connection, connect
 from levelog_log.transport.nkeys import Nkey
+from levelog_log.transport.wire import NatsClient
 from rigs.certificates import Authority, Certified
 from rigs.nats import NatsServer
 from rigs.natsusers import Accounts, new_seed
@@ -226,6 +230,39 @@ async def test_a_connection_that_the_server_closes_for_good_ends_what_waits() ->
         await connection.client.publish("a" * 1000)
         with pytest.raises(Unavailable, match="closed the connection for good: maximum control line exceeded"):
             await connection.until_refused()
+
+
+async def test_a_connection_that_is_reset_while_it_is_closed_is_closed() -> None:
+    tasks = asyncio.all_tasks()
+    with socket.create_server((BIND, 0)) as listener:
+        listener.setblocking(False)
+        serving = asyncio.create_task(greet(listener))
+        client = NatsClient()
+        await client.connect(f"nats://{BIND}:{listener.getsockname()[1]}")
+        await client.subscribe("answers", cb=AsyncMock())
+        peer = await serving
+        await client.publish("questions")
+        hang_up_at_once(peer)
+        await client.close()
+    assert client.is_closed
+    async with asyncio.timeout(LONG.total_seconds()):
+        await asyncio.gather(*asyncio.all_tasks() - tasks, return_exceptions=True)  # cancelled, all of them
+
+
+async def greet(listener: socket.socket) -> socket.socket:
+    """What a server says first; the connection that it has then."""
+    loop = asyncio.get_running_loop()
+    peer, _ = await loop.sock_accept(listener)
+    await loop.sock_sendall(peer, b'INFO {"server_id":"x","version":"2.12.0","headers":true,"max_payload":1048576}\r\n')
+    while b"PING" not in await loop.sock_recv(peer, 4096):
+        pass
+    await loop.sock_sendall(peer, b"PONG\r\n")
+    return peer
+
+
+def hang_up_at_once(peer: socket.socket) -> None:
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
 
 
 async def test_certificates_that_were_replaced_are_used(tmp_path: Path) -> None:
