@@ -1,6 +1,7 @@
 """What goes wrong between the actuator and the API: one effective write for each intent, whatever happens."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,48 +16,60 @@ from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Hold, Refus
 from rigs.waiting import until
 
 
-async def apply_new(acting: Acting) -> Any:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "2"}}
-    return acting.intent("apply", target=f"configmaps/{acting.namespace}/a", body=body)
+async def apply_new(acting: Acting, name: str = "a") -> Any:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "2"}}
+    return acting.intent("apply", target=f"configmaps/{acting.namespace}/{name}", body=body)
 
 
-async def apply_seen(acting: Acting) -> Any:
-    wanted = await apply_new(acting)
-    path = f"{acting.path('configmaps', 'a')}?fieldManager=levelog-webs"
-    old = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1", "old": "x"}}
+async def apply_seen(acting: Acting, name: str = "a") -> Any:
+    wanted = await apply_new(acting, name)
+    path = f"{acting.path('configmaps', name)}?fieldManager=levelog-webs"
+    old = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "1", "old": "x"}}
     _, seen = await acting.api.request("PATCH", path, old, content_type="application/apply-patch+yaml")
     return acting.intent("apply", seen, body=msgspec.json.decode(wanted["body"]))
 
 
-async def create(acting: Acting) -> Any:
-    return {**await apply_new(acting), "verb": "create"}
+async def create(acting: Acting, name: str = "a") -> Any:
+    return {**await apply_new(acting, name), "verb": "create"}
 
 
-async def patch(acting: Acting) -> Any:
-    seen = await acting.make("configmaps", "a", data={"k": "1"})
+async def patch(acting: Acting, name: str = "a") -> Any:
+    seen = await acting.make("configmaps", name, data={"k": "1"})
     return acting.intent("patch", seen, body={"data": {"k": "2"}})
 
 
-async def json_patch(acting: Acting) -> Any:
+async def json_patch(acting: Acting, name: str = "a") -> Any:
     """Not the same when done twice."""
-    seen = await acting.make(WEBS, "a", spec={"list": ["1"]})
+    seen = await acting.make(WEBS, name, spec={"list": ["1"]})
     operations = [{"op": "add", "path": "/spec/list/-", "value": "2"}]
     return acting.intent("patch", seen, body=operations, options={"patch_type": "json"})
 
 
-async def patch_status(acting: Acting) -> Any:
-    seen = await acting.make(WEBS, "a", spec={})
+async def patch_status(acting: Acting, name: str = "a") -> Any:
+    seen = await acting.make(WEBS, name, spec={})
     return acting.intent("patch_status", seen, body={"status": {"ready": 1}})
 
 
-async def delete(acting: Acting) -> Any:
-    return acting.intent("delete", await acting.make("configmaps", "a"))
+async def delete(acting: Acting, name: str = "a") -> Any:
+    return acting.intent("delete", await acting.make("configmaps", name))
 
 
-VERBS = (apply_new, apply_seen, create, patch, json_patch, patch_status, delete)
+VERBS: tuple[Callable[[Acting, str], Awaitable[Any]], ...] = (
+    apply_new,
+    apply_seen,
+    create,
+    patch,
+    json_patch,
+    patch_status,
+    delete,
+)
 LOST_AFTER = (FailAfter(), FailAfter(how="reset"))
 LOST_BEFORE = (FailBefore(), FailBefore(how="reset"), Refuse(code=500), Refuse(code=503), Refuse(code=504))
 BUSY = (Refuse(code=429, retry_after=1), Refuse(code=401))
+
+
+def name_for(make: Callable[[Acting, str], Awaitable[Any]]) -> str:
+    return make.__name__.replace("_", "-")
 
 
 def writes(request: ApiRequest) -> bool:
@@ -65,10 +78,14 @@ def writes(request: ApiRequest) -> bool:
 
 async def carried_out(acting: Acting, wanted: Any, action: Action) -> Any:
     """The receipt of an intent whose first write goes wrong, once the actuator rests."""
-    rule = acting.proxy.add(action, writes)
     async with acting.running():
-        (receipt,) = await acting.carried_out(wanted)
-        rule.release()
+        return await carried_out_by_running(acting, wanted, action)
+
+
+async def carried_out_by_running(acting: Acting, wanted: Any, action: Action) -> Any:
+    rule = acting.proxy.add(action, writes)
+    (receipt,) = await acting.carried_out(wanted)
+    rule.release()
     assert rule.applied
     return receipt
 
@@ -79,57 +96,65 @@ def resource_of(wanted: Any) -> str:
 
 async def is_done(acting: Acting, wanted: Any) -> bool:
     """Whether the object is as the intent wants it."""
-    body = await acting.get(resource_of(wanted), "a")
+    body = await acting.get(resource_of(wanted), wanted["target"].rpartition("/")[2])
     if body is None or wanted["verb"] == "delete":
         return body is None and wanted["verb"] == "delete"
     return (body.get("data") or body.get("status") or body["spec"]) in ({"k": "2"}, {"ready": 1}, {"list": ["1", "2"]})
 
 
-@pytest.mark.parametrize("make", VERBS)
 @pytest.mark.parametrize("action", [*LOST_BEFORE, *BUSY], ids=repr)
 async def test_a_write_that_was_lost_before_it_took_effect_is_made_once(
-    on_sandbox: Acting, make: Any, action: Action
+    on_sandbox: Acting, subtests: pytest.Subtests, action: Action
 ) -> None:
-    wanted = await make(on_sandbox)
-    receipt = await carried_out(on_sandbox, wanted, action)
-    assert (receipt.outcome, receipt.attempts) == ("written", 2)
-    assert await is_done(on_sandbox, wanted)
-    assert len(on_sandbox.effective()) == 1
+    async with on_sandbox.running():
+        for make in VERBS:
+            with subtests.test(verb=make.__name__):
+                name = name_for(make)
+                wanted = await make(on_sandbox, name)
+                receipt = await carried_out_by_running(on_sandbox, wanted, action)
+                assert (receipt.outcome, receipt.attempts) == ("written", 2)
+                assert await is_done(on_sandbox, wanted)
+                assert len(on_sandbox.effective(name=name)) == 1
 
 
-@pytest.mark.parametrize("make", VERBS)
 @pytest.mark.parametrize("action", LOST_AFTER, ids=repr)
 async def test_invariant_7_a_write_whose_answer_was_lost_is_found_and_not_made_again(
-    acting: Acting, make: Any, action: Action
+    acting: Acting, subtests: pytest.Subtests, action: Action
 ) -> None:
-    wanted = await make(acting)
-    receipt = await carried_out(acting, wanted, action)
-    # Whether a JSON patch was in the change cannot be seen: the next round decides on the object as it is.
-    expected = {delete: "gone", json_patch: "conflict"}.get(make, "written")
-    assert receipt.outcome == expected
-    assert await is_done(acting, wanted)
-    assert len(acting.effective()) == 1
-    assert len(acting.sent()) == 1
+    async with acting.running():
+        for make in VERBS:
+            with subtests.test(verb=make.__name__):
+                name = name_for(make)
+                wanted = await make(acting, name)
+                receipt = await carried_out_by_running(acting, wanted, action)
+                # Whether a JSON patch was in the change cannot be seen: the next round decides on the object as it is.
+                expected = {"delete": "gone", "json_patch": "conflict"}.get(make.__name__, "written")
+                assert receipt.outcome == expected
+                assert await is_done(acting, wanted)
+                assert len(acting.effective(name=name)) == 1
+                assert len(acting.sent(name=name)) == 1
 
 
-@pytest.mark.parametrize("make", VERBS)
 @pytest.mark.parametrize("is_overtaken", [True, False])
 async def test_invariant_7_a_write_that_arrives_after_it_was_given_up_is_not_made_twice(
-    acting: Acting, make: Any, is_overtaken: bool
+    acting: Acting, subtests: pytest.Subtests, is_overtaken: bool
 ) -> None:
     """It was lost on its way, and arrives just before or just after the one that was sent in its place."""
-    wanted = await make(acting)
-    lost = acting.proxy.add(FailBefore(), writes)
-    again = acting.proxy.add(Hold(stage="answer" if is_overtaken else "request"), writes)
     async with acting.running():
-        (key,) = await acting.decide(wanted)
-        await again.until_applied()
-        await arrive(acting, await lost.until_applied())
-        again.release()
-        (receipt,) = await acting.receipts_of([key])
-    assert receipt.outcome in {"written", "unchanged", "gone", "conflict"}
-    assert await is_done(acting, wanted)
-    assert len(acting.effective()) == 1
+        for make in VERBS:
+            with subtests.test(verb=make.__name__):
+                name = name_for(make)
+                wanted = await make(acting, name)
+                lost = acting.proxy.add(FailBefore(), writes)
+                again = acting.proxy.add(Hold(stage="answer" if is_overtaken else "request"), writes)
+                (key,) = await acting.decide(wanted)
+                await again.until_applied()
+                await arrive(acting, await lost.until_applied())
+                again.release()
+                (receipt,) = await acting.receipts_of([key])
+                assert receipt.outcome in {"written", "unchanged", "gone", "conflict"}
+                assert await is_done(acting, wanted)
+                assert len(acting.effective(name=name)) == 1
 
 
 @pytest.mark.parametrize("make", [apply_seen, patch, patch_status])
@@ -171,12 +196,17 @@ async def arrive(acting: Acting, request: ApiRequest) -> None:
         await answer.read()
 
 
-@pytest.mark.parametrize("make", VERBS)
-async def test_invariant_7_a_request_that_is_repeated_on_its_way_is_one_write(acting: Acting, make: Any) -> None:
-    wanted = await make(acting)
-    await carried_out(acting, wanted, ForwardTwice())
-    assert await is_done(acting, wanted)
-    assert len(acting.effective()) == 1
+async def test_invariant_7_a_request_that_is_repeated_on_its_way_is_one_write(
+    acting: Acting, subtests: pytest.Subtests
+) -> None:
+    async with acting.running():
+        for make in VERBS:
+            with subtests.test(verb=make.__name__):
+                name = name_for(make)
+                wanted = await make(acting, name)
+                await carried_out_by_running(acting, wanted, ForwardTwice())
+                assert await is_done(acting, wanted)
+                assert len(acting.effective(name=name)) == 1
 
 
 @pytest.mark.parametrize("make", [apply_seen, patch, patch_status, json_patch])

@@ -18,7 +18,7 @@ STATUS = {"status": {"message": "levelog"}}
 JSON_PATCH = [{"op": "add", "path": "/metadata/labels", "value": {"by": "levelog"}}]
 
 WRITES = [
-    pytest.param(resource, verb, body, options, id=f"{resource}-{verb}{options.get('patch_type', '')}")
+    (resource, verb, body, options)
     for resource in FIELDS
     for verb, body, options in (
         ("apply", LABELS, {"force": True}),
@@ -35,40 +35,42 @@ def writes(request: ApiRequest) -> bool:
     return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
-async def intent_for(acting: Acting, resource: str, verb: str, body: Any, options: Any) -> Any:
-    seen = await acting.make(resource, "a", **FIELDS[resource])
+async def intent_for(acting: Acting, resource: str, verb: str, body: Any, options: Any, *, name: str = "a") -> Any:
+    seen = await acting.make(resource, name, **FIELDS[resource])
     if verb == "apply":
         head = {"apiVersion": seen["apiVersion"], "kind": seen["kind"]}
-        body = {**body, **head, "metadata": {**body["metadata"], "name": "a"}}
+        body = {**body, **head, "metadata": {**body["metadata"], "name": name}}
     return acting.intent(verb, seen, body=body, options=options)
 
 
-@pytest.mark.parametrize(("resource", "verb", "body", "options"), WRITES)
 @pytest.mark.parametrize("is_doubtful", [False, True])
 @pytest.mark.parametrize("is_made_anew", [False, True])
 async def test_invariant_11_what_was_deleted_stays_deleted_and_what_has_its_name_is_left_alone(
-    acting: Acting, resource: str, verb: str, body: Any, options: Any, is_doubtful: bool, is_made_anew: bool
+    acting: Acting, subtests: pytest.Subtests, is_doubtful: bool, is_made_anew: bool
 ) -> None:
     """The object is deleted, or made anew too, while the request is on its way, the first one or one sent again."""
-    wanted = await intent_for(acting, resource, verb, body, options)
-    if is_doubtful:
-        acting.proxy.add(FailBefore(), writes)
-    held = acting.proxy.add(Hold(stage="request"), writes)
     async with acting.running():
-        (key,) = await acting.decide(wanted)
-        await held.until_applied()
-        await acting.remove(resource, "a")
-        other = await acting.make(resource, "a", **FIELDS[resource]) if is_made_anew else None
-        held.release()
-        (receipt,) = await acting.receipts_of([key])
-    assert receipt.outcome == "gone"
-    now = await acting.get(resource, "a")
-    if other is None:
-        assert now is None
-    else:
-        assert receipt.target_uid == wanted["target_uid"]
-        assert now["metadata"]["uid"] == other["metadata"]["uid"]
-        assert now["metadata"]["resourceVersion"] == other["metadata"]["resourceVersion"]
+        for number, (resource, verb, body, options) in enumerate(WRITES):
+            with subtests.test(resource=resource, verb=verb, options=options):
+                name = f"a-{number}"
+                wanted = await intent_for(acting, resource, verb, body, options, name=name)
+                if is_doubtful:
+                    acting.proxy.add(FailBefore(), writes)
+                held = acting.proxy.add(Hold(stage="request"), writes)
+                (key,) = await acting.decide(wanted)
+                await held.until_applied()
+                await acting.remove(resource, name)
+                other = await acting.make(resource, name, **FIELDS[resource]) if is_made_anew else None
+                held.release()
+                (receipt,) = await acting.receipts_of([key])
+                assert receipt.outcome == "gone"
+                now = await acting.get(resource, name)
+                if other is None:
+                    assert now is None
+                else:
+                    assert receipt.target_uid == wanted["target_uid"]
+                    assert now["metadata"]["uid"] == other["metadata"]["uid"]
+                    assert now["metadata"]["resourceVersion"] == other["metadata"]["resourceVersion"]
     assert acting.effective() == []
 
 
