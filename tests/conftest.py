@@ -17,7 +17,7 @@ from rigs.fixtures import (
     private_postgres,
 )
 from rigs.run.memory import write_to_memory
-from rigs.run.spread import spread, workers
+from rigs.run.spread import check_groups, spread, workers
 from rigs.run.standstill import Standstill
 from rigs.run.threads import no_thread_is_left
 
@@ -56,4 +56,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    check_groups(session)
     prepare_binaries(session)

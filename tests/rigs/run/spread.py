@@ -23,6 +23,14 @@ def spread(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 
+def check_groups(session: pytest.Session) -> None:
+    """Raises UsageError in a worker where the groups have no effect, as in pytest-xdist 3.8.0 under pytest 9.2."""
+    is_grouping = getattr(session.config.option, "loadgroup", False)
+    grouped = [item for item in session.items if item.get_closest_marker("xdist_group")]
+    if is_grouping and not all("@" in item.nodeid for item in grouped):
+        raise pytest.UsageError("pytest-xdist does not group tests under this version of pytest")
+
+
 def _group_of(item: pytest.Function) -> str | None:
     params = item.callspec.params if hasattr(item, "callspec") else {}
     if _shares_with_its_file(item):
