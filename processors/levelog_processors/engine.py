@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import Calls, Cut, Decider
@@ -57,6 +58,8 @@ class Engine:
         """Leases under which it commits, by partition."""
         self.folded_to: dict[int, int] = {}
         """Sequence up to which each partition that is held is folded."""
+        self.newest = Sequence(0), ""
+        """The newest record that the tables come from, of any partition, when the partitions were taken."""
 
     @property
     def calls(self) -> Calls:
@@ -80,6 +83,8 @@ class Engine:
         """Work under these leases from now on, from the checkpoints of their partitions."""
         async with self._database.reading() as connection:
             checkpoints = await stored.read_checkpoints(connection, self._scope)
+            sequence, record_id = await stored.read_last_record(connection, self._scope)
+        self.newest = Sequence(sequence), record_id
         self.epochs = epochs
         self.folded_to = {partition: checkpoints[partition] for partition in epochs}
         self._readiness = None

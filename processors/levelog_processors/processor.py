@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from levelog.calls.caller import THREADS
-from levelog.errors import LeaseLost, Unavailable
+from levelog.errors import HistoryLost, LeaseLost, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord
@@ -23,7 +23,8 @@ from levelog_processors.program import Program
 from levelog_processors.upkeep import PARTITION, Pruner
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.connect.database import Database
-from levelog_store.owners.leases import Leases
+from levelog_store.owners.leases import Leases, guard
+from levelog_store.owners.scopes import reset_scope
 from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class Processor:
     async def run(self) -> None:
         """Run until cancelled; the leases are released at the end.
 
-        Raises IdentityMismatch if the log is not the one that the tables were folded from.
+        Raises IdentityMismatch if the log is not the one that the tables were folded from; HistoryLost where it does
+        not go on from there, after which the tables are empty, for the next start to fold what is left.
         """
         if not self._database.is_shared:
             await self._leases.end_others()
@@ -146,7 +148,7 @@ class Processor:
         clock = asyncio.get_running_loop().time
         pace = Pace(self._backfill_rate, clock)
         backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
-        async with Reader(self._stream, start=start, partitions=owned) as reader:
+        async with Reader(self._stream, start=start, newest=engine.newest, partitions=owned) as reader:
             hint = self._hints.listen(Topic.WAKE)
             engine.on_return(hint.set)
             arrivals = Arrivals(reader, hint)
@@ -168,8 +170,21 @@ class Processor:
                         await engine.confirm(reader.seen_to)
                     if await arrivals.wait(min(agenda.wait, backfiller.wait)):
                         agenda.open()
+            except HistoryLost as lost:
+                await self._start_over(epochs, str(lost))
+                raise
             finally:
                 await arrivals.close()
+
+    async def _start_over(self, epochs: Mapping[int, int], reason: str) -> None:
+        """Empty the tables at once: what follows a hole may be folded by then, so that the next start does not see it.
+
+        Raises LeaseLost if others own the partitions by now: they have read what this process has missed.
+        """
+        async with self._database.transaction() as connection:
+            await guard(connection, self._scope, epochs)
+        log.warning("the tables are folded again from the beginning of the log: %s", reason)
+        await reset_scope(self._database, self._scope, stream_created=self._stream.identity.created, reason=reason)
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
         folded = await self._engine.fold(records)

@@ -139,7 +139,7 @@ class Horizon:
         self._beginnings = reader.beginnings
         if self._gives_up_at is None:
             self._gives_up_at = float("inf") if is_first else self._clock() + MOST_HELD_UP.total_seconds()
-        self._end = max(self._end, await reader.stream.last_sequence())
+        self._end = max(self._end, await reader.end())
 
     async def is_reached(self, *, has_records: bool) -> bool:
         """Tell whether it may be decided; `has_records`: there may be more of them right now."""

@@ -76,16 +76,7 @@ class Processing:
             await migrate(self._database_url)
             self.database = await stack.enter_async_context(await Database.open(self._database_url))
             self.hints = await stack.enter_async_context(Hints(connection, self._cluster, Application("webs")))
-            self.scope = await open_scope(
-                self.database,
-                cluster=self._cluster,
-                application=Application("webs"),
-                partitions=PARTITIONS,
-                stream_created=self.stream.identity.created,
-                fingerprint=self.program.fingerprint,
-                code=self.program.handlers,
-            )
-            self.scope = await verify(self.database, self.scope, self.stream)
+            await self.open()
             self._stack = stack.pop_all()
         return self
 
@@ -97,6 +88,19 @@ class Processing:
                 await self.stop(name)
         finally:
             await self._stack.aclose()
+
+    async def open(self) -> None:
+        """Open the scope as a process does that starts."""
+        scope = await open_scope(
+            self.database,
+            cluster=self._cluster,
+            application=Application("webs"),
+            partitions=PARTITIONS,
+            stream_created=self.stream.identity.created,
+            fingerprint=self.program.fingerprint,
+            code=self.program.handlers,
+        )
+        self.scope = await verify(self.database, scope, self.stream)
 
     def start(self, name: str = "one", *, backfill_rate: float = 1_000_000) -> Processor:
         """Run a processor."""
@@ -121,6 +125,12 @@ class Processing:
         result = (await asyncio.gather(task, return_exceptions=True))[0]
         if isinstance(result, Exception):
             raise result
+
+    async def ended(self, name: str = "one") -> BaseException | None:
+        """Wait until a processor ends by itself; what it failed with."""
+        task = self._tasks.pop(name)
+        async with asyncio.timeout(60):
+            return (await asyncio.gather(task, return_exceptions=True))[0]
 
     async def tell(self, *records: ObjectSeen | ObjectDeleted | ReceiptNoted) -> int:
         """Append records, each acknowledged; returns the sequence of the last."""

@@ -1,7 +1,7 @@
 """Records that expire before they are read, and logs that were restored from a backup: no reader goes on over them."""
 
-import shutil
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +17,14 @@ from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream, open_stream
 from rigs.logs import delete_stream, expire, limit_bytes, new_log, read_all, web_message, writer_for
 from rigs.nats import NatsServer
+from rigs.restoring import restore, write_two_histories
 
 LONG: Final = timedelta(seconds=20)
 MANY: Final = 6000
 """More than a reader fetches ahead."""
 
 
-async def publish(stream: LogStream, count: int, *, version: int = 1) -> None:
+async def publish(stream: LogStream, count: int, version: int = 1) -> None:
     writer, publisher = writer_for(stream), BatchPublisher(stream)
     for start in range(0, count, 500):
         names = [f"w-{number}" for number in range(start, min(start + 500, count))]
@@ -131,39 +132,16 @@ async def test_records_that_were_deleted_are_named_and_passed(
     assert "no records 15 to 15" in caplog.text
 
 
-async def grown_past_its_end(server: NatsServer, stream: LogStream, folder: Path) -> None:
-    """Write 20 records, of which the last ten are replaced by twenty others when `restore` is called."""
-    await publish(stream, 10)
-    server.kill()
-    shutil.copytree(server.store_dir, folder / "backup")
-    await server.start()
-    await stream.connection.wait_connected()
-    await publish(stream, 20, version=2)
-    server.kill()
-    shutil.move(server.store_dir, folder / "grown")
-    shutil.move(folder / "backup", server.store_dir)
-    await server.start()
-    await stream.connection.wait_connected()
-    await publish(stream, 10, version=3)
-
-
-async def restore(server: NatsServer, folder: Path) -> None:
-    server.kill()
-    shutil.rmtree(server.store_dir)
-    shutil.move(folder / "grown", server.store_dir)
-    await server.start()
-
-
 @pytest.mark.parametrize("partitions", [None, [Partition(0), Partition(1)]])
 async def test_invariant_13_a_reader_notices_a_restored_log_that_has_grown_past_its_old_end(
     nats_server: NatsServer, tmp_path: Path, partitions: list[Partition] | None
 ) -> None:
     async with new_log(nats_server, partitions=2) as stream:
-        await grown_past_its_end(nats_server, stream, tmp_path)
+        await write_two_histories(nats_server, stream, tmp_path, partial(publish, stream))
         async with Reader(stream, partitions=partitions) as reader:
             read: list[LoggedRecord] = []
             await read_on(reader, read, 20)
-            await restore(nats_server, tmp_path)
+            await restore(nats_server, stream, tmp_path)
             with pytest.raises(HistoryLost, match=r"record 20 of stream .* is another one than was read"):
                 await reader.next_batch(timeout=LONG)
 
@@ -172,10 +150,9 @@ async def test_a_reader_that_begins_after_a_known_record_notices_a_restored_log(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async with new_log(nats_server) as stream:
-        await grown_past_its_end(nats_server, stream, tmp_path)
+        await write_two_histories(nats_server, stream, tmp_path, partial(publish, stream))
         newest = (await read_all(stream))[-1]
-        await restore(nats_server, tmp_path)
-        await stream.connection.wait_connected()
+        await restore(nats_server, stream, tmp_path)
         known = newest.sequence, newest.record_id
         async with Reader(stream, start=Sequence(16), newest=known) as reader:
             with pytest.raises(HistoryLost, match=r"record 20 of stream .* is another one than was read"):

@@ -83,7 +83,6 @@ class Worker:
         self.epochs: dict[int, int] = {}
         """What it believes to hold."""
         self.position = 0
-        self.stream = log
         self.beginnings = 0
         """As a reader counts them."""
         self.has_to_reach = 0
@@ -114,6 +113,10 @@ class Worker:
     def seen_to(self) -> int:
         """As a reader has it."""
         return self.position if self.unread() else len(self._log.records)
+
+    async def end(self) -> int:
+        """As a reader has it."""
+        return await self._log.last_sequence()
 
     async def confirm(self) -> int:
         """As a reader has it."""

@@ -1,0 +1,105 @@
+"""Where the log does not go on from what was folded, the tables are folded from its beginning again, as at a start."""
+
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from levelog.errors import HistoryLost, IdentityMismatch
+from levelog.wire.records import ObjectSeen
+from levelog_log.messages import Writer
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect
+from levelog_store.tables import checkpoints, objects
+from rigs.logs import expire
+from rigs.nats import NatsServer
+from rigs.processing import CLUSTER, PARTITIONS, Processing
+from rigs.restoring import restore, write_two_histories
+from rigs.tcpproxy import TcpProxy
+from rigs.webs import web
+
+MANY = 8000
+"""More than a reader has fetched ahead when it stands still."""
+
+
+async def publish(stream: LogStream, records: Collection[ObjectSeen]) -> None:
+    writer, publisher = Writer(CLUSTER, PARTITIONS, source="test"), BatchPublisher(stream)
+    messages = [writer.message(record) for record in records]
+    for start in range(0, len(messages), 500):
+        await publisher.publish(messages[start : start + 500])
+
+
+@asynccontextmanager
+async def standing_still(
+    nats_server: NatsServer, folder: Path
+) -> AsyncGenerator[tuple[Processing, TcpProxy, LogStream]]:
+    """Processors behind a proxy, and the log as others see it."""
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        Processing(proxy.url(nats_server.url), f"sqlite:///{folder}/tables.db", cluster=CLUSTER) as stack,
+        await connect(nats_server.url) as behind,
+    ):
+        yield stack, proxy, await ensure_stream(behind, CLUSTER, partitions=PARTITIONS)
+
+
+async def is_empty(stack: Processing) -> bool:
+    return {row["sequence"] for row in await stack.rows(checkpoints)} == {0} and not await stack.rows(objects)
+
+
+@pytest.mark.parametrize("names", [["one"], ["one", "two"]], ids=["one processor", "two, each with some partitions"])
+async def test_invariant_13_what_expired_while_a_processor_stood_still_is_no_silent_hole(
+    nats_server: NatsServer, tmp_path: Path, names: list[str]
+) -> None:
+    async with standing_still(nats_server, tmp_path) as (stack, proxy, stream):
+        for name in names:
+            await stack.start_more(name)
+        await stack.folded(await stack.listed(web("gone", 1, replicas=0), web("shop", 2, replicas=0), version=2))
+        proxy.pause()
+        await publish(stream, [web(f"w-{n % 100}", n, replicas=0) for n in range(3, MANY)])
+        await expire(stream, keep=100)
+        proxy.resume()
+        errors = [await stack.ended(name) for name in names]
+        assert any(isinstance(error, HistoryLost) for error in errors), errors
+        assert all(isinstance(error, IdentityMismatch) for error in errors), errors
+        assert await is_empty(stack)
+        level = await stack.level("gone")
+        assert level["status"] == "blocked"
+        assert "have expired" in level["reason"]
+
+        await stack.open()
+        stack.start()
+        await stack.folded(await stack.listed(web("shop", MANY, replicas=0), version=MANY))
+        assert (await stack.level("shop"))["status"] == "in_sync"
+        assert await stack.find_level("gone") is None
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_invariant_13_a_restored_log_that_has_grown_is_folded_from_its_beginning(
+    nats_server: NatsServer, tmp_path: Path, *, is_running: bool
+) -> None:
+    """Noticed when the connection is back, and by a processor that begins at a checkpoint without a look at the log."""
+    (tmp_path / "log").mkdir()
+    async with standing_still(nats_server, tmp_path) as (stack, _, stream):
+        await stack.listed(version=0)
+
+        async def write(count: int, version: int) -> None:
+            await publish(stream, [web(f"w-{version}-{n}", version * 100 + n, replicas=0) for n in range(count)])
+
+        await write_two_histories(nats_server, stream, tmp_path / "log", write)
+        stack.start()
+        await stack.folded(await stream.last_sequence())
+        if not is_running:
+            await stack.stop()
+        await restore(nats_server, stream, tmp_path / "log")
+        if not is_running:
+            stack.start()
+        assert isinstance(await stack.ended(), HistoryLost)
+        assert await is_empty(stack)
+
+        await stack.open()
+        stack.start()
+        await stack.folded(await stream.last_sequence())
+        names = {row["name"].rpartition("-")[0] for row in await stack.rows(objects)}
+        assert names == {"w-1", "w-2"}
