@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -10,8 +10,9 @@ import msgspec
 
 from levelog.wire.canonical import digest
 from levelog_processors.decide import cut, facts, intents, settling, snapshot
-from levelog_processors.decide.facts import Look
+from levelog_processors.decide.facts import Look, Round
 from levelog_processors.decide.readiness import Lag, Readiness
+from levelog_processors.decide.rules import conclude
 from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.rules import Fold
@@ -198,4 +199,14 @@ def old_history_acted_on(_: Laboratory) -> Generator[None]:
         return True
 
     with _replaced((Horizon, "is_reached"), by=at_once):
+        yield
+
+
+def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
+    """Due times are made by the processor's clock, and compared with the database's."""
+
+    def by_own_clock(look: Look, round_: Round | None, _: datetime) -> Decided:
+        return conclude(look, round_, laboratory.processors_now)
+
+    with _replaced((cut, "conclude"), by=by_own_clock):
         yield

@@ -354,6 +354,20 @@ class LevelsMachine(RuleBasedStateMachine):
         self.world.advance(minutes)
         self._run(self.world.process())
 
+    @_step(rule, worker=_workers, minutes=st.sampled_from((-6, 6, -0.5, 0)), name=_webs, is_stuck=st.booleans())
+    def skew(self, worker: str, minutes: float, name: str, is_stuck: bool) -> None:
+        """The clock of a processor's machine steps, and differs from the database's and the other one's.
+
+        With `is_stuck` the API refuses what a Web asks for, a part of another one's, so that it is tried again later.
+        """
+        self.world.set_clock(worker, minutes)
+        if is_stuck:
+            other = next(each for each in WEB_NAMES if each != name)
+            self._edit(WEBS, other, _touch)
+            self._edit(PARTS, f"{name}-0", _own(self.world.cluster, other))
+            self._edit(WEBS, name, _spec(size=1))
+            self._run(self.world.rest())
+
     @_step(rule)
     def rest(self) -> None:
         """Everything comes to rest."""

@@ -73,7 +73,9 @@ class Worker:
         self._database = database.beside()
         self._scope = scope
         self._log = log
-        self._clock = clock
+        self._database_clock = clock
+        self.skew = timedelta(0)
+        """How far the clock of its machine is ahead of the database's."""
         self.owner = owner
         self._leases = Leases(self._database, scope, owner=owner)
         self._gate = _Gate()
@@ -88,6 +90,11 @@ class Worker:
         self.has_to_reach = 0
         """Where the log ended when it began to read, or began anew."""
         self._horizon: Horizon
+
+    @property
+    def now(self) -> datetime:
+        """The time by the clock of its machine, which nothing may depend on."""
+        return self._database_clock() + self.skew
 
     async def tend(self) -> None:
         """Renew, take and give up leases; begin at the checkpoints if they are other ones than before."""
@@ -158,7 +165,7 @@ class Worker:
         acting.patience = timedelta(0) if self._gate.is_closed else None
         self._database.meanwhile = meanwhile
         try:
-            cut = await self._engine.decide(read_to=self.position, now=self._clock())
+            cut = await self._engine.decide(read_to=self.position, now=self._database_clock())
         finally:
             self._database.meanwhile = None
             begun = acting._begun.items()

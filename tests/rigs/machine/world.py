@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from levelog.errors import LeaseLost
 from levelog.wire.objects import Application, ObjectKey
+from levelog_processors.decide.settling import LONGEST_BACKOFF
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
@@ -103,6 +104,11 @@ class Laboratory:
         """The time in the world that is."""
         return BEGIN if self._world is None else self._world.now
 
+    @property
+    def processors_now(self) -> datetime:
+        """The time by the clock of the processor that decides."""
+        return BEGIN if self._world is None else self._world.workers[self._world.deciding].now
+
     def age_of(self, key: str) -> timedelta:
         """How long ago an intent was decided, when the cut under way began."""
         world = self._world
@@ -133,7 +139,8 @@ class World:
         self.before: Tables | None = None
         """The tables when the last cut began."""
         self._read_at = 0
-        self._deciding = "A"
+        self.deciding = "A"
+        """The processor that decides, or was the last to."""
         self._epochs: dict[int, int] = {}
         self._broken: list[Broken] = []
         laboratory.heard = self._hear
@@ -191,7 +198,7 @@ class World:
             return False
         slow = {level_named(*level) for level in worker.slow}
         self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
-        self._deciding = name
+        self.deciding = name
         try:
             cut = await worker.decide(meanwhile, is_slow=is_slow)
         except LeaseLost:
@@ -201,6 +208,7 @@ class World:
             self._raise()
         decided = cut.decided if cut is not None else []
         self._check_held(worker, {each.level.partition for each in decided})
+        self._check_due_times(decided)
         self._keep_looks(name, decided)
         return bool(decided)
 
@@ -285,13 +293,13 @@ class World:
             )
         except Broken as broken:
             self._broken.append(broken)
-        worker = self.workers[self._deciding]
+        worker = self.workers[self.deciding]
         if old := [each.sequence for each in worker.unread() if each.sequence <= worker.has_to_reach]:
             self._broken.append(
                 Broken(9, f"{view} of {key} is called before {old} are folded, which were there before")
             )
         if not call.is_reconcile:
-            self._calls[self._deciding, view, key] = call
+            self._calls[self.deciding, view, key] = call
 
     def _keep_looks(self, name: str, decided: Sequence[Decided]) -> None:
         for level in (level_named(*each.name) for each in decided if each.is_evaluated):
@@ -310,10 +318,19 @@ class World:
         if any(worker.epochs.get(partition) != epochs[partition] for partition in partitions):
             raise Broken(10, f"{worker.owner} committed for {sorted(partitions)} under {worker.epochs}, not {epochs}")
 
+    def _check_due_times(self, decided: Sequence[Decided]) -> None:
+        for each in decided:
+            if each.due_at is not None and not timedelta(0) < each.due_at - self.now <= LONGEST_BACKOFF:
+                raise Broken(6, f"{level_named(*each.name)} is due again at {each.due_at}, it is {self.now}")
+
     def _check_lost(self, worker: Worker) -> None:
         if all(self._epochs[partition] == epoch for partition, epoch in worker.epochs.items()):
             raise Broken(10, f"{worker.owner} lost no lease, but could not commit")
         worker.forget_leases()
+
+    def set_clock(self, name: str, minutes: float) -> None:
+        """Set the clock of a processor's machine, so far ahead of the database's."""
+        self.workers[name].skew = timedelta(minutes=minutes)
 
     def advance(self, minutes: float) -> None:
         """Let time pass."""
