@@ -16,6 +16,7 @@ from rigs.fixtures import (
     private_control_plane,
     private_postgres,
 )
+from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
 from rigs.run.spread import check_groups, spread, workers
 from rigs.run.standstill import Standstill
@@ -41,6 +42,7 @@ write_to_memory()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    choose_examples(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Standstill())
 

@@ -16,6 +16,7 @@ from levelog.intents import IntentOptions
 from levelog.testing import Simulation
 from rigs.nats import NatsServer
 from rigs.processing import Processing
+from rigs.run.examples import examples
 from rigs.webs import deleted
 from rigs.webs import web as web_record
 
@@ -257,7 +258,7 @@ def web(name: str) -> dict[str, Any]:
 
 
 MANY: Final = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -319,7 +320,7 @@ def test_a_processor_outlives_anything(nats_server: NatsServer, database_url: st
         runner.run(stack.__aenter__())
         versions = count(10, 3)
 
-        @settings(MANY, max_examples=25)
+        @settings(MANY, max_examples=examples(25))
         @given(ONE_ODD)
         def meets(odd: dict[str, Any]) -> None:
             runner.run(meet(stack, odd, next(versions)))

@@ -21,6 +21,7 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import index_entries, objects
 from rigs.migrated import migrate
+from rigs.run.examples import examples
 from rigs.versions import Versions
 from rigs.webs import deleted, logged, pod
 
@@ -92,7 +93,7 @@ async def ran(folder: Path, name: str, parts: Sequence[tuple[int, Sequence[Logge
     return [sorted(map(tuple, entries)), sorted(map(tuple, held))]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(changes, changes, changes, st.lists(st.integers(0, 3), min_size=3, max_size=3), st.integers(0, 2))
 def test_invariant_3_tables_of_changed_code_equal_those_that_it_folds_from_the_beginning(
     first: list[Any], second: list[Any], third: list[Any], codes: list[int], pages: int

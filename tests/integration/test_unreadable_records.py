@@ -21,6 +21,7 @@ from rigs.garbling import garbled
 from rigs.levelog import Levelog
 from rigs.nats import NatsServer
 from rigs.processing import CLUSTER, PARTITIONS, Processing
+from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, web
 
 BODY = web("w", 5, replicas=2).body
@@ -84,7 +85,7 @@ async def test_invariant_14_whatever_stands_in_the_log_processors_go_on(rig: Rig
     odd = st.tuples(NAMES, garbled(BODY), st.dictionaries(header_names, HEADERS, max_size=2))
 
     @settings(
-        max_examples=15,
+        max_examples=examples(15),
         deadline=None,
         phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],

@@ -13,6 +13,7 @@ from levelog import Struct
 from levelog.calls.mappings import Look, Notes, RecordedMapping, recorded
 from levelog.calls.observations import MOST, decode, digest_of, encode
 from levelog.wire.canonical import canonical
+from rigs.run.examples import examples
 
 BODY: dict[str, Any] = {
     "metadata": {"name": "shop", "labels": {"app": "web"}},
@@ -238,7 +239,7 @@ def run(program: list[tuple[str, Any]], top: Any) -> list[Any]:
     return told
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(one=bodies, program=steps, data=st.data())
 def test_invariant_6_bodies_have_one_digest_exactly_where_the_function_sees_the_same(
     one: dict[str, Any], program: list[tuple[str, Any]], data: st.DataObject

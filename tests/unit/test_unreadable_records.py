@@ -33,6 +33,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, Held, HeldObject, HeldTombstone
 from rigs.garbling import garbled
+from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, web
 from rigs.webs import logged as in_log
 
@@ -107,7 +108,7 @@ def place(headers: Mapping[str, str], payload: bytes, sequence: int) -> LoggedRe
     return logged_record(SUBJECT, partition, Sequence(sequence), 10**18, headers, payload)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(messages(), min_size=1, max_size=3))
 def test_invariant_14_whatever_stands_in_the_log_other_records_are_folded_and_it_is_told(
     program: Program, some: list[tuple[dict[str, str], bytes]]

@@ -25,6 +25,7 @@ from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
+from rigs.run.examples import examples
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE = timedelta(seconds=30)
@@ -234,7 +235,7 @@ async def test_what_may_be_on_its_way_goes_before_an_earlier_decision_that_came_
     assert keys_of(await claim(database, "two")) == ([sent["key"]] if is_late else [])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(database: Database, seed: int) -> None:
     """Random claims, receipts, delays and lost claims: one open claim a target, and receipts in order."""

@@ -21,6 +21,7 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import metadata, objects
 from rigs.levelog import WEBS_FILE
+from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, logged, web
 
 STEPS = st.lists(
@@ -83,7 +84,7 @@ async def folded(records: list[LoggedRecord], size: int) -> dict[str, tuple[str,
     return {row.object: (row.uid, row.version) for row in rows}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS, st.integers(1, 30))
 def test_invariant_3_the_last_revisions_are_what_the_tables_hold(steps: list[Any], size: int) -> None:
     records = records_of(steps)

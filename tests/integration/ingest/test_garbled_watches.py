@@ -35,6 +35,7 @@ from rigs.garbling import DEEP, garbled
 from rigs.ingesting import gaps, ingesting, lists, state_of, until_recorded, until_watching
 from rigs.logs import new_log
 from rigs.nats import NatsServer
+from rigs.run.examples import examples
 
 CANARY: Final = "cAnArY-in-a-secret"
 SECRETS: Final = WatchedResource(resource=GroupResource(group="", resource="secrets"), version="v1")
@@ -75,7 +76,7 @@ async def recorder(nats_server: NatsServer) -> AsyncGenerator[Recorder]:
         yield Recorder(BatchPublisher(stream), writer, Redactor(b"k" * 16), ResourceStatus(watched=SECRETS))
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(garbled(*LINES))
 def test_invariant_14_each_line_is_an_object_in_the_log_or_said_to_be_none(recorder: Recorder, given: bytes) -> None:
     try:

@@ -19,6 +19,7 @@ from levelog_replay import tape
 from levelog_replay.scratch import Origin, Scratch, open_scratch
 from levelog_replay.tape import HistoryFolder
 from levelog_store.tables import index_entries, objects, syncs, tombstones, wakeups
+from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
@@ -136,7 +137,7 @@ async def folded(
         return await tables(one), await tables(other), history.reads
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(CHANGES, st.lists(st.integers(0, 25), max_size=3), st.sampled_from([1, 7, 1000]), st.sampled_from([1, 5, 2000]))
 def test_invariant_3_what_the_next_version_replaces_need_not_be_folded(
     changes: Sequence[tuple[str, str, int, str, int]], moments: Sequence[int], size: int, fold_batch: int
