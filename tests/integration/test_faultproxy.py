@@ -528,14 +528,15 @@ async def test_a_server_that_is_gone_looks_gone(sandboxed: Proxied) -> None:
 
 
 async def test_a_server_that_breaks_off_a_watch_breaks_it_off_for_the_client(
-    private_control_plane: ControlPlane,
+    control_plane: ControlPlane,
 ) -> None:
-    async with proxied(private_control_plane.admin) as setup, setup.watch() as watch:
+    async with proxied(control_plane.admin) as setup, setup.watch() as watch:
         await setup.create_past_it("a")
         assert await watch.next() == "ADDED a"
-        private_control_plane.kill()
+        control_plane.kill()
         with pytest.raises(ConnectionAbortedError):
             await watch.next()
+        await control_plane.start()
 
 
 async def test_nothing_listens_after_the_end(setup: Proxied, tmp_path: Path) -> None:

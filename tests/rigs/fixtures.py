@@ -56,7 +56,10 @@ def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def control_plane(control_plane_binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """An API server that all tests of this worker share: use namespaces and API groups of your own, do not kill it."""
+    """An API server that tests share, one after the other: they use namespaces and API groups of their own.
+
+    It may be killed, restarted and compacted, if it runs again at the end.
+    """
     async with ControlPlane(control_plane_binaries) as started:
         yield started
 

@@ -71,19 +71,14 @@ class Forgetful:
     forget: Callable[[], Awaitable[int]]
 
 
-@pytest.fixture(params=[SANDBOX, KUBE_APISERVER])
-def private_server(request: pytest.FixtureRequest) -> ControlPlane | None:
-    return request.getfixturevalue("private_control_plane") if request.param == KUBE_APISERVER else None
-
-
 @pytest_asyncio.fixture
-async def forgetful(private_server: ControlPlane | None) -> AsyncIterator[Forgetful]:
-    """A server of the test's own."""
-    if private_server is not None:
-        async with client_of(private_server) as client:
+async def forgetful(control_plane_or_none: ControlPlane | None) -> AsyncIterator[Forgetful]:
+    """A server that can be made to forget."""
+    if control_plane_or_none is not None:
+        async with client_of(control_plane_or_none) as client:
 
             async def expire() -> int:
-                now = await private_server.expire_history()
+                now = await control_plane_or_none.expire_history()
                 await until(is_initialized, "the caches of a restarted server")
                 return now
 
@@ -112,6 +107,8 @@ def controlled_server(request: pytest.FixtureRequest) -> Iterator[ControlPlane |
 
     async def start() -> None:
         await server.start()
+        async with client_of(server) as client:
+            await webs_of(client, "default")  # defined later, it would be noticed half a minute later
         await server.start_controller_manager(["garbage-collector-controller", "namespace-controller"])
 
     try:

@@ -3,11 +3,11 @@
 from rigs.clusterclient import ClusterClient
 from rigs.customresources import Webs, webs_of
 
-from .conftest import Forgetful
+from .conftest import Forgetful, new_namespace
 
 
 async def some_webs(api: ClusterClient) -> Webs:
-    webs = await webs_of(api, "default")
+    webs = await webs_of(api, await new_namespace(api))
     for name in "abc":
         await webs.create(name)
     return webs

@@ -47,23 +47,22 @@ class Webs:
 
 
 async def test_an_etcd_that_was_restored_is_noticed_and_the_log_says_what_is_there_now(
-    private_control_plane: ControlPlane, nats_server: NatsServer
+    control_plane: ControlPlane, nats_server: NatsServer
 ) -> None:
-    plane = private_control_plane
-    watched = await new_resource(plane)
-    webs = Webs(plane, watched)
+    watched = await new_resource(control_plane)
+    webs = Webs(control_plane, watched)
     for name in ("kept", "changed", "lost"):
         await webs.create(name, n=1)
-    stream = await log_of(plane, nats_server)
-    async with stream.connection, ingesting(plane.kubeconfig, stream, watched) as ingest:
+    stream = await log_of(control_plane, nats_server)
+    async with stream.connection, ingesting(control_plane.kubeconfig, stream, watched) as ingest:
         await until_watching(ingest)
-        snapshot = await plane.snapshot()
+        snapshot = await control_plane.snapshot()
         await webs.delete("lost")
         for number in range(20):
             await webs.patch("changed", n=number)
             await webs.create(f"new-{number}", n=number)
         await until_recorded(stream, lambda records: state_of(records).keys() >= {"kept", "changed", "new-19"})
-        await plane.restore(snapshot)
+        await control_plane.restore(snapshot)
         records = await until_recorded(stream, lambda records: lists(records) == 2)
         assert {name: body["spec"]["n"] for name, body in state_of(records).items()} == dict.fromkeys(
             ("kept", "changed", "lost"), 1
@@ -99,35 +98,35 @@ async def test_a_streamed_list_a_watch_and_a_restart(control_plane: ControlPlane
     assert origins == {"list", "watch"}
 
 
-async def test_expired_history_is_told_and_swept(private_control_plane: ControlPlane, nats_server: NatsServer) -> None:
-    watched = await new_resource(private_control_plane)
-    webs = Webs(private_control_plane, watched)
+async def test_expired_history_is_told_and_swept(control_plane: ControlPlane, nats_server: NatsServer) -> None:
+    watched = await new_resource(control_plane)
+    webs = Webs(control_plane, watched)
     for name in ("stays", "goes"):
         await webs.create(name)
-    stream = await log_of(private_control_plane, nats_server)
+    stream = await log_of(control_plane, nats_server)
     async with stream.connection:
-        async with ingesting(private_control_plane.kubeconfig, stream, watched):
+        async with ingesting(control_plane.kubeconfig, stream, watched):
             await until_recorded(stream, lists)
         await webs.delete("goes")
         await webs.create("comes")
-        await private_control_plane.expire_history()
-        async with ingesting(private_control_plane.kubeconfig, stream, watched):
+        await control_plane.expire_history()
+        async with ingesting(control_plane.kubeconfig, stream, watched):
             records = await until_recorded(stream, lambda records: lists(records) == 2)
     assert len(gaps(records)) == 1
     assert state_of(records).keys() == {"stays", "comes"}
 
 
 async def test_a_server_that_is_restarted_is_followed_again(
-    private_control_plane: ControlPlane, nats_server: NatsServer
+    control_plane: ControlPlane, nats_server: NatsServer
 ) -> None:
-    watched = await new_resource(private_control_plane)
-    webs = Webs(private_control_plane, watched)
-    stream = await log_of(private_control_plane, nats_server)
-    async with stream.connection, ingesting(private_control_plane.kubeconfig, stream, watched) as ingest:
+    watched = await new_resource(control_plane)
+    webs = Webs(control_plane, watched)
+    stream = await log_of(control_plane, nats_server)
+    async with stream.connection, ingesting(control_plane.kubeconfig, stream, watched) as ingest:
         await until_watching(ingest)
         await webs.create("before")
         await until_recorded(stream, lambda records: "before" in state_of(records))
-        await private_control_plane.restart()
+        await control_plane.restart()
         await webs.create("after")
         await webs.delete("before")
         records = await until_recorded(stream, lambda records: state_of(records).keys() == {"after"})
