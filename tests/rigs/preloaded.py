@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -217,11 +218,13 @@ def _main(argv: Sequence[str]) -> None:
 
 
 def _load() -> None:
-    import levelog_cli
+    import levelog_cli.main
 
     modules = pkgutil.walk_packages(levelog_cli.__path__, "levelog_cli.")
     for name in (*_LIBRARIES, *(module.name for module in modules)):
         importlib.import_module(name)
+    with suppress(SystemExit), redirect_stdout(io.StringIO()):
+        levelog_cli.main.app(["levels", "--help"])  # typer loads what it parses with when it does
     assert threading.active_count() == 1, "a thread would not be in the forks"
     gc.freeze()
 
