@@ -29,12 +29,17 @@ class Trail:
 
     def take(self, sequence: Sequence, record_id: str) -> bool:
         """Go on to a record; False: after a jump, for which the log is to be checked and read again from `read_to`."""
-        if sequence != self.read_to + 1 and self.read_to and not self.is_filtered and not self._is_deletion(sequence):
+        is_next = sequence == self.read_to + 1 or self.is_filtered or self._begins_at(self.read_to)
+        if not is_next and not self._is_deletion(sequence):
             return False
         self.read_to = sequence
         if sequence > self.newest:
             self.newest, self._newest_id = sequence, record_id
         return True
+
+    def _begins_at(self, position: Sequence) -> bool:
+        """Whether nothing was ever read up to a position, so that the log may begin anywhere."""
+        return position == 0 and self._known == 0
 
     def _is_deletion(self, sequence: Sequence) -> bool:
         """Whether a jump was met before: the check in between has shown that the log does not begin after it."""
@@ -64,7 +69,7 @@ class Trail:
         if is_reading and not self.is_filtered:
             return  # each jump is looked at
         since = self._checked_to if self.is_filtered else self.read_to
-        if 0 < since < first - 1:
+        if since < first - 1 and not self._begins_at(since):
             raise HistoryLost(
                 f"stream {self._name} begins at {first}, after {since}, up to which it was read: records in between "
                 "have expired. Let it keep more (max_age, max_bytes)"

@@ -20,11 +20,10 @@ from levelog_processors.decide.cut import BATCH, Calls, Cut
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.program import Program
-from levelog_processors.upkeep import PARTITION, Pruner
+from levelog_processors.upkeep import PARTITION, Pruner, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.connect.database import Database
-from levelog_store.owners.leases import Leases, guard
-from levelog_store.owners.scopes import reset_scope
+from levelog_store.owners.leases import Leases
 from levelog_store.rows import IndexKey, Scope
 
 log = logging.getLogger(__name__)
@@ -171,20 +170,10 @@ class Processor:
                     if await arrivals.wait(min(agenda.wait, backfiller.wait)):
                         agenda.open()
             except HistoryLost as lost:
-                await self._start_over(epochs, str(lost))
+                await start_over(self._database, self._scope, epochs, reason=str(lost))
                 raise
             finally:
                 await arrivals.close()
-
-    async def _start_over(self, epochs: Mapping[int, int], reason: str) -> None:
-        """Empty the tables at once: what follows a hole may be folded by then, so that the next start does not see it.
-
-        Raises LeaseLost if others own the partitions by now: they have read what this process has missed.
-        """
-        async with self._database.transaction() as connection:
-            await guard(connection, self._scope, epochs)
-        log.warning("the tables are folded again from the beginning of the log: %s", reason)
-        await reset_scope(self._database, self._scope, stream_created=self._stream.identity.created, reason=reason)
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
         folded = await self._engine.fold(records)

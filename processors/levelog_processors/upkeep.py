@@ -30,8 +30,23 @@ async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
     reason = await _mismatch(database, scope, stream)
     if not reason:
         return scope
+    return await _reset(database, scope, stream.identity.created, reason)
+
+
+async def start_over(database: Database, scope: Scope, epochs: Mapping[int, int], *, reason: str) -> Scope:
+    """Empty the tables while they are in use, since the log does not go on from them.
+
+    At once, as what follows a hole may be folded by then, so that the next start would not see it. Raises LeaseLost if
+    others own the partitions by now: they have read what this process has missed.
+    """
+    async with database.transaction() as connection:
+        await guard(connection, scope, epochs)
+    return await _reset(database, scope, scope.stream_created, reason)
+
+
+async def _reset(database: Database, scope: Scope, stream_created: str, reason: str) -> Scope:
     log.warning("the tables are folded again from the beginning of the log: %s", reason)
-    return await reset_scope(database, scope, stream_created=stream.identity.created, reason=reason)
+    return await reset_scope(database, scope, stream_created=stream_created, reason=reason)
 
 
 async def _mismatch(database: Database, scope: Scope, stream: LogStream) -> str:

@@ -119,9 +119,10 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
 async def reset_scope(database: Database, scope: Scope, *, stream_created: str, reason: str) -> Scope:
     """Delete everything that was folded, so that it is folded again from the beginning of the stream.
 
-    Levels keep their rounds, and the numbers of their evaluations, and are blocked for `reason`; intents stay, and
-    receipts that did not come back through the log are handed to it again. All epochs are raised. When another process
-    did it since `scope` was opened, nothing is done; the scope as it is now is returned.
+    Levels keep their rounds, and the numbers of their evaluations, and are blocked for `reason`. Intents stay, but
+    those that nobody has claimed are superseded: who wants them may be gone without its deletion being folded. Receipts
+    that did not come back through the log are handed to it again. All epochs are raised. When another process did it
+    since `scope` was opened, nothing is done; the scope as it is now is returned.
     """
     async with database.transaction() as connection:
         await connection.execute(select(scopes.c.scope).where(scopes.c.scope == scope.number).with_for_update())
@@ -139,6 +140,11 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
             .values(sequence=0, record_sequence=0, record_id="", time=null())
         )
         await _block_levels(connection, scope, reason)
+        await connection.execute(
+            update(intents)
+            .where(intents.c.scope == scope.number, intents.c.state == "pending")
+            .values(state="superseded")
+        )
         await connection.execute(
             update(intents)
             .where(intents.c.scope == scope.number, intents.c.receipt.is_not(None), intents.c.is_folded.is_(False))

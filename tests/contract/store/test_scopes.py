@@ -86,7 +86,9 @@ async def test_a_scope_tells_the_stream_that_it_was_made_for(database: Database)
     assert (await scope_of(database)).stream_created == "stream-2"
 
 
-async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents(database: Database) -> None:
+async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents_but_unclaimed_ones(
+    database: Database,
+) -> None:
     scope, other = await scope_of(database), await scope_of(database, application="other")
     epochs = await processor(database, scope, "a").tend()
     await fold(database, scope, epochs, 42)
@@ -115,6 +117,9 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents(data
         for key, receipt, is_folded in (("waiting", b"{}", False), ("done", b"{}", True), ("open", None, False)):
             values = row(intents, scope, key=key, receipt=receipt, is_folded=is_folded, is_relayed=receipt is not None)
             await connection.execute(insert(intents), [values])
+        for state in ("pending", "claimed", "settled"):
+            await connection.execute(insert(intents), [row(intents, other, key=f"other {state}", state=state)])
+            await connection.execute(insert(intents), [row(intents, scope, key=f"{state} before", state=state)])
 
     again = await reset_scope(database, scope, stream_created="stream-2", reason="the stream was made anew")
 
@@ -125,8 +130,17 @@ async def test_a_reset_deletes_what_was_folded_and_keeps_rounds_and_intents(data
     async with database.reading() as connection:
         kept = (await connection.execute(select(levels).where(levels.c.scope == scope.number))).mappings().one()
         untouched = (await connection.execute(select(levels.c.status).where(levels.c.scope == other.number))).scalar()
-        relayed = await connection.execute(select(intents.c.key, intents.c.is_relayed).order_by(intents.c.key))
+        rows = await connection.execute(select(intents.c.key, intents.c.state))
+        states = dict(rows.all())
+        chosen = intents.c.key.in_(("done", "open", "waiting"))
+        relayed = await connection.execute(select(intents.c.key, intents.c.is_relayed).where(chosen).order_by("key"))
         assert [tuple(each) for each in relayed] == [("done", True), ("open", False), ("waiting", False)]
+    assert [states[f"{each} before"] for each in ("pending", "claimed", "settled")] == [
+        "superseded",
+        "claimed",
+        "settled",
+    ]
+    assert states["other pending"] == "pending"
     assert (kept["round"], kept["evaluations"], kept["parent_uid"]) == (7, 9, "u")
     assert (kept["status"], kept["reason"]) == ("blocked", "the stream was made anew")
     emptied = ("desired", "actual", "drift", "recheck_at", "evaluated_at")

@@ -116,6 +116,17 @@ async def test_what_is_read_up_to_now_is_whole_from_its_start_on(nats_server: Na
             read += [each async for each in records]
 
 
+async def test_tables_that_come_from_later_records_do_not_begin_anywhere(nats_server: NatsServer) -> None:
+    """A partition of which nothing was folded is read from the first record on; others were folded beyond it."""
+    async with new_log(nats_server) as stream:
+        await publish(stream, 1000)
+        newest = (await read_all(stream))[99]
+        await expire(stream, keep=500)
+        async with Reader(stream, newest=(newest.sequence, newest.record_id)) as reader:
+            with pytest.raises(HistoryLost, match="begins at 501, after 0"):
+                await reader.next_batch(timeout=LONG)
+
+
 async def test_records_that_were_deleted_are_named_and_passed(
     nats_server: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:

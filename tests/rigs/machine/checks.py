@@ -84,7 +84,7 @@ def check_call(
 
 def check_tables(tables: Tables, reference: Reference, effects: Effects, now: datetime) -> None:
     """Compare the tables with the reference."""
-    _check_fold(tables, reference)
+    check_fold(tables, reference)
     _check_levels(tables, reference, effects, now)
     _check_intents(tables, reference, effects)
 
@@ -93,7 +93,7 @@ def is_unsettled(row: Row, reference: Reference, effects: Effects) -> bool:
     """Tell whether an intent is under way, or the log has not shown yet what it did."""
     if row["state"] in ("pending", "claimed"):
         return True
-    if row["state"] in ("superseded", "satisfied"):
+    if row["state"] in ("superseded", "satisfied") or row["key"] in reference.settled:
         return False
     target = ObjectKey.parse(row["target"])
     wrote = [effect.revision for effect in effects.get(row["key"], ())]
@@ -103,7 +103,8 @@ def is_unsettled(row: Row, reference: Reference, effects: Effects) -> bool:
     return not (row["is_folded"] and is_shown)
 
 
-def _check_fold(tables: Tables, reference: Reference) -> None:
+def check_fold(tables: Tables, reference: Reference) -> None:
+    """Compare what is folded with the reference."""
     if tables.checkpoints != reference.folded_to:
         raise Broken(3, f"checkpoints are {tables.checkpoints}, folded is up to {reference.folded_to}")
     held = {key: (row["uid"], row["version"], row["body"]) for key, row in tables.objects.items()}

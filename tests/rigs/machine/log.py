@@ -37,6 +37,9 @@ class Log:
 
     def __init__(self) -> None:
         self.records: list[LoggedRecord] = []
+        """All that ever were."""
+        self.first = 1
+        """Sequence of the oldest that has not expired."""
 
     def append(self, record: Record, partition: int) -> None:
         """Add one record."""
@@ -57,7 +60,11 @@ class Log:
     def of(self, partitions: Iterable[int], *, after: int) -> list[LoggedRecord]:
         """Records of some partitions, in order."""
         wanted = set(partitions)
-        return [logged for logged in self.records[after:] if logged.partition in wanted]
+        return [logged for logged in self.records[max(after, self.first - 1) :] if logged.partition in wanted]
+
+    def expire(self) -> None:
+        """Let all records expire."""
+        self.first = len(self.records) + 1
 
     def end(self, partition: int, *, up_to: int) -> int:
         """Sequence of a partition's last record up to a position; 0: none."""

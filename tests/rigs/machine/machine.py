@@ -267,6 +267,24 @@ class LevelsMachine(RuleBasedStateMachine):
         await self.world.fold(worker, most)
         await self.world.decide(worker)
 
+    @_step(
+        rule,
+        name=_webs,
+        changes=st.lists(st.sampled_from(("delete", *sorted(WEB_CHANGES))), max_size=3),
+        then=_then,
+    )
+    def outlive(self, name: str, changes: list[str], then: str) -> None:
+        """Records expire, among them some that no processor has read."""
+        for change in changes:
+            if change == "delete":
+                self._delete(WEBS, name)
+            else:
+                self._edit(WEBS, name, WEB_CHANGES[change])
+        self.world.ingest.watch(WEBS)
+        self.world.expire_records()
+        if then != "watch":
+            self._run(self._followed(then))
+
     @_step(rule, worker=_workers)
     def release(self, worker: str) -> None:
         """Functions that were slow return."""

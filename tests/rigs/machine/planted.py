@@ -37,5 +37,6 @@ PLANTED: Final = (
     _planted(bugs.unlisted_objects_stay, 3, 6, examples=60),
     _planted(bugs.late_records_count, 3, examples=60),
     _planted(bugs.due_by_own_clock, 6, 4, examples=40),
+    _planted(bugs.holes_are_jumped_over, 13, examples=40),
     _planted(bugs.lists_not_awaited, 9, examples=160),
 )

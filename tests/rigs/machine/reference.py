@@ -129,7 +129,9 @@ class _Lookups:
 class Reference:
     """Objects and levels as they should be, given which records are folded."""
 
-    def __init__(self) -> None:
+    def __init__(self, settled: Collection[str] = ()) -> None:
+        """`settled` are keys of intents that were before the tables were emptied."""
+        self.settled = frozenset(settled)
         self.objects: dict[ObjectKey, Shown] = {}
         self.folded_to = dict.fromkeys(range(PARTITIONS), 0)
         self.known: Counter[ObjectKey] = Counter()

@@ -29,7 +29,7 @@ class SteppedSender:
         self, database: Database, scope: Scope, cluster: Cluster, log: Log, clock: Callable[[], datetime]
     ) -> None:
         self._database = database
-        self._scope = scope
+        self.scope = scope
         self._log = log
         self._clock = clock
         self.api = Api(cluster)
@@ -53,7 +53,7 @@ class SteppedSender:
     async def claim(self, most: int) -> int:
         """Claim intents; returns how many."""
         async with self._database.transaction() as connection:
-            claimed = await claims.claim(connection, self._scope, self._owner, limit=most, lease=CLAIM)
+            claimed = await claims.claim(connection, self.scope, self._owner, limit=most, lease=CLAIM)
         self._claimed += claimed
         return len(claimed)
 
@@ -78,26 +78,26 @@ class SteppedSender:
         self._claimed = []
         self._serial += 1
         async with self._database.transaction() as connection:
-            await claims.end_claims(connection, self._scope)
+            await claims.end_claims(connection, self.scope)
 
     async def relay(self) -> bool:
         """Record the receipts that the log does not hold; whether there were any."""
         async with self._database.reading() as connection:
-            rows = await outcomes.unrelayed(connection, self._scope, 1000)
+            rows = await outcomes.unrelayed(connection, self.scope, 1000)
         if not rows:
             return False
         for row in sorted(rows, key=lambda row: row.key):
             receipt = msgspec.json.decode(row.receipt, type=ReceiptNoted)
             self._log.append_receipt(receipt)
         async with self._database.transaction() as connection:
-            await outcomes.mark_relayed(connection, self._scope, [row.key for row in rows])
+            await outcomes.mark_relayed(connection, self.scope, [row.key for row in rows])
         return True
 
     async def _store(self, result: Result) -> None:
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
-                row = stored(result.receipt(self._scope.application, self._clock(), self._owner))
-                await outcomes.store_receipts(connection, self._scope, self._owner, [row])
+                row = stored(result.receipt(self.scope.application, self._clock(), self._owner))
+                await outcomes.store_receipts(connection, self.scope, self._owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
-                await claims.postpone(connection, self._scope, self._owner, [later.postponement])
+                await claims.postpone(connection, self.scope, self._owner, [later.postponement])

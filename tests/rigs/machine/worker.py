@@ -11,17 +11,20 @@ from typing import Any, cast
 
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
+from levelog.wire.objects import Sequence as ReadTo
 from levelog.wire.records import LoggedRecord
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
+from levelog_log.trail import Trail
 from levelog_processors.decide.cut import Cut
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_processors.upkeep import start_over
 from levelog_processors.waiting import Horizon
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import Scope, ViewParent
-from rigs.machine.log import Log
+from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.seam import SeamedDatabase
 
 
@@ -90,6 +93,7 @@ class Worker:
         self.has_to_reach = 0
         """Where the log ended when it began to read, or began anew."""
         self._horizon: Horizon
+        self._trail: Trail
 
     @property
     def now(self) -> datetime:
@@ -106,6 +110,8 @@ class Worker:
         self.epochs = epochs
         await self._engine.hold(epochs)
         self.position = min(self._engine.folded_to.values(), default=0)
+        is_filtered = len(epochs) < PARTITIONS
+        self._trail = Trail("log", ReadTo(self.position), is_filtered=is_filtered, newest=self._engine.newest)
         self._horizon = Horizon(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
 
@@ -122,8 +128,11 @@ class Worker:
         return self.position if self.unread() else len(self._log.records)
 
     async def end(self) -> int:
-        """As a reader has it."""
-        return await self._log.last_sequence()
+        """As a reader has it, which looks for holes too: here the next fold does."""
+        return len(self._log.records)
+
+    def _check(self, *, is_reading: bool) -> None:
+        self._trail.check(self._log.first, len(self._log.records), read_to=ReadTo(self.seen_to), is_reading=is_reading)
 
     async def confirm(self) -> int:
         """As a reader has it."""
@@ -138,10 +147,15 @@ class Worker:
         return self._log.of(self.epochs, after=self.position)
 
     async def fold(self, most: int, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Sequence[LoggedRecord]:
-        """Fold the next records; returns those that were. Raises LeaseLost."""
+        """Fold the next records; returns those that were. Raises LeaseLost, HistoryLost."""
         records = self.unread()[:most]
         if not records:
             return []
+        self._check(is_reading=True)
+        for logged in records:
+            if not self._trail.take(logged.sequence, logged.record_id):
+                self._check(is_reading=False)
+                raise AssertionError(f"no hole before {logged.sequence}")
         fresh = [r for r in records if r.sequence > self._engine.folded_to[r.partition]]
         self._database.meanwhile = meanwhile
         try:
@@ -149,6 +163,7 @@ class Worker:
         finally:
             self._database.meanwhile = None
         self.position = records[-1].sequence
+        self._check(is_reading=True)
         await self._horizon.look(len(records))
         return fresh
 
@@ -183,6 +198,10 @@ class Worker:
         self._gate.open_it()
         if begun := self._engine._decider._acting._begun.values():
             await asyncio.wait([each.task for each in begun])
+
+    async def start_over(self, reason: str) -> Scope:
+        """Empty the tables, as the log does not go on from them. Raises LeaseLost."""
+        return await start_over(self._database, self._scope, self.epochs, reason=reason)
 
     async def close(self) -> None:
         """End what runs, as if killed."""

@@ -9,15 +9,16 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import update
 
-from levelog.errors import LeaseLost
+from levelog.errors import HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
+from levelog.wire.records import LoggedRecord
 from levelog_processors.decide.settling import LONGEST_BACKOFF
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import leases, processors
-from rigs.machine.checks import Broken, Call, check_call, check_tables
+from rigs.machine.checks import Broken, Call, check_call, check_fold, check_tables, is_unsettled
 from rigs.machine.cluster import KINDS, Cluster, key_of
 from rigs.machine.inline import inline_sqlite
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
@@ -127,6 +128,8 @@ class World:
         self.now = BEGIN
         self.cluster = Cluster()
         self.log = Log()
+        self._begins_at = 1
+        """The first record that the tables come from."""
         self.ingest = Ingest(self.cluster, self.log, BEGIN)
         self.reference = Reference()
         self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
@@ -183,9 +186,55 @@ class World:
         except LeaseLost:
             self._check_lost(worker)
             return False
+        except HistoryLost as lost:
+            await self._start_over(worker, str(lost))
+            return True
         self._check_held(worker, {logged.partition for logged in fresh})
+        self._check_whole(fresh)
         self.reference.fold(fresh)
         return bool(fresh)
+
+    def expire_records(self) -> None:
+        """Let all records of the log expire; what is watched is listed again, so that the log holds lists."""
+        self.log.expire()
+        for resource in KINDS:
+            if self.ingest.is_watching(resource):
+                self.ingest.list(resource)
+
+    async def _start_over(self, worker: Worker, reason: str) -> None:
+        """Empty the tables, and begin with what the log still holds, by processes of which each is a new one."""
+        try:
+            scope = await worker.start_over(reason)
+        except LeaseLost:
+            self._check_lost(worker)
+            return
+        self._scope = self.sender.scope = scope
+        intents, effects = (await self.tables()).intents, self.sender.effects
+        settled = [key for key, row in intents.items() if not is_unsettled(row, self.reference, effects)]
+        self.reference = Reference(settled)
+        self._begins_at = self.log.first
+        self._looks, self._calls = {}, {}
+        begun = [name for name, old in self.workers.items() if old.epochs]
+        for name, old in self.workers.items():
+            await old.close()
+            self.workers[name] = self._worker(name)
+        for name in (*begun, *begun):
+            await self.tend(name)
+
+    @property
+    def _is_begun_anew(self) -> bool:
+        """Whether levels still wait for the lists that begin after the tables were emptied."""
+        return self._begins_at > 1 and not all(
+            self.reference.is_listed(resource) for resource in KINDS if self.ingest.is_watching(resource)
+        )
+
+    def _check_whole(self, fresh: Sequence[LoggedRecord]) -> None:
+        for partition, last in {logged.partition: logged.sequence for logged in fresh}.items():
+            after = self.reference.folded_to[partition] or self.log.records.index(fresh[0])  # empty: it begins anywhere
+            skipped = [each.sequence for each in self.log.records[after:last] if each.partition == partition]
+            skipped = sorted({*skipped} - {each.sequence for each in fresh})
+            if skipped:
+                raise Broken(13, f"records {skipped} of partition {partition} are not folded, and later ones are")
 
     async def decide(self, name: str, meanwhile: Meanwhile | None = None, *, is_slow: bool = False) -> bool:
         """Let a processor decide on one batch of wakes, if it may; whether anything was decided.
@@ -271,7 +320,11 @@ class World:
 
     async def check(self) -> None:
         """Compare the tables with what should be. Raises Broken."""
-        check_tables(await self.tables(), self.reference, self.sender.effects, self.now)
+        tables = await self.tables()
+        if self._is_begun_anew:
+            check_fold(tables, self.reference)
+        else:
+            check_tables(tables, self.reference, self.sender.effects, self.now)
 
     def _hear(self, function: str, parent: Any) -> None:
         """Judge one call, when it is made: levelog would take an exception here for the user's."""
