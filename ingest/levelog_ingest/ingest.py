@@ -46,7 +46,7 @@ class Ingest:
     ) -> None:
         self._client = client
         self._stream = stream
-        self._appender = Appender(BatchPublisher(stream))
+        self._appender = Appender(BatchPublisher(stream, may_read=True))
         self._watchers: dict[str, Watcher] = {}
         for watched in resources:
             redactor.require(watched.resource)

@@ -11,6 +11,7 @@ import msgspec
 
 from levelog.errors import IdentityMismatch, LevelogError, RecordError, Unavailable
 from levelog.wire.objects import Sequence
+from levelog_log.messages import record_id
 from levelog_log.stream import LogStream
 from levelog_log.transport.connection import NoResponders
 from levelog_log.transport.jetstream import PublishAnswer, refusal
@@ -42,10 +43,16 @@ class BatchPublisher:
     and still holds what was acknowledged.
     """
 
-    def __init__(self, stream: LogStream, *, timeout: timedelta = ACK_TIMEOUT) -> None:
+    def __init__(self, stream: LogStream, *, timeout: timedelta = ACK_TIMEOUT, may_read: bool = False) -> None:
+        """`may_read`: the record acknowledged last is read after a reconnect, as it shows a restored log that grew.
+
+        Without it a user who may not read the log can write to it.
+        """
         self.stream = stream
+        self._may_read = may_read
         self._timeout = timeout
         self._acknowledged = Sequence(0)
+        self._acknowledged_id = ""
         self._verified_at = stream.connection.reconnects
         self._is_full = False
         self._is_slow = False
@@ -78,15 +85,18 @@ class BatchPublisher:
             last = last._replace(headers=last.headers + b"Nats-Batch-Commit: 1\r\n")
             await connection.publish_all(framed, step)
         began = time.monotonic()
+        headers = parse_header_lines(last.headers)
         try:
             answer = await connection.request(
-                last.subject, last.payload, headers=parse_header_lines(last.headers), step=step, timeout=self._timeout
+                last.subject, last.payload, headers=headers, step=step, timeout=self._timeout
             )
             self._note_speed(time.monotonic() - began)
         except NoResponders as error:
             await self.stream.state()  # says so if it is the stream that is missing
             raise Unavailable(f"{step}: JetStream does not answer") from error
-        return self._accept(step, answer.data, len(messages))
+        accepted = self._accept(step, answer.data, len(messages))
+        self._acknowledged_id = record_id(headers)
+        return accepted
 
     def _accept(self, step: str, data: bytes, count: int) -> Sequence:
         try:
@@ -140,12 +150,19 @@ class BatchPublisher:
         reconnects = self.stream.connection.reconnects
         if reconnects == self._verified_at:
             return
-        last = await self.stream.last_sequence()
-        if last < self._acknowledged:
+        state = await self.stream.state()
+        if state.last_seq < self._acknowledged:
             raise IdentityMismatch(
-                f"stream {self.stream.name} ends at {last}, but {self._acknowledged} was acknowledged: "
+                f"stream {self.stream.name} ends at {state.last_seq}, but {self._acknowledged} was acknowledged: "
                 "it was rolled back"
             )
+        if self._may_read and self._acknowledged >= max(1, state.first_seq):  # else it has expired
+            found = await self.stream.record_at(self._acknowledged)
+            if found is None or found.record_id != self._acknowledged_id:
+                raise IdentityMismatch(
+                    f"record {self._acknowledged} of stream {self.stream.name} is another one than was acknowledged: "
+                    "it was rolled back and written again"
+                )
         self._verified_at = reconnects
 
     def check(self, message: Message) -> None:

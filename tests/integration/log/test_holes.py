@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import pytest
 
-from levelog.errors import HistoryLost
+from levelog.errors import HistoryLost, IdentityMismatch
 from levelog.wire.objects import Partition, Sequence
 from levelog.wire.records import LoggedRecord
 from levelog_log import reader as reading
@@ -155,6 +155,23 @@ async def test_invariant_13_a_reader_notices_a_restored_log_that_has_grown_past_
             await restore(nats_server, stream, tmp_path)
             with pytest.raises(HistoryLost, match=r"record 20 of stream .* is another one than was read"):
                 await reader.next_batch(timeout=LONG)
+
+
+async def test_invariant_13_a_restored_log_that_has_grown_is_noticed_before_the_next_write(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with new_log(nats_server) as stream:
+        publisher, writer = BatchPublisher(stream, may_read=True), writer_for(stream)
+
+        async def write(count: int, version: int) -> None:
+            own = publisher if version == 3 else BatchPublisher(stream)
+            await own.publish([web_message(writer, f"w-{number}", version) for number in range(count)])
+
+        await write_two_histories(nats_server, stream, tmp_path, write)
+        await restore(nats_server, stream, tmp_path)
+        with pytest.raises(IdentityMismatch, match=r"record 20 of stream .* is another one than was acknowledged"):
+            await publisher.publish([web_message(writer, "w", 4)])
+        assert await stream.last_sequence() == 30
 
 
 async def test_a_reader_that_begins_after_a_known_record_notices_a_restored_log(
