@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from levelog.errors import RecordError
+from levelog.wire.canonical import storable
 from levelog.wire.objects import Uid, Version, parse_version
 from levelog.wire.records import MEMBER, LeftOut, Written
 
@@ -79,8 +80,8 @@ def trim(body: bytes, *, api_version: str = "", kind: str = "") -> Trimmed:
         metadata = _metadata.decode(before)
         _check_names(metadata)
         written = _last_written(metadata.managed_fields)
-        if any("\0" in text for text in (metadata.uid, written.manager, written.at)):
-            raise ValueError("a NUL in its uid or its writer")  # noqa: TRY301 - told as all else that is wrong with it
+        if "\0" in metadata.uid + written.at:
+            raise ValueError("a NUL in its uid or the time of its writing")  # noqa: TRY301 - told as all else that is wrong with it
         version = parse_version(metadata.resource_version)
         after = _cut_metadata(before, metadata)
         if after is None or (trimmed := _replace(body, before, after)) is None:
@@ -145,7 +146,7 @@ def _last_written(managed_fields: Raw) -> Written:
         return Written()
     entries = _managed_fields.decode(managed_fields) or ()
     newest = max(entries, key=lambda entry: entry.time, default=_ManagedFields())
-    return Written(manager=newest.manager, at=newest.time)
+    return Written(manager=storable(newest.manager), at=newest.time)
 
 
 def _cut_metadata(raw: bytes, metadata: _Metadata) -> bytes | None:

@@ -133,3 +133,9 @@ def test_of_a_large_object_its_identity_and_owners_are_kept() -> None:
     refuse_left_out(body)
     least = msgspec.json.decode(only_metadata(body, "a limit of 1", is_least=True))
     assert least["metadata"] == {"name": "w", "uid": "u", "resourceVersion": "7"}
+
+
+def test_a_manager_whose_name_no_database_takes_is_told_as_it_can_be() -> None:
+    managed = [{"manager": "a\0b", "time": "2026-01-01T00:00:00Z"}]
+    value = {"metadata": {"name": "w", "uid": "u", "resourceVersion": "7", "managedFields": managed}}
+    assert trim(msgspec.json.encode(value)).written.manager == r"a\0b"
