@@ -27,6 +27,8 @@ from rigs.waiting import until
 FEWEST: Final = {SideEffect.PUBLISH: 2, SideEffect.COMMIT: 4, SideEffect.WRITE: 4}
 """Points that one change passes at least."""
 
+_numbers: Final = itertools.count(1)
+
 Report = Callable[[str, object], None]
 
 
@@ -84,44 +86,73 @@ async def real(
         yield setup
 
 
-@pytest.mark.timeout(900)  # about a second for each point, more on a machine that runs everything at once
-@pytest.mark.parametrize("has_all", [False, pytest.param(True, marks=pytest.mark.long)], ids=["few", "all"])
-@pytest.mark.parametrize("seam", SEAMS, ids=str)
+TIMEOUT: Final = pytest.mark.timeout(
+    900
+)  # about a second for each point, more on a machine that runs everything at once
+WRITE_SEAMS: Final = [seam for seam in SEAMS if seam.side_effect is SideEffect.WRITE]
+
+
+@TIMEOUT
 async def test_a_process_killed_at_a_seam_goes_on_and_writes_nothing_twice(
-    sandboxed: Running, seam: Seam, has_all: bool, record_testsuite_property: Report
+    sandboxed: Running, subtests: pytest.Subtests
 ) -> None:
-    await is_killed_at_each(sandboxed, seam, record_testsuite_property, has_all=has_all)
+    for seam in SEAMS:
+        with subtests.test(seam=str(seam)):
+            assert await is_killed_at(sandboxed, seam, 1)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("has_all", [False, pytest.param(True, marks=pytest.mark.long)], ids=["few", "all"])
-@pytest.mark.parametrize("seam", [seam for seam in SEAMS if seam.side_effect is SideEffect.WRITE], ids=str)
+@pytest.mark.long
+@TIMEOUT
+@pytest.mark.parametrize("seam", SEAMS, ids=str)
+async def test_a_process_killed_at_each_point_of_a_seam_goes_on_and_writes_nothing_twice(
+    sandboxed: Running, seam: Seam, record_testsuite_property: Report
+) -> None:
+    await is_killed_at_each(sandboxed, seam, record_testsuite_property)
+
+
+@TIMEOUT
 async def test_an_actuator_killed_around_a_write_to_a_real_api_server_writes_nothing_twice(
-    real: Running, seam: Seam, has_all: bool, record_testsuite_property: Report
+    real: Running, subtests: pytest.Subtests
 ) -> None:
-    await is_killed_at_each(real, seam, record_testsuite_property, has_all=has_all)
+    for seam in WRITE_SEAMS:
+        with subtests.test(seam=str(seam)):
+            assert await is_killed_at(real, seam, 1)
+    await check_versions(real)
+
+
+@pytest.mark.long
+@TIMEOUT
+@pytest.mark.parametrize("seam", WRITE_SEAMS, ids=str)
+async def test_an_actuator_killed_at_each_write_to_a_real_api_server_writes_nothing_twice(
+    real: Running, seam: Seam, record_testsuite_property: Report
+) -> None:
+    await is_killed_at_each(real, seam, record_testsuite_property)
+    await check_versions(real)
+
+
+async def check_versions(real: Running) -> None:
     writes = real.deployment.api["actuate"].log.effective_writes()
     by_version = Written(("apply" if write.verb == "patch" else write.verb, write.name) for write in writes)
     assert by_version == real.shop.counted + await real.shop.written(), "answers have versions of other writes too"
 
 
-async def is_killed_at_each(setup: Running, seam: Seam, report: Report, *, has_all: bool) -> None:
-    """Go on until a change passes the seam fewer times than it would take to be killed there, or at the first two."""
+async def is_killed_at_each(setup: Running, seam: Seam, report: Report) -> None:
+    """Go on until a change passes the seam fewer times than it would take to be killed there."""
     points = 0
-    for nth in itertools.count(1) if has_all else (1, 2):
+    for nth in itertools.count(1):
         if not await is_killed_at(setup, seam, nth):
             break
         points += 1
     report(f"points {seam}", points)
     print(f"{points} points {seam}")
-    assert points >= (FEWEST[seam.side_effect] if has_all else 2), f"only {points} points {seam}"
+    assert points >= FEWEST[seam.side_effect], f"only {points} points {seam}"
 
 
 async def is_killed_at(setup: Running, seam: Seam, nth: int) -> bool:
     """Change something, kill the process the nth time that it passes the seam, start it again; whether it got there."""
     deployment = setup.deployment
     point = CrashPoint(deployment, seam, nth)
-    await setup.shop.change(f"image-{nth}")
+    await setup.shop.change(f"image-{next(_numbers)}")
 
     async def is_decided() -> bool:
         return point.has_struck or await setup.has_converged()

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from pytest import param
 
 from rigs.levelog import WEBS_FILE
 from rigs.nats import NatsServer
 from rigs.recorded import Recorded, record_webs
 
+long = pytest.mark.long
 SHOP = "webs.example.com/default/shop"
 
 
@@ -22,18 +24,20 @@ async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["migrate"], 0, "is at revision"),
-        (["levels", "shop"], 0, "webs/pods"),
-        (["retry", "shop"], 2, "shop"),
-        (["history", SHOP], 0, "spec.replicas"),
         (["why", SHOP], 0, "webs/pods"),
-        (["writers", SHOP], 0, "WRITER"),
-        (["export", "all.jsonl"], 0, "5 decisions"),
         (["replay", str(WEBS_FILE)], 0, "SAME"),
-        (["doctor", str(WEBS_FILE), "--kubeconfig", "none"], 1, "none"),
-        (["rbac", str(WEBS_FILE)], 0, "ClusterRole"),
-        *(([role, str(WEBS_FILE), "--kubeconfig", "none"], 2, "none") for role in ("run", "ingest", "actuate")),
-        (["process", "none.py"], 2, "none.py does not exist"),
+        (["run", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none"),
+        param(["migrate"], 0, "is at revision", marks=long),
+        param(["levels", "shop"], 0, "webs/pods", marks=long),
+        param(["retry", "shop"], 2, "shop", marks=long),
+        param(["history", SHOP], 0, "spec.replicas", marks=long),
+        param(["writers", SHOP], 0, "WRITER", marks=long),
+        param(["export", "all.jsonl"], 0, "5 decisions", marks=long),
+        param(["doctor", str(WEBS_FILE), "--kubeconfig", "none"], 1, "none", marks=long),
+        param(["rbac", str(WEBS_FILE)], 0, "ClusterRole", marks=long),
+        param(["ingest", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none", marks=long),
+        param(["actuate", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none", marks=long),
+        param(["process", "none.py"], 2, "none.py does not exist", marks=long),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
