@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from pytest import param
 
 from rigs.levelog import WEBS_FILE
 from rigs.nats import NatsServer
 from rigs.recorded import Recorded, record_webs
 
-long = pytest.mark.long
+long, param = pytest.mark.long, pytest.param
 SHOP = "webs.example.com/default/shop"
 
 
