@@ -7,17 +7,12 @@ from typing import Annotated
 import typer
 
 from levelog_cli.commands.demo import demo
-from levelog_cli.commands.doctor import doctor
-from levelog_cli.commands.export import export
-from levelog_cli.commands.history import history
-from levelog_cli.commands.levels import levels
-from levelog_cli.commands.migrate import migrate
-from levelog_cli.commands.rbac import rbac
-from levelog_cli.commands.replay import replay
-from levelog_cli.commands.retry import retry
+from levelog_cli.commands.history import history, writers
+from levelog_cli.commands.levels import levels, retry
+from levelog_cli.commands.replay import export, replay
 from levelog_cli.commands.run import actuate, ingest, process, run
+from levelog_cli.commands.setup import doctor, migrate, rbac
 from levelog_cli.commands.why import why
-from levelog_cli.commands.writers import writers
 
 app = typer.Typer(
     name="levelog",

@@ -10,7 +10,7 @@ from levelog.wire.objects import CLUSTER_SCOPE, Application, ObjectKey
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
 from levelog.wire.subjects import partition_of, receipt_subject
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_history.records import read_about
 from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, has_any

@@ -8,7 +8,7 @@ from msgspec import Struct
 from levelog.wire.objects import ObjectKey
 from levelog.wire.subjects import partition_of
 from levelog_history.happenings import Happened
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.fold.changes import Causes

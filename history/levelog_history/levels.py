@@ -8,10 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
 from levelog_history.happenings import read_there
-from levelog_history.moments import Moment
-from levelog_history.names import ends, few, is_named
-from levelog_history.reach import beginning, refuse_beyond, refuse_expired
+from levelog_history.reach import Moment, beginning, refuse_beyond, refuse_expired
 from levelog_history.records import LogSource
+from levelog_history.selection import ends, few, is_named
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision

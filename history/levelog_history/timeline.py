@@ -10,8 +10,7 @@ from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_history.happenings import Entry
-from levelog_history.moments import Moment
-from levelog_history.reach import nothing_of
+from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import RecordSource
 from levelog_history.revisions import Missing, Revision, Revisions
 from levelog_history.selection import Selected, Shown

@@ -10,11 +10,9 @@ from levelog.wire.objects import ObjectKey
 from levelog_history.explaining import Explained, explain, newest_chain
 from levelog_history.happenings import Happened, read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
-from levelog_history.moments import Moment
-from levelog_history.names import few, is_named
-from levelog_history.reach import refuse_beyond, unread
+from levelog_history.reach import Moment, refuse_beyond, unread
 from levelog_history.records import LogSource
-from levelog_history.selection import Selected
+from levelog_history.selection import Selected, few, is_named
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent

@@ -11,8 +11,7 @@ from msgspec import Struct, field
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
-from levelog_history.moments import Moment
-from levelog_history.reach import nothing_of
+from levelog_history.reach import Moment, nothing_of
 from levelog_history.records import LogSource, read_about
 from levelog_history.revisions import Revision, Revisions
 from levelog_history.selection import Selected, has_any

@@ -9,10 +9,8 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
-from levelog_history.moments import Moment
-from levelog_history.names import named
-from levelog_history.reach import refuse_expired
-from levelog_history.selection import Selected, has_any
+from levelog_history.reach import Moment, refuse_expired
+from levelog_history.selection import Selected, has_any, named
 from levelog_processors.program import Program
 from levelog_replay.sources import Recording, Selection
 

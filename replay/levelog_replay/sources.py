@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from levelog.wire.objects import Application, ObjectKey, Sequence
 from levelog.wire.records import LoggedRecord
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_replay.scratch import Origin

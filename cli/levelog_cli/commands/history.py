@@ -1,4 +1,4 @@
-"""`levelog history`: what happened to an object, whoever changed it."""
+"""`levelog history`: what happened to an object, whoever changed it; `levelog writers`: who writes what, how often."""
 
 from pathlib import Path
 from typing import Annotated
@@ -59,5 +59,32 @@ def history(
             await show_object(settings, objects, bundle=bundle, at=at, as_json=as_json)
             return
         await show_history(settings, objects, wanted, bundle=bundle, as_json=as_json)
+
+    execute(settings, work)
+
+
+@taking(*NATS, "data_dir", "cluster")
+def writers(
+    settings: Settings,
+    objects: Annotated[
+        list[str],
+        typer.Argument(
+            help="RESOURCE[.GROUP]/NAMESPACE/NAME; without a name, or without both, all objects there, as in "
+            "webs.example.com or pods/default.",
+            metavar="OBJECTS...",
+        ),
+    ],
+    *,
+    since: Annotated[
+        str, typer.Option(help="Count what came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
+) -> None:
+    """Show who writes objects, how often, which writes changed nothing, and which come at a fixed period."""
+
+    async def work() -> None:
+        from levelog_cli.wiring.lookback import show_writers
+
+        await show_writers(settings, objects, since=since, as_json=as_json)
 
     execute(settings, work)

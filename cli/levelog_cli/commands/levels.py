@@ -1,4 +1,4 @@
-"""`levelog levels`: what is, against what should be, of each parent."""
+"""`levelog levels`: what is, against what should be, of each parent; `levelog retry`: it is tried again at once."""
 
 from typing import Annotated
 
@@ -40,5 +40,30 @@ def levels(
             await show_levels_at(settings, wanted, at=at, as_json=as_json)
         else:
             await show_levels(settings, wanted, as_json=as_json)
+
+    execute(settings, work)
+
+
+@taking(*NATS, "database_url", "data_dir", "application", "cluster")
+def retry(
+    settings: Settings,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Parents, or how their names end: webs.example.com/default/shop, default/shop, shop.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",
+    all_failed: Annotated[bool, typer.Option("--all-failed", help="Every level that is failed.")] = False,
+) -> None:
+    """Try again at once: levels that failed, are blocked, or wait for their next attempt."""
+
+    async def work() -> None:
+        from levelog_cli.wiring.attempts import retry_selected
+
+        await retry_selected(settings, names or [], view=view, all_failed=all_failed)
 
     execute(settings, work)

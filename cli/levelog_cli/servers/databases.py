@@ -1,9 +1,18 @@
-"""The database of a command: which one, and whether it is fit for this code."""
+"""The database of a command: which one, whether it is fit for this code, and the SQL views in it."""
 
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from levelog.errors import ConfigurationError
+from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
-from levelog_migrations import check, upgrade
+from levelog_migrations import check, head, upgrade
+from levelog_processors.program import sql_views
 from levelog_store.connect.database import Database
+from levelog_store.look.sqlviews import replace_views
 
 
 def database_url(settings: Settings) -> str:
@@ -32,3 +41,45 @@ async def open_to_read(settings: Settings) -> Database:
     url = database_url(settings)
     await check(url)
     return await Database.open(url, read_only=True)
+
+
+log = logging.getLogger(__name__)
+
+
+async def make_views(database: Database, application: LoadedApplication) -> None:
+    """Make the SQL views of the loaded operators; a user who may not make them says so and goes on without."""
+    if not await replace_views(database, application.name, sql_views(application.program)):
+        log.warning(
+            "the SQL views of application %s are not those of this code, and this user has no right to make them: "
+            "run `levelog migrate FILE` as the owner of the tables",
+            application.name,
+        )
+
+
+async def migrate_database(settings: Settings, files: Sequence[Path]) -> None:
+    """Bring the database to the newest revision, make the SQL views of the operators in the files, and say so.
+
+    Raises ConfigurationError if it is the embedded one and in use, if the user may not make SQL views, and as
+    `load_application` does.
+    """
+    if settings.database_url:
+        await _migrate(settings, files)
+    else:
+        with DataDir(settings.data_dir).claim():
+            await _migrate(settings, files)
+
+
+async def _migrate(settings: Settings, files: Sequence[Path]) -> None:
+    application = load_application(settings, files) if files else None
+    url = database_url(settings)
+    await upgrade(url)
+    sys.stdout.write(f"the database is at revision {head()}\n")
+    if application is None:
+        return
+    async with await Database.open(url) as database:
+        if not await replace_views(database, application.name, sql_views(application.program)):
+            raise ConfigurationError(
+                f"the user of database {database.name} may not make the SQL views of application {application.name}: "
+                f"give it the right to create schemas, or the schema {application.name}"
+            )
+    sys.stdout.write(f"the SQL views of application {application.name} are made\n")

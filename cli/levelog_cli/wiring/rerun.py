@@ -21,8 +21,7 @@ from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import LogLevel, Settings
 from levelog_cli.wiring.lookback import chosen_scopes
-from levelog_history.moments import Moment
-from levelog_history.reach import beginning
+from levelog_history.reach import Moment, beginning
 from levelog_history.records import read_about
 from levelog_history.selection import Selected, Shown
 from levelog_log.stream import LogStream

@@ -18,7 +18,7 @@ from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.agreement import refuse_disagreement
+from levelog_cli.wiring.ingesting import refuse_disagreement
 from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
 from levelog_log.hints import Hints, Topic
 from levelog_log.leadership import Leadership
@@ -227,7 +227,7 @@ class _Process(Struct, kw_only=True):
             await actuator.run()
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
-        from levelog_cli.wiring.sqlviews import make_views
+        from levelog_cli.servers.databases import make_views
         from levelog_processors.upkeep import verify
         from levelog_store.owners.scopes import open_scope
 

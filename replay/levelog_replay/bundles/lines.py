@@ -17,7 +17,7 @@ from levelog.wire.envelope import decode, encode
 from levelog.wire.objects import Application, Cluster, Partition, Sequence
 from levelog.wire.records import LoggedRecord, Unreadable
 from levelog.wire.subjects import object_in
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_replay.comparing import Conclusion
 from levelog_replay.scratch import Origin
 from levelog_store.decide.decisions import Asked, Basis, Decision, Read

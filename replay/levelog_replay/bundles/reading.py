@@ -10,7 +10,7 @@ import msgspec
 
 from levelog.errors import ConfigurationError, RecordError
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_history.selection import Selected, has_any
 from levelog_history.timeline import DecisionEntry, IsShown
 from levelog_replay.bundles.lines import (

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted, TargetSighted, Unreadable
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_replay.bundles.lines import (
     FORMAT,
     HASHED,

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from levelog.errors import ConfigurationError
-from levelog_history.names import named
-from levelog_history.selection import Selected
+from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
 from levelog_replay.sources import History, Selection
 from levelog_replay.stops.stopping import Breaks

@@ -17,7 +17,7 @@ from levelog.wire.objects import Application
 from levelog.wire.records import LoggedRecord
 from levelog_actuator import Actuator
 from levelog_cli.loading import load_operators
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import WatchedResource
 from levelog_kube.client import connect as connect_kube

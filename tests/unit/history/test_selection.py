@@ -4,7 +4,7 @@ import pytest
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import ObjectKey
-from levelog_history.moments import Moment
+from levelog_history.reach import Moment
 from levelog_history.selection import Selected, label_selector
 from rigs.webs import NOON, logged, web
 

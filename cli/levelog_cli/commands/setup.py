@@ -1,0 +1,82 @@
+"""Before an application runs: `levelog doctor`, `levelog migrate` and `levelog rbac`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from levelog_cli.running import FAILED, execute
+from levelog_cli.settings import NATS, LogLevel, Settings, taking
+
+
+@taking(
+    *(*NATS, "database_url", "application", "cluster", "kubeconfig", "context", "namespace", "data_dir"),
+    *("redaction_key_file", "redact", "redaction"),
+)
+def doctor(
+    settings: Settings,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Operators whose permissions are checked.", show_default=False),
+    ] = None,
+    *,
+    role: Annotated[
+        str, typer.Option(help="ingest, process or actuate: what it needs; default: all.", metavar="ROLE")
+    ] = "",
+) -> None:
+    """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
+
+    async def work() -> None:
+        from levelog_cli.checks.findings import examine
+        from levelog_cli.wiring.roles import named_role
+
+        if not await examine(settings, files or [], named_role(role)):
+            raise SystemExit(FAILED)
+
+    # The findings say what the log would warn of.
+    is_quiet = settings.log_level is not LogLevel.DEBUG
+    execute(msgspec.structs.replace(settings, log_level=LogLevel.ERROR) if is_quiet else settings, work)
+
+
+@taking("database_url", "data_dir", "application")
+def migrate(
+    settings: Settings,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Operators whose SQL views are made, too.", show_default=False),
+    ] = None,
+) -> None:
+    """Bring the database to the revision of this code."""
+
+    async def work() -> None:
+        from levelog_cli.servers.databases import migrate_database
+
+        await migrate_database(settings, files or [])
+
+    execute(settings, work)
+
+
+@taking("application", "namespace")
+def rbac(
+    settings: Settings,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Operators, as `levelog run` takes them.", show_default=False),
+    ],
+    *,
+    accounts_in: Annotated[
+        str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
+    ] = "default",
+) -> None:
+    """Print accounts and roles for ingest, process and actuate, with just what these operators need."""
+
+    async def work() -> None:
+        from levelog_cli.loading import load_application
+        from levelog_cli.wiring.manifests import roles_of
+
+        application = load_application(settings, files)
+        sys.stdout.write(roles_of(application, accounts_in=accounts_in, namespaces=settings.namespaces))
+
+    execute(settings, work)
