@@ -284,6 +284,7 @@ class Feed:
 
     async def _record(self, body: bytes, *, origin: Origin, is_deleted: bool = False, kind: str = "") -> Version | None:
         version, message = self._recorder.object_message(body, origin=origin, is_deleted=is_deleted, kind=kind)
+        self._source.seen = max(self._source.seen, version or Version(0))  # a list that breaks off has been seen, too
         self._wait((message,))
         if len(self._waiting) >= GROUP_MESSAGES or self._waiting_bytes >= GROUP_BYTES:
             await self._hand_over()

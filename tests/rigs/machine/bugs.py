@@ -9,6 +9,9 @@ from unittest.mock import patch
 import msgspec
 
 from levelog.wire.canonical import digest
+from levelog.wire.records import HistoryReverted, LoggedRecord
+from levelog_ingest.feed import Feed
+from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors.decide import cut, facts, intents, settling, snapshot
 from levelog_processors.decide.facts import Look, Round
@@ -16,13 +19,15 @@ from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
+from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_processors.waiting import Horizon
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
-from levelog_store.fold import levelwrites
-from levelog_store.rows import Entry, IndexKey, Scope, ViewParent
+from levelog_store.fold import changewrites, levelwrites
+from levelog_store.fold.changes import Changes
+from levelog_store.rows import Entry, IndexKey, Input, Scope, SyncRow, ViewParent
 from rigs.machine.world import Laboratory
 
 Bug = Callable[[Laboratory], Generator[None]]
@@ -222,4 +227,49 @@ def holes_are_jumped_over(_: Laboratory) -> Generator[None]:
         return real(self, sequence, record_id)
 
     with _replaced((Trail, "take"), by=take), _replaced((Trail, "check"), by=lambda *_, **__: None):
+        yield
+
+
+def half_seen_list_continued(_: Laboratory) -> Generator[None]:
+    """A streamed list that ends cleanly in the middle goes on within the same list."""
+    real = getattr(Feed, "_list_and_watch")  # noqa: B009
+
+    async def going_on(self: Feed) -> bool:
+        try:
+            return bool(await real(self))
+        except NoAnswer as error:
+            if "ended before it was complete" not in str(error):
+                raise
+            return True
+
+    with _replaced((Feed, "_list_and_watch"), by=going_on):
+        yield
+
+
+def history_not_asked_for(_: Laboratory) -> Generator[None]:
+    """Watches and lists begin without a look at the server's version."""
+
+    async def nothing(self: Feed) -> None: ...
+
+    with _replaced((Feed, "_check_history"), by=nothing):
+        yield
+
+
+def reverted_list_compared(_: Laboratory) -> Generator[None]:
+    """After history went back, what is listed is compared with the versions that were held."""
+
+    async def nothing(*_: Any) -> None: ...
+
+    with _replaced((changewrites, "_forget_versions"), by=nothing):
+        yield
+
+
+def readers_not_blocked(_: Laboratory) -> Generator[None]:
+    """After history went back, a resource counts as listed."""
+
+    def without(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> None:
+        if not isinstance(record, HistoryReverted):
+            note_mark(changes, held, logged, record)
+
+    with _replaced((folding, "note_mark"), by=without):
         yield

@@ -45,6 +45,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.revision = 0
+        self.restores = 0
+        """How often it has gone back to an earlier revision."""
         self.objects: dict[ObjectKey, Body] = {}
         self.happenings: list[Happening] = []
         self.on_change: Callable[[Happening], None] = lambda _: None
@@ -58,7 +60,7 @@ class Cluster:
         """Make an object; `content` has spec and parts of the metadata."""
         metadata = {"name": name, "namespace": NAMESPACE, "uid": f"{name}.{self.revision + 1}"}
         metadata |= content.get("metadata") or {}
-        metadata["uid"] = f"{name}.{self.revision + 1}"
+        metadata["uid"] = f"{name}.{self.revision + 1}{'*' * self.restores}"
         self._store(key_of(resource, name), {**content, "metadata": metadata})
 
     def change(self, resource: str, name: str, edit: Callable[[Body], None]) -> bool:

@@ -1,114 +1,189 @@
-"""Ingesters that share a log and know nothing of each other, each stepped from one record to the next.
+"""Ingesters that share a log and know nothing of each other, each stepped from one answer of the API to the next.
 
-They go on where the real `decide` says. A list is a snapshot of a moment before its beginning is in the log, as pages
-are; what happens while it is told follows before its end, as in a streamed list. One that is not stepped is a process
-that was paused.
+What lists, watches and resumes is the real one; the API, the log and the waits are made here. Lists are streamed: a
+snapshot, then what happens while it is told, then its end. One that is not stepped is a process that was paused. Not
+imitated: a process that hands on what it read before a restore of the API, after others have noticed the restore.
 """
 
-from collections.abc import Generator
+# pyright: reportPrivateUsage=false
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, Final, cast
 
-from levelog.wire.objects import GroupResource, Uid, Version
+import msgspec
+
+from levelog.secrets.redaction import Redactor
+from levelog.wire.envelope import decode
+from levelog.wire.objects import GroupResource
 from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
+    HistoryReverted,
     LoggedRecord,
     ObjectDeleted,
     ObjectSeen,
-    Origin,
     SyncFinished,
     SyncStarted,
 )
-from levelog.wire.subjects import partition_of
-from levelog_ingest.resume import ResumeAt, decide
+from levelog_ingest.feed import INITIAL_EVENTS_END
+from levelog_ingest.resume import decide
+from levelog_ingest.status import Backoff, WatchedResource
+from levelog_ingest.watcher import Watcher
+from levelog_kube.client import Answer, KubeClient
+from levelog_kube.discovery import Served
+from levelog_kube.failures import ApiError, NoAnswer
+from levelog_log.appender import Appender, Lane
+from levelog_log.stream import LogStream
+from levelog_log.transport.wire import Message, parse_header_lines
 from rigs.machine.cluster import GROUP, WEBS, Cluster, Happening, recorded
-from rigs.machine.log import PARTITIONS, Log
-from rigs.machine.operator import BEGIN
+from rigs.machine.log import CLUSTER, PARTITIONS, Log
 
-RESOURCE = GroupResource(group=GROUP, resource=WEBS)
+WATCHED: Final = WatchedResource(resource=GroupResource(group=GROUP, resource=WEBS), version="v1")
+SERVED: Final = Served(root=f"/apis/{GROUP}/v1", plural=WEBS, kind="Web", namespaced=True)
 
 
 class Server(Cluster):
-    """A cluster that forgets what happened before `compacted_to`."""
+    """A cluster that forgets what happened before `compacted_to`, and may be restored to what it was."""
 
     def __init__(self) -> None:
         super().__init__()
         self.compacted_to = 0
 
+    def restore(self, revision: int) -> None:
+        """Go back to a revision; connections break."""
+        self.happenings = [each for each in self.happenings if each.revision <= revision]
+        self.objects = {}
+        for each in self.happenings:
+            self.objects.pop(each.key, None)
+            if not each.is_deletion:
+                self.objects[each.key] = msgspec.json.decode(each.body)
+        self.revision = revision
+        self.compacted_to = min(self.compacted_to, revision)
+        self.restores += 1
+
 
 class Ingester:
-    """Lists and watches Webs for ever; `step` tells one thing more. `is_idle` once there is nothing to tell."""
+    """Lists and watches Webs for ever; `step` lets it have one answer more.
 
-    def __init__(self, name: str, server: Server, log: Log) -> None:
+    `is_idle` once there is nothing to tell.
+    """
+
+    def __init__(self, server: Server, log: Log) -> None:
         self.is_idle = False
-        self._name = name
+        self.asked_at = 0
+        """Restores of the server when it asked for its version last."""
         self._server = server
         self._log = log
-        self._lists = 0
-        self._telling = self._tell()
+        self._task: asyncio.Task[None] | None = None
+        self._parked, self._turn = asyncio.Event(), asyncio.Event()
+        self._ends = False
 
-    def step(self) -> None:
-        """Tell one thing more."""
-        next(self._telling)
+    async def step(self, *, ends: bool = False) -> None:
+        """Let it have the next line or answer; or else the server ends the connection, in good order."""
+        self._ends = ends
+        self._parked.clear()
+        if self._task is None:
+            self._task = asyncio.create_task(self._watcher().read_on(SERVED, cast("Lane", self), self._resume()))
+        else:
+            self._turn.set()
+        while not self._parked.is_set():
+            if self._task.done():
+                self._task.result()
+                raise AssertionError("an ingester has ended")
+            await asyncio.sleep(0)
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         """Forget everything, and begin again at the next step."""
         self.is_idle = False
-        self._telling = self._tell()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+        self._turn.clear()
 
-    def _tell(self) -> Generator[None, None, None]:
-        position = self._resume()
-        yield
-        while True:
-            if position is not None and position < self._server.compacted_to:
-                self._mark(GapNoted(resource=RESOURCE, reason="410", since=Version(position), time=BEGIN))
-                position = None
-                yield
-            if position is None:
-                position = yield from self._list()
-            untold = self._untold(position)
-            self.is_idle = not untold
-            if untold:
-                position = self._record(untold[0], "watch")
-            else:
-                self._mark(BookmarkNoted(resource=RESOURCE, version=Version(position), time=BEGIN))
-            yield
+    async def submit(self, messages: Sequence[Message]) -> None:
+        """Take messages into the log, as a lane does."""
+        for message in messages:
+            record = decode(parse_header_lines(message.headers), message.payload)
+            self._log.append(record, int(message.subject.split(".")[2]))
 
-    def _list(self) -> Generator[None, None, int]:
-        self._lists += 1
-        sync_id = f"{self._name}-{self._lists}"
+    async def request(self, _method: str, _path: str, *, query: Mapping[str, str]) -> Answer:
+        """Answer a list of one object, which nobody looks at but for its version."""
+        assert query == {"limit": "1"}
+        await self._next()
+        self.asked_at = self._server.restores
+        body = {"metadata": {"resourceVersion": str(self._server.revision)}, "items": []}
+        return Answer(200, {}, msgspec.json.encode(body))
+
+    @asynccontextmanager
+    async def stream(
+        self, _path: str, *, query: Mapping[str, str], silence: timedelta
+    ) -> AsyncGenerator[AsyncIterator[list[bytes]]]:
+        """Stream a watch, as KubeClient does."""
+        _ = silence
+        yield self._lines(query)
+
+    async def _lines(self, query: Mapping[str, str]) -> AsyncIterator[list[bytes]]:
+        server, restores = self._server, self._server.restores
+        lines = self._listing() if "sendInitialEvents" in query else self._watching(int(query["resourceVersion"]))
+        while await self._next():
+            if server.restores != restores:
+                raise NoAnswer("the connection broke")
+            yield [next(lines)]
+
+    def _listing(self) -> Iterator[bytes]:
         position = self._server.revision
-        listed = [
-            Happening(
-                int(body["metadata"]["resourceVersion"]),
-                key,
-                is_deletion=False,
-                uid=body["metadata"]["uid"],
-                body=recorded(body),
-            )
-            for key, body in sorted(self._server.objects.items())
-        ]
-        yield
-        self._mark(SyncStarted(resource=RESOURCE, sync_id=sync_id, time=BEGIN))
-        for happening in listed:
-            yield
-            self._record(happening, "list")
-        yield
+        for body in [body for _, body in sorted(self._server.objects.items())]:
+            yield _line("ADDED", recorded(body))
         for happening in self._untold(position)[:2]:
-            position = self._record(happening, "list")
-            yield
-        self._mark(SyncFinished(resource=RESOURCE, sync_id=sync_id, version=Version(position), time=BEGIN))
-        yield
-        return position
+            position = happening.revision
+            yield _told(happening)
+        yield _bookmark(position, annotations={INITIAL_EVENTS_END: "true"})
+        yield from self._watching(position)
 
-    def _resume(self) -> int | None:
-        decision = decide(
+    def _watching(self, position: int) -> Iterator[bytes]:
+        if position < self._server.compacted_to:
+            raise ApiError("WATCH", WEBS, 410, reason="Expired", message="too old")
+        while True:
+            untold = self._untold(position)
+            position = untold[0].revision if untold else position
+            self.is_idle = len(untold) <= 1
+            yield _told(untold[0]) if untold else _bookmark(position)
+
+    async def _next(self) -> bool:
+        """Wait for the next step; tells whether the connection goes on."""
+        self._parked.set()
+        await self._turn.wait()
+        self._turn.clear()
+        self.is_idle = False
+        return not self._ends
+
+    def _watcher(self) -> Watcher:
+        async def check_cluster() -> None:
+            return
+
+        watcher = Watcher(
+            cast("KubeClient", self),
+            cast("LogStream", SimpleNamespace(cluster=CLUSTER, partitions=PARTITIONS, max_age=timedelta(0))),
+            cast("Appender", SimpleNamespace(publisher=SimpleNamespace(check=lambda _: None))),
+            Redactor(),
+            WATCHED,
+            check_cluster=check_cluster,
+        )
+        watcher._troubles.backoff = Backoff(timedelta(0), timedelta(0))
+        return watcher
+
+    def _resume(self) -> Any:
+        return decide(
             (),
             sync=self._last(SyncStarted, SyncFinished),
-            gap=self._last(GapNoted),
+            gap=self._last(GapNoted, HistoryReverted),
             seen={"": self._last(ObjectSeen, ObjectDeleted)},
             bookmark=self._last(BookmarkNoted),
         )
-        return decision.versions[""] if isinstance(decision, ResumeAt) else None
 
     def _last(self, *kinds: type) -> LoggedRecord | None:
         return next((logged for logged in reversed(self._log.records) if isinstance(logged.record, kinds)), None)
@@ -116,18 +191,14 @@ class Ingester:
     def _untold(self, position: int) -> list[Happening]:
         return [happening for happening in self._server.happenings if happening.revision > position]
 
-    def _record(self, happening: Happening, origin: Origin) -> int:
-        record = (ObjectDeleted if happening.is_deletion else ObjectSeen)(
-            key=happening.key,
-            uid=Uid(happening.uid),
-            version=Version(happening.revision),
-            origin=origin,
-            time=BEGIN,
-            body=happening.body,
-        )
-        self._log.append(record, partition_of(happening.key, PARTITIONS))
-        return happening.revision
 
-    def _mark(self, record: SyncStarted | SyncFinished | GapNoted | BookmarkNoted) -> None:
-        for partition in range(PARTITIONS):
-            self._log.append(record, partition)
+def _told(happening: Happening) -> bytes:
+    return _line("DELETED" if happening.is_deletion else "MODIFIED", happening.body)
+
+
+def _line(kind: str, body: bytes) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": msgspec.Raw(body)})
+
+
+def _bookmark(version: int, **metadata: Any) -> bytes:
+    return _line("BOOKMARK", msgspec.json.encode({"metadata": {"resourceVersion": str(version), **metadata}}))

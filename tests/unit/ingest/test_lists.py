@@ -229,6 +229,23 @@ def test_a_server_that_was_restored_is_listed_as_it_is_now(
     asyncio.run(run())
 
 
+class ServerRestoredWithinAList(Server):
+    """Goes back while its first list is read, which nothing was known before."""
+
+    def toggle(self, name: str) -> None:
+        self.version = 5
+        self.objects = {name: 5}
+
+
+async def test_what_a_list_showed_that_a_restore_broke_off_is_of_another_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "failed", lambda self, at_least=None: timedelta(0))
+    records = await ingest(ServerRestoredWithinAList([Cut(2, "no answer", "c")]))
+    told = [r.record for r in records if isinstance(r.record, HistoryReverted)]
+    assert [(each.since, each.version) for each in told] == [(10, 5)]
+
+
 class PagedServer(Server):
     """Serves no streams, and forgets the history that a page needs before the next one is asked for."""
 
