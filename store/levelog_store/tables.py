@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy Core knows them; `migrations/` makes them, a test compares the two.
+"""The tables, as SQLAlchemy Core knows them; the first revision makes them.
 
 Every key begins with the scope: one number for a cluster and an application. Objects are named by their key as text,
 `webs.example.com/default/shop`, so that any table can be read by eye.
@@ -50,9 +50,7 @@ scopes = Table(
     Column("application", BYTE_TEXT, nullable=False),
     Column("partitions", SmallInteger, nullable=False),
     Column("fingerprint", BYTE_TEXT, nullable=False, comment="code that may commit"),
-    Column(
-        "stream_created", BYTE_TEXT, nullable=False, comment="identity of the stream that the tables were folded from"
-    ),
+    Column("stream_created", BYTE_TEXT, nullable=False, comment="identity of the stream that was folded"),
     Column("resets", Integer, nullable=False, comment="how often all that was folded was deleted"),
     Index("scopes_cluster_application", "cluster", "application", unique=True),
 )
@@ -198,9 +196,7 @@ key_versions = Table(
     _scope(),
     _key("index"),
     _key("key"),
-    Column(
-        "version", BigInteger, nullable=False, comment="sequence of the record that changed the key last; 0: none yet"
-    ),
+    Column("version", BigInteger, nullable=False, comment="sequence that changed the key last; 0: none yet"),
 )
 
 levels = Table(
@@ -266,12 +262,7 @@ wakeups = Table(
         server_default="",
         comment="12,15,17: all records that ask, the first ones if there are many; empty: its time, or a person",
     ),
-    Column(
-        "generation",
-        BigInteger,
-        nullable=False,
-        comment="drawn anew by each request; a decision consumes the one it saw",
-    ),
+    Column("generation", BigInteger, nullable=False, comment="drawn anew by each request"),
     _time("due_at"),
     Index(
         "wakeups_fresh",
@@ -386,12 +377,7 @@ decisions = Table(
     Column("causes", BYTE_TEXT, nullable=False, comment="as in wakeups"),
     Column("suppressed", BYTE_TEXT, nullable=False, comment="as in levels, since the decision before"),
     Column("is_called", Boolean, nullable=False, comment="the view was called; else only the status is another"),
-    Column(
-        "reads",
-        Json,
-        nullable=False,
-        comment="[[index, key, sequence that changed it last, what it held or null], …]",
-    ),
+    Column("reads", Json, nullable=False, comment="[[index, key, sequence that changed it, what it held or null], …]"),
     Column("status", BYTE_TEXT, nullable=False, comment="of the level after it"),
     Column("reason", BYTE_TEXT, nullable=False),
     Column("round", Integer, nullable=False),
@@ -401,12 +387,7 @@ decisions = Table(
     Column("intents", Json, nullable=False, comment="idempotency keys"),
     Column("fingerprint", BYTE_TEXT, nullable=False),
     _time("decided_at", nullable=False),
-    Column(
-        "snapshot",
-        BigInteger,
-        nullable=False,
-        comment="sum of the sequences up to which the partitions were folded: orders what was seen",
-    ),
+    Column("snapshot", BigInteger, nullable=False, comment="sum of the partitions' sequences: orders what was seen"),
     Column("basis", Json, nullable=False, comment="what it rests on besides parent and reads, to be replayed"),
     Index("decisions_parent", "scope", "parent", "view", "ordinal"),
     comment="levels that were evaluated, or got another status",
