@@ -269,11 +269,11 @@ async def test_commits_that_the_database_lost_are_folded_again_from_the_log(
         last = await stack.listed(web("shop", 1, replicas=1), pod("shop-0", 2, owner="uid-shop"), version=2)
         stack.start()
         await stack.folded(last)
-        kept = await keep(stack.database)
+        kept = await keep(stack.database, stack.scope)
         last = await stack.tell(deleted(pod("shop-0", 2, owner="uid-shop"), 3))
         await stack.folded(last)
         assert (await stack.level("shop"))["status"] == "settling"
-        await lose(stack.database, kept)
+        await lose(stack.database, stack.scope, kept)
         last = await stack.tell(web("other", 4, replicas=0))
         await stack.folded(last)
         assert (await stack.level("shop"))["status"] == "settling"

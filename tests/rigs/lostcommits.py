@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Table, delete, insert, select
 
 from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
 from levelog_store.tables import leases, metadata, processors, scopes
 
 Kept = dict[str, list[dict[str, Any]]]
@@ -13,21 +14,22 @@ _DURABLE = {leases.name, processors.name, scopes.name}
 """Tables whose commits wait for the disk."""
 
 
-async def keep(database: Database) -> Kept:
-    """All rows that a crash from now on may lose."""
+async def keep(database: Database, scope: Scope) -> Kept:
+    """All rows of a scope that a crash from now on may lose."""
     async with database.reading() as connection:
-        return {
-            table.name: [dict(row) for row in (await connection.execute(select(table))).mappings()]
-            for table in metadata.sorted_tables
-            if table.name not in _DURABLE
-        }
+
+        async def rows(table: Table) -> list[dict[str, Any]]:
+            found = await connection.execute(select(table).where(table.c.scope == scope.number))
+            return [dict(row) for row in found.mappings()]
+
+        return {table.name: await rows(table) for table in metadata.sorted_tables if table.name not in _DURABLE}
 
 
-async def lose(database: Database, kept: Kept) -> None:
+async def lose(database: Database, scope: Scope, kept: Kept) -> None:
     """Let the tables be as they were when the rows were kept."""
     async with database.transaction() as connection:
         for name, rows in kept.items():
             table = metadata.tables[name]
-            await connection.execute(delete(table))
+            await connection.execute(delete(table).where(table.c.scope == scope.number))
             if rows:
                 await connection.execute(insert(table), rows)

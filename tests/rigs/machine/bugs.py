@@ -13,6 +13,7 @@ from levelog.wire.records import HistoryReverted, LoggedRecord
 from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
+from levelog_processors import engine
 from levelog_processors.decide import cut, facts, intents, settling, snapshot
 from levelog_processors.decide.facts import Look, Round
 from levelog_processors.decide.readiness import Lag, Readiness
@@ -27,6 +28,7 @@ from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites, levelwrites
 from levelog_store.fold.changes import Changes
+from levelog_store.owners import leases
 from levelog_store.rows import Entry, IndexKey, Input, Scope, SyncRow, ViewParent
 from rigs.machine.world import Laboratory
 
@@ -195,6 +197,15 @@ def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
         return asker is not None and asker.generation == look.facts.wake.generation
 
     with _replaced((cut, "_is_as_seen"), by=is_asked):
+        yield
+
+
+def folded_on_after_a_crash(_: Laboratory) -> Generator[None]:
+    """Where the tables are folded up to is not looked at again: a processor goes on from what it remembers."""
+
+    def trust(*_: Any) -> None: ...
+
+    with _replaced((leases, "check_checkpoints"), (engine, "check_checkpoints"), by=trust):
         yield
 
 

@@ -285,6 +285,30 @@ class LevelsMachine(RuleBasedStateMachine):
         if then != "watch":
             self._run(self._followed(then))
 
+    @_step(
+        rule,
+        name=_webs,
+        lost=st.sampled_from(sorted(WEB_CHANGES)),
+        part=_parts,
+        part_lost=st.sampled_from(sorted(PART_CHANGES)),
+        who=st.sampled_from(("A", "B", "process", "fold")),
+        then=_then,
+    )
+    def crash_database(self, name: str, lost: str, part: str, part_lost: str, who: str, then: str) -> None:
+        """The database crashes, loses what was folded and decided of two changes, and processors see no error."""
+
+        async def commit() -> None:
+            self._edit(WEBS, name, WEB_CHANGES[lost])
+            self._edit(PARTS, part, PART_CHANGES[part_lost])
+            for resource in (WEBS, PARTS):
+                self.world.ingest.watch(resource)
+            await self._followed(who)
+
+        self._run(self.world.losing(commit))
+        if then != "watch":
+            self._edit(WEBS, name, _touch)
+            self._follow(WEBS, then)
+
     @_step(rule, worker=_workers)
     def release(self, worker: str) -> None:
         """Functions that were slow return."""

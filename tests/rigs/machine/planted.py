@@ -38,5 +38,6 @@ PLANTED: Final = (
     _planted(bugs.late_records_count, 3, examples=60),
     _planted(bugs.due_by_own_clock, 6, 4, examples=40),
     _planted(bugs.holes_are_jumped_over, 13, examples=40),
+    _planted(bugs.folded_on_after_a_crash, 13, 3, 4, 5, examples=20),
     _planted(bugs.lists_not_awaited, 9, examples=160),
 )

@@ -108,9 +108,13 @@ class Worker:
         if epochs == self.epochs:
             return
         self.epochs = epochs
-        await self._engine.hold(epochs)
+        await self.begin_at_checkpoints()
+
+    async def begin_at_checkpoints(self) -> None:
+        """Forget what was folded, and go on from what the tables hold."""
+        await self._engine.hold(self.epochs)
         self.position = min(self._engine.folded_to.values(), default=0)
-        is_filtered = len(epochs) < PARTITIONS
+        is_filtered = len(self.epochs) < PARTITIONS
         self._trail = Trail("log", ReadTo(self.position), is_filtered=is_filtered, newest=self._engine.newest)
         self._horizon = Horizon(cast("Reader", self), lambda: 0.0)
         await self.begin_anew()
@@ -147,9 +151,11 @@ class Worker:
         return self._log.of(self.epochs, after=self.position)
 
     async def fold(self, most: int, meanwhile: Callable[[], Awaitable[None]] | None = None) -> Sequence[LoggedRecord]:
-        """Fold the next records; returns those that were. Raises LeaseLost, HistoryLost."""
+        """Fold the next records; returns those that were. Raises LeaseLost, CommitsLost, HistoryLost."""
         records = self.unread()[:most]
         if not records:
+            if self.epochs:
+                await self._engine.next_due()  # which the loop looks at when it has nothing else to do
             return []
         self._check(is_reading=True)
         for logged in records:
@@ -172,7 +178,7 @@ class Worker:
     ) -> Cut | None:
         """Decide on what is due; with `is_slow` reconcile functions that begin now return in `release`.
 
-        Raises LeaseLost.
+        Raises LeaseLost, CommitsLost.
         """
         if is_slow:
             self._gate.close_it()

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import update
 
-from levelog.errors import HistoryLost, LeaseLost
+from levelog.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.records import LoggedRecord
 from levelog_processors.decide.settling import LONGEST_BACKOFF
@@ -18,6 +19,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import leases, processors
+from rigs.lostcommits import keep, lose
 from rigs.machine.checks import Broken, Call, check_call, check_fold, check_tables, is_unsettled
 from rigs.machine.cluster import KINDS, Cluster, key_of
 from rigs.machine.inline import inline_sqlite
@@ -186,6 +188,9 @@ class World:
         except LeaseLost:
             self._check_lost(worker)
             return False
+        except CommitsLost:
+            await worker.begin_at_checkpoints()
+            return True
         except HistoryLost as lost:
             await self._start_over(worker, str(lost))
             return True
@@ -253,6 +258,9 @@ class World:
         except LeaseLost:
             self._check_lost(worker)
             return False
+        except CommitsLost:
+            await worker.begin_at_checkpoints()
+            return True
         finally:
             self._raise()
         decided = cut.decided if cut is not None else []
@@ -264,6 +272,15 @@ class World:
     async def reconnect(self, name: str) -> None:
         """Let a processor's connection to the log be lost, and its reader begin anew."""
         await self.workers[name].begin_anew()
+
+    async def losing(self, meanwhile: Meanwhile) -> None:
+        """Let the database lose what is committed meanwhile, by folds and decisions alone, and nobody hear of it."""
+        scope, reference, looks = self._scope, deepcopy(self.reference), dict(self._looks)
+        kept = await keep(self._database, scope)
+        await meanwhile()
+        if self._scope is scope:  # or all was emptied meanwhile, which waits for the disk
+            await lose(self._database, scope, kept)
+            self.reference, self._looks = reference, looks
 
     async def release(self, name: str) -> None:
         """Let the slow functions of a processor return."""
