@@ -23,7 +23,7 @@ from rigs.crashpoints import SEAMS, CrashPoint, Moment, Seam, SideEffect
 from rigs.deployment import Deployment
 from rigs.meters import METERS_FILE
 from rigs.nats import NatsServer
-from rigs.script import Script
+from rigs.script import Script, versions, written
 from rigs.waiting import until
 
 CHANGES: Final = int(os.environ.get("LEVELOG_TEST_CHANGES", "1500"))
@@ -143,23 +143,3 @@ async def test_invariant_7_what_users_change_is_answered_by_just_the_writes_that
     for what, number in (("changes", script.changes), ("effective writes", script.calls.total()), *kills.items()):
         record_testsuite_property(what, number)
         print(f"{what}: {number}")
-
-
-def versions(deployments: list[Deployment]) -> list[tuple[str, str, str]]:
-    """Verb, name and version in the answer of each write that succeeded."""
-    return [
-        (exchange.request.verb, exchange.request.name, answer.version)
-        for deployment in deployments
-        for exchange in deployment.api["actuate"].log
-        if exchange.request.is_write
-        for answer in exchange.answers
-        if answer.status < 300
-    ]
-
-
-def written(deployments: list[Deployment], own: set[str]) -> Counter[tuple[str, str]]:
-    """Effective writes of levelog's: versions that only they were answered with, and deletions."""
-    answers = versions(deployments)
-    changed = {(verb, name, version) for verb, name, version in answers if verb != "delete" and version not in own}
-    deleted = Counter((verb, name) for verb, name, _ in answers if verb == "delete")
-    return deleted + Counter((verb, name) for verb, name, _ in changed)

@@ -65,14 +65,14 @@ class Deployment:
         self._folder = folder
         self._direct = api
         self._nats = nats
-        self._database_url = database_url
+        self.database_url = database_url
         self._operator_file = operator_file
         self._own: Any = None
         self._turn = asyncio.Lock()
         self._proxies = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        port = make_url(self._database_url).port
+        port = make_url(self.database_url).port
         assert port is not None
         async with AsyncExitStack() as stack:
             for role in ROLES:
@@ -96,14 +96,14 @@ class Deployment:
 
     async def migrate(self) -> None:
         """Make the tables. Raises AssertionError with what the command printed."""
-        ended = await self.levelog.ends("migrate", "--database-url", self._database_url)
+        ended = await self.levelog.ends("migrate", "--database-url", self.database_url)
         assert ended.status == 0, ended
 
     async def use_database(self, url: str) -> None:
         """Go on with another, empty database of the same server; only while nothing that uses it runs."""
         assert not any(self.running[role].is_running for role in self.sql)
         await self._disconnect()
-        self._database_url = url
+        self.database_url = url
         await self.migrate()
 
     def start(self, *roles: Role) -> None:
@@ -159,7 +159,7 @@ class Deployment:
     def _settings(self, role: Role) -> Mapping[str, str]:
         settings = {"LEVELOG_NATS_URL": self.nats[role].url(self._nats.url), "LEVELOG_LOG_LEVEL": "debug"}
         if role in self.sql:
-            plain = make_url(self._database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+            plain = make_url(self.database_url).set(drivername="postgresql").render_as_string(hide_password=False)
             settings["LEVELOG_DATABASE_URL"] = self.sql[role].url(plain)
         if role in self.api:
             path = self._folder / f"{role}.kubeconfig"
@@ -173,7 +173,7 @@ class Deployment:
         """The test's own connection, which is kept: to connect costs more than to ask."""
         async with self._turn:
             if self._own is None or self._own.is_closed():
-                url = make_url(self._database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+                url = make_url(self.database_url).set(drivername="postgresql").render_as_string(hide_password=False)
                 self._own = await asyncpg.connect(url, timeout=10)
             yield self._own
 

@@ -78,9 +78,9 @@ class PostgresDatabases:
 class PostgresServer(PostgresDatabases, Server):
     """A server in a folder and on a free TCP port of 127.0.0.1, without passwords; killed when this process ends.
 
-    Limits: without `is_durable` nothing is synced to disk: what is committed survives `kill()`, not a crash of the
-    machine, and commits cost less than they do elsewhere. Text sorts by its bytes, unlike in most installations.
-    `settings` are added to the server's configuration.
+    Limits: without `is_durable` its data are where temporary files are, and nothing is synced: what is committed
+    survives `kill()`, not a crash of the machine, and commits cost less than they do elsewhere. Text sorts by its
+    bytes, unlike in most installations. `settings` are added to the server's configuration.
     """
 
     def __init__(self, *, is_durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
@@ -98,7 +98,7 @@ class PostgresServer(PostgresDatabases, Server):
             **(settings or {}),
         }
         self._account = ACCOUNT_FOR_ROOT if os.geteuid() == 0 else None
-        self.folder = Path(tempfile.mkdtemp(prefix="levelog-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="levelog-postgres-", dir="/var/tmp" if is_durable else None))
         self._data = self.folder / "data"
         try:
             if self._account is not None:
@@ -141,6 +141,15 @@ class PostgresServer(PostgresDatabases, Server):
         """SIGKILL the server; its data stay, and its backends end by themselves."""
         if self.process is not None:
             self.process.kill()
+
+    def crash(self) -> None:
+        """SIGKILL the server and its backends at once: commits that did not wait for the disk may be lost."""
+        assert self.process is not None
+        pid = self.process.pid
+        os.kill(pid, signal.SIGSTOP)  # or it would see its backends die, and end the others in order
+        for backend in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            os.kill(int(backend), signal.SIGKILL)
+        self.process.kill()
 
     def stop(self) -> None:
         """End the server (connections are cut) and remove its data."""

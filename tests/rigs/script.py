@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rigs.clusterclient import Answer, ClusterClient
+from rigs.deployment import Deployment
 from rigs.meters import VERBS, meter
 
 TOUCHED: Final = 0.4
@@ -119,3 +120,23 @@ class Script:
 
     async def _objects(self, path: str) -> dict[str, Any]:
         return {each["metadata"]["name"]: each for each in (await self._client.get(path)).body["items"]}
+
+
+def versions(deployments: list[Deployment]) -> list[tuple[str, str, str]]:
+    """Verb, name and version in the answer of each write that succeeded."""
+    return [
+        (exchange.request.verb, exchange.request.name, answer.version)
+        for deployment in deployments
+        for exchange in deployment.api["actuate"].log
+        if exchange.request.is_write
+        for answer in exchange.answers
+        if answer.status < 300
+    ]
+
+
+def written(deployments: list[Deployment], own: set[str]) -> Counter[tuple[str, str]]:
+    """Effective writes of levelog's: versions that only they were answered with, and deletions."""
+    answers = versions(deployments)
+    changed = {(verb, name, version) for verb, name, version in answers if verb != "delete" and version not in own}
+    deleted = Counter((verb, name) for verb, name, _ in answers if verb == "delete")
+    return deleted + Counter((verb, name) for verb, name, _ in changed)

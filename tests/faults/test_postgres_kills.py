@@ -1,0 +1,177 @@
+"""PostgreSQL is killed at random, under load: no record is lost, no level is wrong, nothing is written twice.
+
+Two processors and an actuator go on by themselves. A seed, which is printed, chooses the changes and the kills: at
+which process's commit, after how many, and whether that one still reaches the server. Writes are counted as in
+`test_ten_thousand_changes`. What the kernel has buffered survives: this is a crash of the server, not of its machine.
+"""
+
+import json
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from sqlalchemy.engine import make_url
+
+from levelog_sandbox import Sandbox
+from rigs.api import Api
+from rigs.clusterclient import ClusterClient
+from rigs.deployment import Deployment, Role
+from rigs.meters import METERS_FILE
+from rigs.nats import NatsServer
+from rigs.postgres import PostgresServer
+from rigs.script import Script, written
+from rigs.tcpconnection import TcpConnection
+from rigs.waiting import until
+
+KILLS: Final = 50
+METERS: Final = 30
+MOST_COMMITS: Final = 16
+"""Of one process, between a start of the server and the next kill."""
+SETTINGS: Final = {"wal_writer_delay": "10s"}
+"""What does not wait for the disk is written with what does, or after so long: more is lost than by default."""
+
+Report = Callable[[str, object], None]
+
+
+class Stack(NamedTuple):
+    """What runs: `first` has one process of each role, `second` another processor."""
+
+    api: Api
+    server: PostgresServer
+    first: Deployment
+    second: Deployment
+
+    async def loses(self, chance: random.Random, script: Script) -> bool:
+        """Kill the server at one of the next commits, while users go on, and start it again.
+
+        Whether folds were lost, as far as that is seen before they are folded again.
+        """
+        has_struck = False
+
+        def strike(_: TcpConnection) -> None:
+            nonlocal has_struck
+            has_struck = True
+            self.server.crash()
+
+        places: list[tuple[Deployment, Role]]
+        places = [(self.first, "process"), (self.second, "process"), (self.first, "actuate")]
+        deployment, role = chance.choice(places)
+        proxy = deployment.sql[role]
+        trigger = proxy.on(
+            b"COMMIT;\0",
+            "client",
+            strike,
+            where=lambda connection: connection not in deployment.readers,
+            is_passed=chance.random() < 0.5,
+            nth=chance.randint(1, MOST_COMMITS),
+        )
+
+        async def is_struck() -> bool:
+            self.first.check()
+            self.second.check()
+            await script.go_on()
+            return has_struck
+
+        await until(is_struck, f"a commit of {role}", seconds=120, pause=0.05)
+        proxy.remove(trigger)
+        await self.server.start()
+        checkpoints = (await tables(self.first.database_url))["checkpoints"]
+        stored = max(int(row["sequence"]) for row in checkpoints)
+        return stored < max(map(last_folded, (self.first, self.second)))
+
+
+def last_folded(deployment: Deployment) -> int:
+    """The last position that its processor says it has folded; 0: none."""
+    lines = deployment.running["process"].log.read_text().splitlines()
+    return max((int(json.loads(line)["sequence"]) for line in lines if '"message":"folded ' in line), default=0)
+
+
+@pytest_asyncio.fixture
+async def stack(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Stack]:
+    async with AsyncExitStack() as opened:
+        sandbox = await opened.enter_async_context(Sandbox())
+        server = await opened.enter_async_context(PostgresServer(is_durable=True, settings=SETTINGS))
+        url = server.url_of(await server.create_database())
+        api = Api(sandbox.url)
+        await api.create_crd(group="example.com", plural="meters", kind="Meter")
+        found: list[Deployment] = []
+        for name in ("first", "second"):
+            folder = tmp_path / name
+            folder.mkdir()
+            deployment = Deployment(folder, api, nats_server, url, operator_file=METERS_FILE)
+            found.append(await opened.enter_async_context(deployment))
+        await found[0].migrate()
+        found[0].start()
+        found[1].start("process")
+        yield Stack(api, server, *found)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_kills_of_postgresql_lose_no_record_and_write_nothing_twice(
+    stack: Stack, record_testsuite_property: Report
+) -> None:
+    seed = int(os.environ.get("LEVELOG_TEST_SEED", "0")) or random.SystemRandom().randrange(10**6)
+    print(f"LEVELOG_TEST_SEED={seed}")
+    chance = random.Random(seed)
+    first, second = stack.first, stack.second
+    async with ClusterClient(stack.api.url) as client:
+        script = Script(client, chance, METERS)
+        await script.begin()
+        lossy = [await stack.loses(chance, script) for _ in range(KILLS)]
+        await until(script.is_shown, "the last writes", seconds=240, pause=0.2)
+        await until(first.is_quiet, "levels in sync and receipts folded", seconds=240, pause=0.2)
+
+        assert written([first], script.own) == script.calls
+        for name, (appended, wanted) in (await script.entries()).items():
+            assert appended == wanted, name
+    await first.stop()
+    await second.stop("process")
+
+    kept, end = await tables(first.database_url), max(map(last_folded, (first, second)))
+    await first.use_database(stack.server.url_of(await stack.server.create_database()))
+    first.start("process")
+
+    async def is_folded_anew() -> bool:
+        return last_folded(first) >= end
+
+    await until(is_folded_anew, "the log in an empty database", seconds=120, pause=0.2)
+    await until(first.is_quiet, "the same levels", seconds=60, pause=0.2)
+    anew = await tables(first.database_url)
+    for name in ("objects", "index_entries", "levels"):
+        assert kept[name] == anew[name], name
+    assert any(lossy), "each fold had reached the disk: it was not tested what happens to those that had not"
+    counts = {
+        "kills": KILLS,
+        "kills that lost folds": sum(lossy),
+        "changes": script.changes,
+        "effective writes": script.calls.total(),
+    }
+    for what, number in counts.items():
+        record_testsuite_property(what, number)
+        print(f"{what}: {number}")
+
+
+async def tables(url: str) -> dict[str, list[Any]]:
+    """What is folded from the log, and decided."""
+    columns = {
+        "checkpoints": "partition, sequence",
+        "objects": "object, uid, version, body",
+        "index_entries": '"index", key, object, ordinal, value',
+        "levels": "view, parent, parent_uid, status, desired, actual",
+    }
+    plain = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = await asyncpg.connect(plain, timeout=10)
+    try:
+        return {
+            name: sorted(await connection.fetch(f"SELECT {listed} FROM {name}"), key=str)
+            for name, listed in columns.items()
+        }
+    finally:
+        await connection.close()
