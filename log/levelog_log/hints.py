@@ -1,9 +1,10 @@
 """Hints on core NATS: another process is told that there is work, so that nobody has to poll for it."""
 
 import asyncio
+import secrets
 from datetime import timedelta
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -49,11 +50,12 @@ class Hints:
         if self._subscription is not None and not self._connection.client.is_closed:
             await self._subscription.unsubscribe()
 
-    async def publish(self, topic: Topic) -> None:
-        """Tell all who listen to the topic, in this process too; while NATS is away, nobody is told."""
+    async def publish(self, topic: Topic, *, but_not: "Hint | None" = None) -> None:
+        """Tell all who listen to the topic, in this process too, `but_not` one; while NATS is away, nobody is told."""
+        sender = but_not.id if but_not is not None else b""
         try:
             await self._connection.publish_all(
-                (Message(hint_subject(self._cluster, self._application, topic), b"", b""),), f"hint {topic}"
+                (Message(hint_subject(self._cluster, self._application, topic), b"", sender),), f"hint {topic}"
             )
         except Unavailable:
             return
@@ -66,7 +68,8 @@ class Hints:
 
     async def _receive(self, message: Msg) -> None:
         for hint in self._listeners.get(message.subject.rpartition(".")[2], ()):
-            hint.set()
+            if hint.id != message.data:
+                hint.set()
 
     def _wake_all(self) -> None:
         # Hints were lost while the connection was down: everybody looks once.
@@ -79,6 +82,8 @@ class Hint:
     """Set by hints that arrived since the last `wait`."""
 
     def __init__(self) -> None:
+        self.id: Final = secrets.token_bytes(8)
+        """Says of a hint that whoever waits here has sent it."""
         self._event = asyncio.Event()
 
     def set(self) -> None:

@@ -72,6 +72,8 @@ class Processor:
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
         self._engine = Engine(database, scope, program, stream=stream, threads=threads, redactor=redactor)
+        self._hint = hints.listen(Topic.WAKE)
+        self._engine.on_return(self._hint.set)
         self.records = 0
         """Records folded."""
         self._backfill_rate = backfill_rate
@@ -148,9 +150,7 @@ class Processor:
         pace = Pace(self._backfill_rate, clock)
         backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, newest=engine.newest, partitions=owned) as reader:
-            hint = self._hints.listen(Topic.WAKE)
-            engine.on_return(hint.set)
-            arrivals = Arrivals(reader, hint)
+            arrivals = Arrivals(reader, self._hint)
             horizon = Horizon(reader, clock)
             try:
                 while True:
@@ -187,7 +187,7 @@ class Processor:
         if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
             agenda.open()
         if is_shared:  # others may own the parents, or wait for these partitions
-            await self._hints.publish(Topic.WAKE)
+            await self._hints.publish(Topic.WAKE, but_not=self._hint)
 
     async def _backfill(self, backfiller: Backfiller, agenda: Agenda, *, is_busy: bool) -> bool:
         """Compute a page of what changed code left behind, if it is time; tells whether it did.
@@ -203,7 +203,7 @@ class Processor:
         if step.has_woken or step.has_finished:
             agenda.open()
         if step.has_finished and self._engine.is_shared:  # others may wait for it with their views
-            await self._hints.publish(Topic.WAKE)
+            await self._hints.publish(Topic.WAKE, but_not=self._hint)
         return True
 
     async def _decide(self, agenda: Agenda, backfiller: Backfiller, read_to: Sequence) -> bool:

@@ -36,6 +36,16 @@ async def test_a_hint_that_came_before_the_wait_is_not_lost_and_counts_once(nats
         assert not await hint.wait(MOMENT)
 
 
+async def test_who_hints_the_others_is_not_woken_by_it(nats_server: NatsServer) -> None:
+    async with new_log(nats_server) as stream, Hints(stream.connection, stream.cluster, APPLICATION) as hints:
+        own, other = hints.listen(Topic.WAKE), hints.listen(Topic.WAKE)
+        await hints.publish(Topic.WAKE, but_not=own)
+        assert await other.wait(LONG)
+        assert not await own.wait(MOMENT)
+        await hints.publish(Topic.WAKE, but_not=other)
+        assert await own.wait(LONG)
+
+
 async def test_applications_do_not_hear_each_other(nats_server: NatsServer) -> None:
     async with (
         new_log(nats_server) as stream,
