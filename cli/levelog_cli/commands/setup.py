@@ -29,7 +29,7 @@ def doctor(
     """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
 
     async def work() -> None:
-        from levelog_cli.checks.findings import examine
+        from levelog_cli.checks.examination import examine
         from levelog_cli.wiring.roles import named_role
 
         if not await examine(settings, files or [], named_role(role)):

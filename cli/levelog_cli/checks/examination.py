@@ -1,0 +1,41 @@
+"""What the doctor looks at, in the order in which an application needs it."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from levelog.errors import LevelogError
+from levelog_cli.checks.apichecks import examine_cluster
+from levelog_cli.checks.findings import Finding, Found, print_finding
+from levelog_cli.checks.serverchecks import examine_database, examine_nats
+from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.roles import Role
+
+
+async def examine(settings: Settings, files: Sequence[Path], role: Role | None = None) -> bool:
+    """Print what is found, each as soon as it is known; tells whether nothing is wrong."""
+    is_well = True
+    async for finding in _findings(settings, files, role):
+        print_finding(finding)
+        is_well = is_well and finding.found is not Found.WRONG
+    return is_well
+
+
+async def _findings(settings: Settings, files: Sequence[Path], role: Role | None) -> AsyncIterator[Finding]:
+    application: LoadedApplication | None = None
+    if files:
+        try:
+            application = load_application(settings, files)
+        except LevelogError as error:
+            yield Finding.wrong("operators", error)
+        else:
+            resources = ", ".join(application.program.resources)
+            yield Finding.ok("operators", f"application {application.name}, which reads {resources}")
+    cluster = None
+    async for finding in examine_cluster(settings, application, role, has_files=bool(files)):
+        yield finding
+        cluster = cluster or finding.cluster
+    async for finding in examine_nats(settings, cluster, application.name if application else None):
+        yield finding
+    async for finding in examine_database(settings):
+        yield finding
