@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rigs.api import MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import Levelog
@@ -97,6 +99,7 @@ async def test_each_child_is_written_once_and_what_no_manifest_sets_leads_to_not
         assert (await stack.written())[4:] == [("delete", "services"), ("delete", "configmaps")]
 
 
+@pytest.mark.long
 async def test_a_policy_that_mutates_a_child_costs_no_second_write(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 from sqlalchemy.engine import make_url
 
 from rigs.canaries import found_in, found_in_files
@@ -133,6 +134,7 @@ async def test_no_secret_value_is_left_in_files_tables_logs_exports_or_what_comm
     assert found_in_files(tmp_path, values) == {}
 
 
+@pytest.mark.long
 async def test_with_redaction_off_the_same_search_finds_every_value(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:

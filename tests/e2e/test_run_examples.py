@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import pytest
 import yaml
 
 from rigs.api import APPLY, MERGE_PATCH, Api
@@ -119,6 +120,7 @@ async def test_guardrails_report_namespaces_and_write_only_where_a_label_asks(
         await until(is_gone, "team-a without a quota", seconds=60)
 
 
+@pytest.mark.long
 async def test_the_inventory_is_read_by_sql(private_control_plane: ControlPlane, tmp_path: Path) -> None:
     cluster, api = private_control_plane, private_control_plane.admin
     rules = (rule(["namespaces", "pods"], "list", "watch"),)
@@ -140,6 +142,7 @@ async def test_the_inventory_is_read_by_sql(private_control_plane: ControlPlane,
     assert {request.resource for request in written} == {"selfsubjectaccessreviews"}  # what may I list and watch?
 
 
+@pytest.mark.long
 async def test_a_preview_goes_at_its_end(private_control_plane: ControlPlane, tmp_path: Path) -> None:
     cluster, api = private_control_plane, private_control_plane.admin
     previews = "/apis/example.com/v1/namespaces/default/previews"
@@ -162,6 +165,7 @@ async def test_a_preview_goes_at_its_end(private_control_plane: ControlPlane, tm
         await until(is_gone, "the end of the preview", seconds=60)
 
 
+@pytest.mark.long
 async def test_the_parts_of_a_site_follow_it(private_control_plane: ControlPlane, tmp_path: Path) -> None:
     cluster, api = private_control_plane, private_control_plane.admin
     everything = ("list", "watch", "get", "create", "patch", "delete")

@@ -1,6 +1,8 @@
 import secrets
 from typing import Any
 
+import pytest
+
 from levelog.wire.objects import GroupResource
 from levelog.wire.records import HistoryReverted, ObjectSeen
 from levelog_ingest.status import WatchedResource
@@ -134,6 +136,7 @@ async def test_a_server_that_is_restarted_is_followed_again(
     assert lists(records) == 1 + len(gaps(records))
 
 
+@pytest.mark.long
 async def test_a_server_without_streaming_lists_is_listed_in_pages(
     control_plane_binaries: Binaries, nats_server: NatsServer
 ) -> None:

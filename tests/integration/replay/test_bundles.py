@@ -276,6 +276,7 @@ async def test_a_golden_test_finds_a_planted_bug_and_its_recording_is_rewritten_
     assert golden(exported, GREEDY)[0] == 0
 
 
+@pytest.mark.long
 async def test_a_golden_test_that_cannot_be_made_says_why_in_one_sentence(exported: Exported, tmp_path: Path) -> None:
     exported = exported.copied(tmp_path)
     exported.file.write_text("".join(f"{line}\n" for line in exported.lines()[:-1]))
