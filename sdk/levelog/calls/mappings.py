@@ -5,7 +5,7 @@ Not a subclass of dict or list: what is written in C reads those past any method
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, overload
+from typing import Any, Final, Self, TypeAlias, overload
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and positions from the top of the object; a position may be negative, as in Python."""
@@ -39,19 +39,56 @@ class Notes:
         self.observations.add((look, path))
 
 
-class RecordedMapping(Mapping[str, Any]):
+class _Recorded:
+    """What a recorded object and a recorded array have in common."""
+
+    __slots__ = ("_content", "_notes", "_path")
+
+    def __init__(self, content: Any, notes: Notes, path: Path = ()) -> None:
+        self._content = content
+        self._notes = notes
+        self._path = path
+
+    def __len__(self) -> int:
+        self._notes.add(Look.LENGTH, self._path)
+        return len(self._content)
+
+    def __bool__(self) -> bool:
+        self._notes.add(Look.IS_FILLED, self._path)
+        return bool(self._content)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._copied() == plain(other))
+
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType] - as for a dict
+
+    def __repr__(self) -> str:
+        return repr(self._copied())
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Any:
+        return self._copied()
+
+    def __reduce__(self) -> Any:
+        copied = self._copied()
+        return type(copied), (copied,)
+
+    def _copied(self) -> Any:
+        """All below, in plain dicts and lists; counts as having read all of it."""
+        self._notes.add(Look.WHOLE, self._path)
+        return plain_copy(self._content)
+
+
+class RecordedMapping(_Recorded, Mapping[str, Any]):
     """A JSON object whose reads are noted: keys, values and their absence, length, and all of it where it is copied.
 
     Keys come sorted, so that their order in the JSON is nothing to depend on. It compares equal to a dict of the same
     content. `to_dict()` gives a copy as plain dicts and lists, and counts as having read all of it.
     """
 
-    __slots__ = ("_content", "_notes", "_path")
-
-    def __init__(self, content: Mapping[str, Any], notes: Notes, path: Path = ()) -> None:
-        self._content = content
-        self._notes = notes
-        self._path = path
+    __slots__ = ()
 
     def __getitem__(self, key: str) -> Any:
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] - JSON has no other keys
@@ -70,31 +107,6 @@ class RecordedMapping(Mapping[str, Any]):
         self._notes.add(Look.KEYS, self._path)
         return iter(sorted(self._content))
 
-    def __len__(self) -> int:
-        self._notes.add(Look.LENGTH, self._path)
-        return len(self._content)
-
-    def __bool__(self) -> bool:
-        self._notes.add(Look.IS_FILLED, self._path)
-        return bool(self._content)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.to_dict() == plain(other))
-
-    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType] - as for a dict
-
-    def __repr__(self) -> str:
-        return repr(self.to_dict())
-
-    def __copy__(self) -> "RecordedMapping":
-        return self
-
-    def __deepcopy__(self, memo: object) -> dict[str, Any]:
-        return self.to_dict()
-
-    def __reduce__(self) -> Any:
-        return dict, (self.to_dict(),)
-
     def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
         return {**self.to_dict(), **other}
 
@@ -103,19 +115,14 @@ class RecordedMapping(Mapping[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         """Copy everything below."""
-        self._notes.add(Look.WHOLE, self._path)
-        return {key: plain_copy(self._content[key]) for key in sorted(self._content)}
+        copied: dict[str, Any] = self._copied()
+        return copied
 
 
-class RecordedSequence(Sequence[Any]):
+class RecordedSequence(_Recorded, Sequence[Any]):
     """A JSON array whose reads are noted: elements, length, and all of it where it is copied by `to_list()`."""
 
-    __slots__ = ("_content", "_notes", "_path")
-
-    def __init__(self, content: Sequence[Any], notes: Notes, path: Path) -> None:
-        self._content = content
-        self._notes = notes
-        self._path = path
+    __slots__ = ()
 
     @overload
     def __getitem__(self, position: int) -> Any: ...
@@ -130,31 +137,6 @@ class RecordedSequence(Sequence[Any]):
         self._notes.add(Look.VALUE, path)
         return recorded(self._content[position], self._notes, path)
 
-    def __len__(self) -> int:
-        self._notes.add(Look.LENGTH, self._path)
-        return len(self._content)
-
-    def __bool__(self) -> bool:
-        self._notes.add(Look.IS_FILLED, self._path)
-        return bool(self._content)
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.to_list() == plain(other))
-
-    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType] - as for a list
-
-    def __repr__(self) -> str:
-        return repr(self.to_list())
-
-    def __copy__(self) -> "RecordedSequence":
-        return self
-
-    def __deepcopy__(self, memo: object) -> list[Any]:
-        return self.to_list()
-
-    def __reduce__(self) -> Any:
-        return list, (self.to_list(),)
-
     def __add__(self, other: Sequence[Any]) -> list[Any]:
         return [*self.to_list(), *other]
 
@@ -163,8 +145,8 @@ class RecordedSequence(Sequence[Any]):
 
     def to_list(self) -> list[Any]:
         """Copy everything below."""
-        self._notes.add(Look.WHOLE, self._path)
-        return [plain_copy(each) for each in self._content]
+        copied: list[Any] = self._copied()
+        return copied
 
 
 def recorded(value: Any, notes: Notes, path: Path = ()) -> Any:
