@@ -40,7 +40,8 @@ async def guard(
     """Make the transaction one that commits only if each partition's lease has the given epoch, and the scope's owner.
 
     To be called before anything is written. The epochs are those under which the work began, not newer ones. Raises
-    LeaseLost if a lease changed, or if other code was promoted.
+    LeaseLost if a lease changed, or if other code was promoted. A scope without an owner is one of a replay or a
+    simulation, whose tables nobody else leases: there the epoch alone is compared.
 
     `folded_to` are the checkpoints that the work began at, of these partitions and others. Raises CommitsLost if one is
     another: a server that crashed forgets its newest commits, and what comes after them must not be written without.

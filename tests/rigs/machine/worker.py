@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog.wire.objects import Sequence as ReadTo
@@ -74,7 +76,7 @@ class Worker:
         clock: Callable[[], datetime],
     ) -> None:
         self._database = database.beside()
-        self._scope = scope
+        self._scope = scope = replace(scope, owner=owner)
         self._log = log
         self._database_clock = clock
         self.skew = timedelta(0)
