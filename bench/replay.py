@@ -20,7 +20,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster, GroupResource, ObjectKey, Uid, Version
 from levelog.wire.records import ObjectSeen, SyncFinished, SyncStarted
 from levelog_cli.loading import load_operators
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -82,7 +82,7 @@ async def run(console: Console, count: int) -> None:
 
 async def _record(stream: LogStream, count: int) -> int:
     """Write a list and changes of Webs; returns how many records that is."""
-    writer = Writer(stream.cluster, stream.partitions, source="bench")
+    writer = MessageWriter(stream.cluster, stream.partitions, source="bench")
     publisher = BatchPublisher(stream)
     begun = SyncStarted(resource=WEBS, sync_id="one", time=NOON)
     ended = SyncFinished(resource=WEBS, sync_id="one", version=Version(0), time=NOON)

@@ -15,10 +15,10 @@ from msgspec import Struct
 from levelog.wire.objects import ObjectKey
 from levelog_actuator.requests import Order
 from levelog_actuator.sightings import Sighting, holds, wanted_controller
-from levelog_kube.failures import Cause
+from levelog_kube.failures import FailureCause
 
 
-class Verdict(StrEnum):
+class Judgement(StrEnum):
     """What follows."""
 
     WRITTEN = "written"
@@ -50,7 +50,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     """False: no connection could be made, so that the server never saw it."""
     reason: str = ""
     message: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[FailureCause, ...] = ()
     retry_after: timedelta | None = None
     body: bytes = b""
 
@@ -112,7 +112,7 @@ class AnswerRule(Struct, frozen=True):
 
     answer: str
     applies: Callable[[Order, Reply], bool]
-    verdict: Verdict
+    verdict: Judgement
     why: str
 
 
@@ -121,7 +121,7 @@ class SightRule(Struct, frozen=True):
 
     found: str
     applies: Callable[[Case], bool]
-    verdict: Verdict
+    verdict: Judgement
     why: str
 
 
@@ -139,90 +139,93 @@ ANSWER_RULES: Final = (
     AnswerRule(
         "200 to an apply of a target that was not seen",
         lambda order, reply: reply.status == 200 and order.verb == "apply" and order.makes_object,
-        Verdict.LOOK,
+        Judgement.LOOK,
         "it existed already: the answer shows who controls it",
     ),
-    AnswerRule("2xx", lambda _, reply: 200 <= reply.status < 300, Verdict.WRITTEN, "done"),
+    AnswerRule("2xx", lambda _, reply: 200 <= reply.status < 300, Judgement.WRITTEN, "done"),
     AnswerRule(
         "404 that names the target, to a patch of a status",
         lambda order, reply: reply.status == 404 and order.verb == "patch_status" and names_object(order.target, reply),
-        Verdict.LOOK,
+        Judgement.LOOK,
         "so the API answers too if the resource has no subresource for its status",
     ),
     AnswerRule(
         "404 that names the target",
         lambda order, reply: reply.status == 404 and not order.makes_object and names_object(order.target, reply),
-        Verdict.GONE,
+        Judgement.GONE,
         "there is nothing to write to; a delete is done",
     ),
     AnswerRule(
         "404 otherwise",
         lambda _, reply: reply.status == 404,
-        Verdict.RETRY,
+        Judgement.RETRY,
         "the resource, its subresource or the namespace is not there (yet)",
     ),
     AnswerRule(
         "409 conflict of field managers",
         lambda _, reply: reply.status == 409 and _is_manager_conflict(reply),
-        Verdict.FAILED,
+        Judgement.FAILED,
         "another manager owns the field; `force=True` would take it over",
     ),
     AnswerRule(
         "409 otherwise",
         lambda _, reply: reply.status == 409,
-        Verdict.LOOK,
+        Judgement.LOOK,
         "uid, version or existence is not what was expected: the target tells which",
     ),
     AnswerRule(
         "422",
         lambda order, reply: reply.status == 422 and order.verb != "create",
-        Verdict.LOOK,
+        Judgement.LOOK,
         "invalid, denied by an admission policy, or a patch of another incarnation, whose uid cannot be changed",
     ),
-    AnswerRule("401", lambda _, reply: reply.status == 401, Verdict.RETRY, "credentials are being renewed"),
+    AnswerRule("401", lambda _, reply: reply.status == 401, Judgement.RETRY, "credentials are being renewed"),
     AnswerRule(
-        "429", lambda _, reply: reply.status == 429, Verdict.RETRY, "the server has too much to do; after Retry-After"
+        "429",
+        lambda _, reply: reply.status == 429,
+        Judgement.RETRY,
+        "the server has too much to do; after Retry-After",
     ),
     AnswerRule(
         "500 about a typed patch",
         lambda _, reply: reply.status == 500 and reply.message.startswith("failed to create typed patch object"),
-        Verdict.FAILED,
+        Judgement.FAILED,
         "how kube-apiserver refuses a manifest with an unknown field or a wrong type",
     ),
     AnswerRule(
         "408, 5xx",
         lambda _, reply: reply.status == 408 or reply.status >= 500,
-        Verdict.LOOK_LATER,
+        Judgement.LOOK_LATER,
         "the write may have taken effect",
     ),
     AnswerRule(
         "no connection",
         lambda _, reply: not reply.status and not reply.is_sent,
-        Verdict.RETRY,
+        Judgement.RETRY,
         "nothing was sent; all intents wait for the server, none of them uses up an attempt",
     ),
     AnswerRule(
         "no answer (time-out, connection lost)",
         lambda _, reply: not reply.status,
-        Verdict.LOOK_LATER,
+        Judgement.LOOK_LATER,
         "the write may have taken effect",
     ),
     AnswerRule(
         "403",
         lambda _, reply: reply.status == 403,
-        Verdict.FAILED,
+        Judgement.FAILED,
         "forbidden: by a role, a quota or a webhook, or the namespace is being deleted; asking again does not help",
     ),
     AnswerRule(
         "410",
         lambda _, reply: reply.status == 410,
-        Verdict.FAILED,
+        Judgement.FAILED,
         "the API does not serve this any more",
     ),
     AnswerRule(
         "any other (400, 405, 413, 415, …)",
         lambda _order, _reply: True,
-        Verdict.FAILED,
+        Judgement.FAILED,
         "refused: malformed, too large, denied by a webhook",
     ),
 )
@@ -231,67 +234,67 @@ SIGHT_RULES: Final = (
     SightRule(
         "nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object and case.refusal is None,
-        Verdict.SEND,
+        Judgement.SEND,
         "it was not made, or not seen to be",
     ),
     SightRule(
         "after 409: nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object and case.status == 409,
-        Verdict.RETRY,
+        Judgement.RETRY,
         "it vanished meanwhile",
     ),
     SightRule(
         "after 422: nothing, and the intent makes the object",
         lambda case: case.seen is None and case.order.makes_object,
-        Verdict.FAILED,
+        Judgement.FAILED,
         "invalid, as the message says",
     ),
     SightRule(
         "nothing",
         lambda case: case.seen is None,
-        Verdict.GONE,
+        Judgement.GONE,
         "what the decision saw does not exist any more",
     ),
     SightRule(
         "another uid than the decision saw",
         lambda case: case.is_other,
-        Verdict.GONE,
+        Judgement.GONE,
         "another incarnation is left alone",
     ),
     SightRule(
         "after 404, patch of a status: the incarnation that was meant",
         lambda case: case.status == 404,
-        Verdict.FAILED,
+        Judgement.FAILED,
         "no status subresource: declare `subresources: {status: {}}` in the CRD",
     ),
     SightRule(
         "an object that the intent makes, controlled by another owner",
         lambda case: case.order.makes_object and case.is_foreign,
-        Verdict.FAILED,
+        Judgement.FAILED,
         "the name is taken",
     ),
     SightRule(
         "create: an object with the same owner",
         lambda case: case.order.verb == "create" and not case.is_doubtful,
-        Verdict.UNCHANGED,
+        Judgement.UNCHANGED,
         "it exists, and is left alone afterwards",
     ),
     SightRule(
         "apply, answered 200: an object with the same owner or none",
         lambda case: case.status == 200,
-        Verdict.WRITTEN,
+        Judgement.WRITTEN,
         "it existed already, and holds the fields now",
     ),
     SightRule(
         "delete: an object that is being deleted",
         lambda case: case.order.verb == "delete" and case.holds and bool(case.order.intent.target_uid),
-        Verdict.WRITTEN,
+        Judgement.WRITTEN,
         "the deletion was accepted",
     ),
     SightRule(
         "in doubt: an object that holds the fields",
         lambda case: case.is_doubtful and case.holds and case.order.verb != "delete",
-        Verdict.WRITTEN,
+        Judgement.WRITTEN,
         "the write took effect, or is not needed",
     ),
     SightRule(
@@ -303,46 +306,46 @@ SIGHT_RULES: Final = (
             and case.refusal is None
             and not case.order.options.if_unchanged
         ),
-        Verdict.SEND,
+        Judgement.SEND,
         "it was not deleted; deleting it twice is deleting it once",
     ),
     SightRule(
         "in doubt: an object at another version than the decision saw",
         lambda case: case.is_doubtful and case.is_moved,
-        Verdict.CONFLICT,
+        Judgement.CONFLICT,
         "the write may be in it, under somebody's later change: it must not be made twice",
     ),
     SightRule(
         "in doubt: the version that the decision saw",
         lambda case: case.is_doubtful and case.refusal is None,
-        Verdict.SEND,
+        Judgement.SEND,
         "nothing took effect; that version is required, in case the first request is still on its way",
     ),
     SightRule(
         "looked at before the first request, as the decision did not see it",
         lambda case: case.refusal is None,
-        Verdict.SEND,
+        Judgement.SEND,
         "for what was found and nothing else",
     ),
     SightRule(
         "after 409 or 422, patch of a status: another version than was required",
         lambda case: case.is_outdated and case.order.verb == "patch_status" and not case.order.options.if_unchanged,
-        Verdict.SEND,
+        Judgement.SEND,
         "something else of it changed; the version stands for the incarnation here",
     ),
     SightRule(
         "after 409 or 422, JSON patch or `if_unchanged`: another version than was required",
         lambda case: case.is_outdated,
-        Verdict.CONFLICT,
+        Judgement.CONFLICT,
         "the next round decides on the target as it is now",
     ),
     SightRule(
         "after 409: the same incarnation",
         lambda case: case.status == 409,
-        Verdict.RETRY,
+        Judgement.RETRY,
         "it changed while the server was writing",
     ),
-    SightRule("after 422: the same incarnation", lambda _: True, Verdict.FAILED, "invalid, as the message says"),
+    SightRule("after 422: the same incarnation", lambda _: True, Judgement.FAILED, "invalid, as the message says"),
 )
 
 

@@ -16,7 +16,7 @@ from levelog_actuator.answers import names_object
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.sending import Sender
 from levelog_actuator.sightings import Sighting
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
 from levelog_store.actuate.outcomes import UnseenWrite
@@ -50,7 +50,7 @@ class Lookout:
         self._sender = sender
         self._publisher = publisher
         self._settings = settings
-        self._writer = Writer(scope.cluster, scope.partitions, "actuator")
+        self._writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
 
     async def run(self) -> None:
         """Look until cancelled. Raises IdentityMismatch if the log is not the one that it was."""

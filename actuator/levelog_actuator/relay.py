@@ -11,7 +11,7 @@ import msgspec
 from levelog.errors import Unavailable
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
 from levelog_store.connect.database import Database
@@ -35,7 +35,7 @@ class Relay:
         self._scope = scope
         self._publisher = publisher
         self._settings = settings
-        self._writer = Writer(scope.cluster, scope.partitions, "actuator")
+        self._writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._waiting: deque[ReceiptNoted] = deque()
         self._has_work = asyncio.Event()
         self._is_behind = True

@@ -78,12 +78,12 @@ class Order(Struct, frozen=True, kw_only=True):
         return self.options.if_unchanged or is_json or self.verb == "patch_status"
 
     @property
-    def first_guard(self) -> "Guard":
+    def first_guard(self) -> "Precondition":
         """The guard for what the decision saw."""
-        return Guard(uid=self.intent.target_uid, version=self.intent.target_version if self.is_versioned else 0)
+        return Precondition(uid=self.intent.target_uid, version=self.intent.target_version if self.is_versioned else 0)
 
 
-class Guard(Struct, frozen=True, kw_only=True):
+class Precondition(Struct, frozen=True, kw_only=True):
     """What the target has to be for a write to take effect: uid and resourceVersion; empty and 0: anything."""
 
     uid: str = ""
@@ -107,7 +107,7 @@ class Request(Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
 
 
-def write_request(order: Order, guard: Guard, deadline: timedelta, *, is_dry: bool = False) -> Request:
+def write_request(order: Order, guard: Precondition, deadline: timedelta, *, is_dry: bool = False) -> Request:
     """The request for an intent; the server gives up on it shortly before the deadline, as far as it keeps its word.
 
     A dry one is answered as if it had been carried out, and is not.
@@ -166,12 +166,12 @@ def _patch(path: str, query: Mapping[str, str], body: Any, content_type: str) ->
     return Request(method="PATCH", path=path, query=query, body=msgspec.json.encode(body), content_type=content_type)
 
 
-def _guarded(body: Mapping[str, Any], guard: Guard) -> dict[str, Any]:
+def _guarded(body: Mapping[str, Any], guard: Precondition) -> dict[str, Any]:
     metadata = {**(body.get("metadata") or {}), **guard.metadata}
     return {**body, "metadata": metadata} if metadata else dict(body)
 
 
-def _tested(operations: list[Any], guard: Guard) -> list[Any]:
+def _tested(operations: list[Any], guard: Precondition) -> list[Any]:
     tests = [{"op": "test", "path": f"/metadata/{name}", "value": value} for name, value in guard.metadata.items()]
     return [*tests, *operations]
 

@@ -12,10 +12,10 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
-from levelog_actuator.answers import Case, Reply, Verdict, rule_for_answer, rule_for_sighting
+from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import EventWriter
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.requests import Guard, Order, Request, path_of, read_request, write_request
+from levelog_actuator.requests import Order, Precondition, Request, path_of, read_request, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sightings import Sighting
 from levelog_kube.client import KubeClient
@@ -100,7 +100,7 @@ class Sender:
         for _ in range(MOST_SENT):
             if must_look:
                 step = await self._look_and_judge(order, guard, refusal)
-                if not isinstance(step, Guard):
+                if not isinstance(step, Precondition):
                     return _answered(step, refusal)
                 guard = step
             try:
@@ -108,17 +108,17 @@ class Sender:
             except Withheld:
                 return Later.unsent(intent, "the claim was about to end")
             rule = rule_for_answer(order, reply)
-            if rule.verdict is not Verdict.LOOK:
+            if rule.verdict is not Judgement.LOOK:
                 return _answered(self._conclude(order, rule.verdict, reply), reply)
             refusal, must_look = reply, True
         step = await self._look_and_judge(order, guard, refusal)
-        if isinstance(step, Guard):
+        if isinstance(step, Precondition):
             return self.later(
                 order.intent, "changed by others each time that it was written", is_doubtful=intent.is_doubtful
             )
         return _answered(step, refusal)
 
-    async def _look_and_judge(self, order: Order, guard: Guard, refusal: Reply | None) -> Result | Guard:
+    async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""
         try:
             seen = await self._look(order, refusal)
@@ -134,36 +134,36 @@ class Sender:
         )
         rule = rule_for_sighting(case)
         match rule.verdict:
-            case Verdict.SEND:
+            case Judgement.SEND:
                 return _guard_for(case)
-            case Verdict.WRITTEN | Verdict.UNCHANGED if seen is not None:
-                is_same = rule.verdict is Verdict.UNCHANGED or not case.is_moved
+            case Judgement.WRITTEN | Judgement.UNCHANGED if seen is not None:
+                is_same = rule.verdict is Judgement.UNCHANGED or not case.is_moved
                 outcome: Outcome = "unchanged" if is_same else "written"
                 made = self._remembered(order, seen.body)
                 return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version, applied=made)
-            case Verdict.RETRY:
+            case Judgement.RETRY:
                 return self.later(order.intent, _explain(case, rule.why), is_doubtful=order.intent.is_doubtful)
-            case Verdict.GONE:
+            case Judgement.GONE:
                 return _ended(order, "gone")
-            case Verdict.CONFLICT:
+            case Judgement.CONFLICT:
                 error = f"{_explain(case, rule.found)}: {rule.why}"
                 uid, version = (seen.uid, seen.version) if seen is not None else ("", 0)
                 return Ended(intent=order.intent, outcome="conflict", uid=uid, version=version, error=error)
             case _:
                 return _ended(order, "failed", _explain(case, rule.why))
 
-    def _conclude(self, order: Order, verdict: Verdict, reply: Reply) -> Result:
+    def _conclude(self, order: Order, verdict: Judgement, reply: Reply) -> Result:
         match verdict:
-            case Verdict.WRITTEN:
+            case Judgement.WRITTEN:
                 return self._written(order, reply)
-            case Verdict.GONE:
+            case Judgement.GONE:
                 return _ended(order, "gone")
-            case Verdict.FAILED:
+            case Judgement.FAILED:
                 return _ended(order, "failed", _refusal_text(order, reply))
-            case Verdict.RETRY | Verdict.LOOK_LATER:
-                is_doubtful = order.intent.is_doubtful or verdict is Verdict.LOOK_LATER
+            case Judgement.RETRY | Judgement.LOOK_LATER:
+                is_doubtful = order.intent.is_doubtful or verdict is Judgement.LOOK_LATER
                 return self.later(order.intent, _refusal_text(order, reply), is_doubtful=is_doubtful, reply=reply)
-            case Verdict.UNCHANGED | Verdict.CONFLICT | Verdict.LOOK | Verdict.SEND:
+            case Judgement.UNCHANGED | Judgement.CONFLICT | Judgement.LOOK | Judgement.SEND:
                 raise AssertionError(f"no rule for answers says {verdict}")
             case _:
                 assert_never(verdict)
@@ -232,7 +232,7 @@ class Sender:
             raise _Refused(reply)
         return Sighting.read(reply.body)
 
-    async def _send(self, order: Order, guard: Guard, may_send: Callable[[], bool]) -> Reply:
+    async def _send(self, order: Order, guard: Precondition, may_send: Callable[[], bool]) -> Reply:
         request = write_request(order, guard, self._settings.request, is_dry=self._is_dry)
         return await self._ask(request, may_send)
 
@@ -284,12 +284,12 @@ def _may_be_taken(order: Order) -> bool:
     return any(owner.get("controller") for owner in metadata.get("ownerReferences") or ())
 
 
-def _guard_for(case: Case) -> Guard:
+def _guard_for(case: Case) -> Precondition:
     order, seen = case.order, case.seen
     if seen is None:
         return order.first_guard
     is_versioned = order.is_versioned or (case.is_doubtful and order.verb != "delete")
-    return Guard(uid=seen.uid, version=seen.version if is_versioned else 0)
+    return Precondition(uid=seen.uid, version=seen.version if is_versioned else 0)
 
 
 def _ended(order: Order, outcome: Outcome, error: str = "") -> Ended:

@@ -18,7 +18,7 @@ _SLACK: Final = timedelta(minutes=5)
 """A record that is so much younger than the decision did not lead to it: it is of another log."""
 
 
-class Cause(Struct, frozen=True, kw_only=True):
+class CausingRecord(Struct, frozen=True, kw_only=True):
     """A record that led to a decision."""
 
     sequence: int
@@ -42,7 +42,7 @@ class ReadChange(Struct, frozen=True, kw_only=True):
     """What it held is known; what is long is not kept."""
 
 
-class Write(Struct, frozen=True, kw_only=True):
+class ExplainedWrite(Struct, frozen=True, kw_only=True):
     """An intent, with the records that tell what became of it."""
 
     intent: PastIntent
@@ -57,11 +57,11 @@ class Explained(Struct, frozen=True, kw_only=True):
 
     decision: Decision
     before: Decision | None
-    causes: list[Cause]
+    causes: list[CausingRecord]
     reads: list[ReadChange]
     differences: list[Difference]
     """Of desired and actual, from the decision before."""
-    writes: list[Write]
+    writes: list[ExplainedWrite]
 
     @property
     def is_of_other_code(self) -> bool:
@@ -128,13 +128,13 @@ def _is_at_rest(explained: Explained) -> bool:
     return explained.decision.status == "in_sync"
 
 
-def _cause(sequence: int, decision: Decision, happened: Happened) -> Cause:
+def _cause(sequence: int, decision: Decision, happened: Happened) -> CausingRecord:
     entries = happened.entries.get(sequence, [])
     record = happened.others.get(sequence)
     times = [entry.time for entry in entries] + ([record.record.time] if record else [])
     if any(time - decision.decided_at > _SLACK for time in times):
-        return Cause(sequence=sequence)
-    return Cause(sequence=sequence, entries=entries, record=record)
+        return CausingRecord(sequence=sequence)
+    return CausingRecord(sequence=sequence, entries=entries, record=record)
 
 
 def _read_changes(
@@ -198,9 +198,9 @@ def _level(decision: Decision | None) -> dict[str, Any]:
     return {name: msgspec.json.decode(value) for name, value in sides if value is not None}
 
 
-def _write(intent: PastIntent, happened: Happened) -> Write:
+def _write(intent: PastIntent, happened: Happened) -> ExplainedWrite:
     sequence, receipt = happened.receipts.get(intent.key, (0, None))
-    return Write(intent=intent, receipt=receipt, receipt_sequence=sequence, shown=_shown(intent, happened))
+    return ExplainedWrite(intent=intent, receipt=receipt, receipt_sequence=sequence, shown=_shown(intent, happened))
 
 
 def _shown(intent: PastIntent, happened: Happened) -> Revision | None:

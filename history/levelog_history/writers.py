@@ -32,7 +32,7 @@ class Period(Struct, frozen=True):
     spread_seconds: float
 
 
-class Writer(Struct, frozen=True, kw_only=True):
+class ManagerWrites(Struct, frozen=True, kw_only=True):
     """One field manager on one resource."""
 
     manager: str
@@ -81,10 +81,10 @@ class Writers:
         if not revision.is_listed:
             times.append(revision.time)
 
-    def found(self) -> list[Writer]:
+    def found(self) -> list[ManagerWrites]:
         """What each field manager wrote, those with most writes first."""
         writers = [
-            Writer(
+            ManagerWrites(
                 manager=manager,
                 resource=resource,
                 objects=len(tally.times),
@@ -98,7 +98,7 @@ class Writers:
         return sorted(writers, key=lambda writer: (-writer.writes, writer.resource, writer.manager))
 
 
-async def count_writers(stream: LogStream, selected: Sequence[Selected], start: Moment) -> list[Writer]:
+async def count_writers(stream: LogStream, selected: Sequence[Selected], start: Moment) -> list[ManagerWrites]:
     """Who wrote the selected objects after a moment. Raises ConfigurationError if there is no record of any."""
     revisions = Revisions(lambda key: has_any(selected, key))
     writers = Writers()

@@ -77,7 +77,7 @@ def read_bookmark(event: WatchEvent) -> Bookmark:
         raise NoAnswer(f"a bookmark cannot be read: {error}") from error
 
 
-class Expired(LevelogError):
+class HistoryExpired(LevelogError):
     """The server no longer has the history that was asked for."""
 
 
@@ -156,7 +156,7 @@ class Feed:
             await self._list_in_pages()
         except ApiError as error:
             if error.status == _GONE:
-                raise Expired(error.message or error.reason or "the history asked for is gone") from error
+                raise HistoryExpired(error.message or error.reason or "the history asked for is gone") from error
             raise
         return True
 
@@ -258,7 +258,7 @@ class Feed:
             self._wait((self._recorder.line_unreadable(error),))
             await self._hand_over()
             if self.is_listed:
-                raise Expired(str(error)) from error
+                raise HistoryExpired(str(error)) from error
             return  # another list would not be told better
         await self._take(event)
 

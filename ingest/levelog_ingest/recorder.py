@@ -20,7 +20,7 @@ from levelog.wire.records import (
 from levelog.wire.subjects import partition_of
 from levelog_ingest.status import ResourceStatus
 from levelog_ingest.trimming import Trimmed, is_recordable, name_of, only_metadata, trim
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message
 
@@ -36,7 +36,7 @@ class Recorder:
     def __init__(
         self,
         publisher: BatchPublisher,
-        writer: Writer,
+        writer: MessageWriter,
         redactor: Redactor,
         status: ResourceStatus,
         application: str = "",

@@ -35,7 +35,7 @@ class _List(Struct):
     items: list[Raw] | None = None
 
 
-class Page(Struct):
+class ListPage(Struct):
     """Some objects of a list, as it is at `version`."""
 
     items: list[Raw]
@@ -44,7 +44,7 @@ class Page(Struct):
     """How many objects follow, where the server says."""
 
 
-async def list_pages(client: KubeClient, path: str, objects: int | None = PAGE_OBJECTS) -> AsyncIterator[Page]:
+async def list_pages(client: KubeClient, path: str, objects: int | None = PAGE_OBJECTS) -> AsyncIterator[ListPage]:
     """All objects of a collection, all as of one version, in pages of so many; None for one page.
 
     Raises ApiError, with status 410 if the list took longer than the server keeps history; Unavailable.
@@ -55,7 +55,7 @@ async def list_pages(client: KubeClient, path: str, objects: int | None = PAGE_O
         if following:
             query["continue"] = following
         listed = await _list(client, path, query)
-        yield Page(
+        yield ListPage(
             items=listed.items or [],
             version=_version(path, listed),
             remaining=listed.metadata.remaining_item_count,

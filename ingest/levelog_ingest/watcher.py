@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias, TypeVar
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Version
-from levelog_ingest.feed import Expired, Feed, Source, WentBack
+from levelog_ingest.feed import Feed, HistoryExpired, Source, WentBack
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_point
 from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
@@ -19,7 +19,7 @@ from levelog_kube.client import SILENCE, KubeClient
 from levelog_kube.discovery import Served, resolve, versions_of
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 from levelog_log.appender import Appender, Lane
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import LogFull
 from levelog_log.stream import LogStream
 
@@ -61,7 +61,7 @@ class Reading:
             except WentBack as error:
                 await feed.note_reverted(error)
                 return "reverted"
-            except Expired as error:
+            except HistoryExpired as error:
                 await feed.note_gap(str(error))
                 if self._has_expired:
                     await troubles.pause(error)
@@ -104,7 +104,11 @@ class Watcher:
         self._stream = stream
         self._appender = appender
         self._recorder = Recorder(
-            appender.publisher, Writer(stream.cluster, stream.partitions, "ingest"), redactor, self.status, application
+            appender.publisher,
+            MessageWriter(stream.cluster, stream.partitions, "ingest"),
+            redactor,
+            self.status,
+            application,
         )
         self._watched = watched
         self._check_cluster = check_cluster

@@ -23,7 +23,7 @@ MOST_WAIT_SECONDS: Final = 3600.0
 """A server that asks for more is asked again after this."""
 
 
-class Cause(msgspec.Struct, frozen=True, rename="camel"):
+class FailureCause(msgspec.Struct, frozen=True, rename="camel"):
     """One reason among several, as for each field of an invalid object."""
 
     reason: str = ""
@@ -32,7 +32,7 @@ class Cause(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
-    causes: list[Cause] = []
+    causes: list[FailureCause] = []
     retry_after_seconds: float = 0
 
 
@@ -54,7 +54,7 @@ class ApiError(LevelogError):
         *,
         reason: str = "",
         message: str = "",
-        causes: tuple[Cause, ...] = (),
+        causes: tuple[FailureCause, ...] = (),
         retry_after: timedelta | None = None,
     ) -> None:
         super().__init__(f"{method} {path}: {status} {reason or 'without a reason'}: {message}")

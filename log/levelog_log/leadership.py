@@ -45,7 +45,7 @@ _LOOK: Final = timedelta(seconds=2)  # how often one that stands by looks; takeo
 _RELEASE_LIMIT: Final = timedelta(seconds=2)
 
 
-class Held(Struct, frozen=True, kw_only=True):
+class HeldTask(Struct, frozen=True, kw_only=True):
     """Who does a task, and since when."""
 
     holder: str
@@ -71,7 +71,7 @@ class Lease:
         self._sequence = 0
         """Of our message; 0 while we hold nothing."""
 
-    async def take(self) -> Held | None:
+    async def take(self) -> HeldTask | None:
         """Take the lease if it is free, or renew ours; else say who holds it. Raises Unavailable, LevelogError."""
         last, sequence = await self._read()
         is_free = last is None or last.is_released
@@ -92,7 +92,7 @@ class Lease:
             await self._write(self._sequence, is_released=True)
             self._sequence = 0
 
-    async def _read(self) -> tuple[Held | None, int]:
+    async def _read(self) -> tuple[HeldTask | None, int]:
         """The last message of the task, with its sequence, 0 if there is none."""
         answer = await self._ask_for_last()
         if answer.error is not None and answer.error.err_code == NO_STREAM:
@@ -111,7 +111,7 @@ class Lease:
 
     async def _write(self, expected: int, *, is_released: bool = False) -> bool:
         """Replace the message that we know; tells whether it was the last one."""
-        held = Held(holder=self.holder, since=self._since, token=self._token, is_released=is_released)
+        held = HeldTask(holder=self.holder, since=self._since, token=self._token, is_released=is_released)
         step = f"taking the lease {self.subject}"
         try:
             message = await self.connection.request(
@@ -137,7 +137,7 @@ class Lease:
         _refuse(f"creating stream {wanted.name}", answer.error)
 
 
-async def holder_of(stream: LogStream, application: Application, task: str) -> Held | None:
+async def holder_of(stream: LogStream, application: Application, task: str) -> HeldTask | None:
     """Who does a task now; None if nobody. Raises Unavailable, LevelogError."""
     request = MessageRequest(last_by_subj=lease_subject(stream.cluster, application, task))
     name = lease_stream(stream.cluster)
@@ -166,9 +166,9 @@ def _configuration(stream: LogStream, lasts: timedelta) -> StreamConfig:
     )
 
 
-def _decode(payload: bytes) -> Held:
+def _decode(payload: bytes) -> HeldTask:
     try:
-        return msgspec.json.decode(payload, type=Held)
+        return msgspec.json.decode(payload, type=HeldTask)
     except msgspec.DecodeError as error:
         raise LevelogError(f"a lease cannot be read: {error}: {payload[:200]!r}") from error
 

@@ -42,7 +42,7 @@ _CONTROL: Final[Mapping[type[AboutResource], Control]] = {
 }
 
 
-class Writer:
+class MessageWriter:
     """Turns records into messages of one log; `source` names the part of levelog that writes (`ingest`)."""
 
     def __init__(self, cluster: Cluster, partitions: int, source: str) -> None:

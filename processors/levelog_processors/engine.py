@@ -8,7 +8,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import Calls, Cut, Decider
+from levelog_processors.decide.cut import CallCounts, Cut, Decider
 from levelog_processors.decide.functions import PATIENCE, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold.batches import Folded, Folder
@@ -62,7 +62,7 @@ class Engine:
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
 
     @property
-    def calls(self) -> Calls:
+    def calls(self) -> CallCounts:
         """How often user functions were called."""
         return self._decider.calls
 

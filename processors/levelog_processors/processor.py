@@ -16,7 +16,7 @@ from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import BATCH, Calls, Cut
+from levelog_processors.decide.cut import BATCH, CallCounts, Cut
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.program import Program
@@ -79,7 +79,7 @@ class Processor:
         self._backfill_rate = backfill_rate
 
     @property
-    def calls(self) -> Calls:
+    def calls(self) -> CallCounts:
         """How often user functions were called."""
         return self._engine.calls
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.secrets.redaction import Redactor
-from levelog_processors.decide.facts import Facts, Look, Round
+from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acted, Acting, Caller
 from levelog_processors.decide.intents import target_names, with_rows
 from levelog_processors.decide.rules import conclude
@@ -70,7 +70,7 @@ class Judge:
     async def judge(self, past: Sequence[Decision]) -> list[Judged]:
         """Make decisions again that saw the same snapshot, at most one of each level; in the order given."""
         looks = await self._looks(past)
-        acted = await self._acting.act([look for look in looks if isinstance(look, Look)], self._scratch.epochs)
+        acted = await self._acting.act([look for look in looks if isinstance(look, Outlook)], self._scratch.epochs)
         rounds = {look.facts.name: round_ for look, round_ in acted}
         targets = await self._targets(acted)
         return [
@@ -80,7 +80,7 @@ class Judge:
             for each, look in zip(past, looks, strict=True)
         ]
 
-    async def _looks(self, past: Sequence[Decision]) -> list[Look | str]:
+    async def _looks(self, past: Sequence[Decision]) -> list[Outlook | str]:
         """The levels as their views see them; a text says why a decision cannot be made again."""
         scope = self._scratch.scope
         versions = {place: version for each in past for place, version in each.versions.items()}
@@ -97,7 +97,7 @@ class Judge:
             is_one_by_one = self._stops is not None and self._stops.is_on
             for some in [[each] for each in evaluations.values()] if is_one_by_one else [list(evaluations.values())]:
                 await evaluate(some, fetch)
-        return [f if isinstance(f, str) else Look(f, evaluations[f.name].seen(f)) for f in tried]
+        return [f if isinstance(f, str) else Outlook(f, evaluations[f.name].seen(f)) for f in tried]
 
     def _facts(self, past: Decision, parent: StoredObject | None) -> Facts | str:
         view = self._scratch.program.views.get(past.view)
@@ -177,7 +177,7 @@ class Judge:
         async with self._scratch.database.reading() as connection:
             return await stored.read_targets(connection, self._scratch.scope, names)
 
-    def _judged(self, past: Decision, look: Look, round_: Round | None, targets: Mapping[str, Target]) -> Judged:
+    def _judged(self, past: Decision, look: Outlook, round_: Round | None, targets: Mapping[str, Target]) -> Judged:
         scope = self._scratch.scope
         identity = (scope.cluster, scope.application)
         if round_ is not None:

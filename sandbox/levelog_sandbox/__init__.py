@@ -2,8 +2,8 @@
 
 from levelog_sandbox.api.refusals import StatusError
 from levelog_sandbox.api.targets import Denial
-from levelog_sandbox.requestlog import Request, RequestLog
+from levelog_sandbox.requestlog import LoggedRequest, RequestLog
 from levelog_sandbox.sandbox import Sandbox
 from levelog_sandbox.user import User
 
-__all__ = ["Denial", "Request", "RequestLog", "Sandbox", "StatusError", "User"]
+__all__ = ["Denial", "LoggedRequest", "RequestLog", "Sandbox", "StatusError", "User"]

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, logged when it was answered; a watch is logged when it starts.
 
     `number` counts up from 1; `verb` is Kubernetes' (get, list, watch, create, update, patch, apply, delete,
@@ -37,17 +37,17 @@ class RequestLog:
     """The latest requests, oldest first; iterable, indexable, with a length."""
 
     def __init__(self, *, most: int = 500_000) -> None:
-        self._requests: deque[Request] = deque(maxlen=most)
+        self._requests: deque[LoggedRequest] = deque(maxlen=most)
         self._last = 0
         self._waiting: set[asyncio.Event] = set()
 
-    def __iter__(self) -> Iterator[Request]:
+    def __iter__(self) -> Iterator[LoggedRequest]:
         return iter(tuple(self._requests))
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def __getitem__(self, index: int) -> Request:
+    def __getitem__(self, index: int) -> LoggedRequest:
         return self._requests[index]
 
     @property
@@ -60,17 +60,17 @@ class RequestLog:
         self._last += 1
         return self._last
 
-    def add(self, request: Request) -> None:
+    def add(self, request: LoggedRequest) -> None:
         """Append a request and wake those who wait for one."""
         self._requests.append(request)
         for event in self._waiting:
             event.set()
 
-    def since(self, number: int = 0, *, user_agent: str = "") -> list[Request]:
+    def since(self, number: int = 0, *, user_agent: str = "") -> list[LoggedRequest]:
         """Requests with a higher number, of user agents that start with the given one."""
         return [r for r in self._requests if r.number > number and r.user_agent.startswith(user_agent)]
 
-    def writes(self, *, since: int = 0, resource: str = "", user_agent: str = "") -> list[Request]:
+    def writes(self, *, since: int = 0, resource: str = "", user_agent: str = "") -> list[LoggedRequest]:
         """Effective writes only: those after which a stored object was another one."""
         return [r for r in self.since(since, user_agent=user_agent) if r.changed and resource in {"", r.resource}]
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.targets import Target
+from levelog_sandbox.api.targets import RequestTarget
 from levelog_sandbox.fields.patches import json_patch, merge_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.deletion import DeleteOptions
 from levelog_sandbox.objects.incoming import Options
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 
@@ -88,20 +88,20 @@ class User:
         collection = self._cluster.store.collection(found.storage)
         return [stored.body_as(found) for stored in collection.in_order() if namespace in {"", stored.namespace}]
 
-    def _write(self, at: Target, verb: str, write: Any) -> Json:
+    def _write(self, at: RequestTarget, verb: str, write: Any) -> Json:
         outcome = self._cluster.logged(at, verb, write, user_agent=self._agent, field_manager=self._agent)
         return outcome.stored.body_as(at.resource)
 
-    def _target(self, resource: str, namespace: str, name: str) -> Target:
+    def _target(self, resource: str, namespace: str, name: str) -> RequestTarget:
         found = self._cluster.registry.named(resource)
-        return Target(found, namespace if found.namespaced else "", name, "")
+        return RequestTarget(found, namespace if found.namespaced else "", name, "")
 
-    def _target_of(self, manifest: Json) -> Target:
+    def _target_of(self, manifest: Json) -> RequestTarget:
         found = self._cluster.registry.of_kind(manifest.get("apiVersion", ""), manifest.get("kind", ""))
         if found is None:
             raise refusals.no_such_resource()
         about = manifest.get("metadata", {})
-        return Target(found, self._namespace(found, about), about.get("name", ""), "")
+        return RequestTarget(found, self._namespace(found, about), about.get("name", ""), "")
 
-    def _namespace(self, resource: Resource, about: Json) -> str:
+    def _namespace(self, resource: ServedResource, about: Json) -> str:
         return about.get("namespace") or "default" if resource.namespaced else ""

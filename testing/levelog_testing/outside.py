@@ -16,7 +16,7 @@ from levelog.wire.objects import ObjectKey, Version
 from levelog.wire.records import BookmarkNoted, ContactLost, ObjectDeleted, ObjectSeen, Record
 from levelog_ingest.sources.encoding import Encoder, uid_of
 from levelog_ingest.sources.held import Holding
-from levelog_ingest.sources.runner import Calls, SourceFault
+from levelog_ingest.sources.runner import SourceCalls, SourceFault
 
 
 class Externals:
@@ -62,7 +62,7 @@ class Externals:
         if source.every is None:
             raise LevelogError(f"{source} waits for changes by itself: give the records of {name} with observe()")
         try:
-            with closing(Calls(source)) as calls:
+            with closing(SourceCalls(source)) as calls:
                 records = await calls.poll()
         except SourceFault as fault:
             return self.lose(cls, f"{source}: {fault}", now)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
@@ -37,7 +37,7 @@ async def test_invariant_9_what_happened_while_nobody_read_is_folded_before_anyt
             proxy.pause()
         stream = await ensure_stream(behind, CLUSTER, partitions=PARTITIONS)
         publisher = BatchPublisher(stream)
-        writer = Writer(CLUSTER, PARTITIONS, source="test")
+        writer = MessageWriter(CLUSTER, PARTITIONS, source="test")
         for first in range(2, VERSIONS, 500):
             numbers = range(first, min(first + 500, VERSIONS))
             await publisher.publish([writer.message(web("shop", n, replicas=n % 7)) for n in numbers])

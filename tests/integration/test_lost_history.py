@@ -8,7 +8,7 @@ import pytest
 
 from levelog.errors import HistoryLost, IdentityMismatch
 from levelog.wire.records import ObjectSeen
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -25,7 +25,7 @@ MANY = 8000
 
 
 async def publish(stream: LogStream, records: Collection[ObjectSeen]) -> None:
-    writer, publisher = Writer(CLUSTER, PARTITIONS, source="test"), BatchPublisher(stream)
+    writer, publisher = MessageWriter(CLUSTER, PARTITIONS, source="test"), BatchPublisher(stream)
     messages = [writer.message(record) for record in records]
     for start in range(0, len(messages), 500):
         await publisher.publish(messages[start : start + 500])

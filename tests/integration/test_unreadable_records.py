@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from levelog.wire.objects import ObjectKey, Partition, Uid, Version
 from levelog.wire.records import ObjectSeen, ObjectUnreadable, SyncFinished, SyncStarted
 from levelog.wire.subjects import partition_of
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.transport.wire import Message, header_lines
 from levelog_store.look.contact import UnreadableRecord, read_unreadable
@@ -35,7 +35,7 @@ class Rig:
 
     def __init__(self, processing: Processing) -> None:
         self.processing = processing
-        self._writer = Writer(CLUSTER, PARTITIONS, source="test")
+        self._writer = MessageWriter(CLUSTER, PARTITIONS, source="test")
         self._publisher = BatchPublisher(processing.stream)
 
     def message(self, name: str, version: int, body: bytes) -> Message:
@@ -137,7 +137,7 @@ async def relist(rig: Rig, told: ObjectUnreadable | None, *, has_unnamed: bool) 
     await rig.processing.mark(SyncStarted(resource=WEBS, sync_id=str(number), time=NOON))
     if told is not None:
         partition = Partition(0) if told.key is None else partition_of(told.key, PARTITIONS)
-        await rig.write(Writer(CLUSTER, PARTITIONS, source="test").to_partition(told, partition))
+        await rig.write(MessageWriter(CLUSTER, PARTITIONS, source="test").to_partition(told, partition))
     ended = SyncFinished(
         resource=WEBS, sync_id=str(number), version=Version(number), has_unnamed=has_unnamed, time=NOON
     )
@@ -159,7 +159,7 @@ async def test_commands_show_what_cannot_be_read(nats_server: NatsServer, tmp_pa
         processing.start()
         await processing.folded(await processing.listed(web("w", 5)))
         key = ObjectKey(group="example.com", resource="webs", namespace="default", name="x")
-        writer = Writer(CLUSTER, PARTITIONS, source="test")
+        writer = MessageWriter(CLUSTER, PARTITIONS, source="test")
         odd = ObjectUnreadable(resource=WEBS, key=key, error="its uid is missing", time=NOON)
         last = await BatchPublisher(processing.stream).publish(
             [writer.to_partition(odd, partition_of(key, PARTITIONS))]

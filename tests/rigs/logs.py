@@ -10,7 +10,7 @@ import msgspec
 
 from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import LoggedRecord, ObjectSeen
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.reader import FIRST, Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import Connection, connect
@@ -29,12 +29,12 @@ async def new_log(server: NatsServer, *, partitions: int | None = None) -> Async
         yield await ensure_stream(connection, Cluster(secrets.token_hex(8)), partitions=partitions)
 
 
-def writer_for(stream: LogStream) -> Writer:
+def writer_for(stream: LogStream) -> MessageWriter:
     """A writer of records of that log."""
-    return Writer(stream.cluster, stream.partitions, "test")
+    return MessageWriter(stream.cluster, stream.partitions, "test")
 
 
-def web_message(writer: Writer, name: str, version: int, *, body: bytes = b"{}") -> Message:
+def web_message(writer: MessageWriter, name: str, version: int, *, body: bytes = b"{}") -> Message:
     """The message of a Web that was seen."""
     key = ObjectKey(group="example.com", resource="webs", namespace="default", name=name)
     seen = ObjectSeen(key=key, uid=Uid(f"uid-{name}"), version=Version(version), origin="watch", time=NOON, body=body)

@@ -16,7 +16,7 @@ from levelog.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_cli.loading import load_operators
 from levelog_log.appender import Appender
 from levelog_log.hints import Hints
-from levelog_log.messages import AboutResource, Writer
+from levelog_log.messages import AboutResource, MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -72,7 +72,7 @@ class Processing:
             connection = await stack.enter_async_context(await connect(self._nats_url))
             self.stream = await ensure_stream(connection, self._cluster, partitions=PARTITIONS, max_age=self._max_age)
             self._appender = await stack.enter_async_context(Appender(BatchPublisher(self.stream)))
-            self._writer = Writer(self._cluster, PARTITIONS, source="test")
+            self._writer = MessageWriter(self._cluster, PARTITIONS, source="test")
             await migrate(self._database_url)
             self.database = await stack.enter_async_context(await Database.open(self._database_url))
             self.hints = await stack.enter_async_context(Hints(connection, self._cluster, Application("webs")))

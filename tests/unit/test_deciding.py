@@ -7,7 +7,7 @@ import pytest
 from levelog import Level, OperatorError, delete
 from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import load_operators
-from levelog_processors.decide.facts import Facts, Look, Seen
+from levelog_processors.decide.facts import Facts, Outlook, Seen
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.settling import LONGEST_BACKOFF, backoff, is_settled
@@ -225,11 +225,11 @@ def test_invariant_6_a_view_that_raised_is_not_called_again_for_a_receipt() -> N
     assert not facts_after(FAILED_VIEW).needs_evaluation
     drifting = msgspec.structs.replace(FAILED_VIEW, status="settling", drift=b'{"missing":["shop-0"]}')
     raised = Seen(error="view webs/pods: ValueError: no", inputs="seen")
-    assert conclude(Look(facts_after(drifting), raised), None, NOON).level.drift is None
+    assert conclude(Outlook(facts_after(drifting), raised), None, NOON).level.drift is None
 
 
 def test_the_error_of_a_view_is_still_told_while_a_write_settles() -> None:
-    level = conclude(Look(facts_after(FAILED_VIEW, intent(is_folded=False))), None, NOON).level
+    level = conclude(Outlook(facts_after(FAILED_VIEW, intent(is_folded=False))), None, NOON).level
     assert (level.status, level.reason) == ("failed", "view webs/pods: ValueError: no")
 
 
@@ -254,7 +254,7 @@ def test_a_time_is_looked_at_once_and_looks_are_a_second_apart(
     facts = facts_after(SETTLING)
     facts = msgspec.structs.replace(facts, wake=msgspec.structs.replace(facts.wake, due_at=at(woken)))
     seen = Seen(level=Level(1, 1), inputs="seen", reads="read now", recheck_at=at(asked))
-    decided = conclude(Look(facts, seen), None, NOON)
+    decided = conclude(Outlook(facts, seen), None, NOON)
     assert (decided.level.status, decided.due_at) == ("in_sync", at(next_look))
 
 
@@ -267,8 +267,11 @@ SETTLING = msgspec.structs.replace(FAILED_VIEW, status="settling", reason="", de
 
 def test_invariant_8_a_decision_waits_for_what_is_claimed_and_withdraws_what_nobody_claimed() -> None:
     facts = facts_after(SETTLING, intent(key="sent", state="claimed"), intent(key="waits", state="pending"))
-    assert (Look(facts).withdrawn, len(Look(facts).under_way)) == ([], 2)  # without an evaluation nothing has changed
-    look = Look(facts, DRIFTING)
+    assert (Outlook(facts).withdrawn, len(Outlook(facts).under_way)) == (
+        [],
+        2,
+    )  # without an evaluation nothing has changed
+    look = Outlook(facts, DRIFTING)
     assert look.withdrawn == ["waits"]
     assert [each.key for each in look.under_way] == ["sent"]
     decided = conclude(look, None, NOON)
@@ -276,16 +279,16 @@ def test_invariant_8_a_decision_waits_for_what_is_claimed_and_withdraws_what_nob
 
 
 def test_a_decision_that_saw_the_same_again_withdraws_nothing() -> None:
-    seen = Look(facts_after(SETTLING), DRIFTING).digest
+    seen = Outlook(facts_after(SETTLING), DRIFTING).digest
     before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
-    look = Look(facts_after(before, intent(key="waits", state="pending")), DRIFTING)
+    look = Outlook(facts_after(before, intent(key="waits", state="pending")), DRIFTING)
     assert (look.withdrawn, must_act(look)) == ([], False)
 
 
 def test_the_basis_of_a_decision_holds_what_else_it_rests_on() -> None:
     settled, pending = intent(state="settled"), intent(key="k2", state="pending")
     facts = facts_after(FAILED_VIEW, settled, pending, intent(key="k3", state="settled", outcome="failed"))
-    basis = conclude(Look(facts), None, NOON).basis
+    basis = conclude(Outlook(facts), None, NOON).basis
     assert basis.folded == (7, 9)
     assert (basis.status, basis.round, basis.is_due) == (FAILED_VIEW.status, FAILED_VIEW.round, False)
     assert [each.key for each in basis.intents] == ["k2", "k3"]

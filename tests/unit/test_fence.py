@@ -20,7 +20,7 @@ import pytest
 from levelog.calls.faults import HandlerFault
 from levelog_processors.fence import watchdog as watchdogs
 from levelog_processors.fence.calls import Fence
-from levelog_processors.fence.watchdog import Expired, Watchdog, watchdog
+from levelog_processors.fence.watchdog import TimeIsOver, Watchdog, watchdog
 
 SHORT = timedelta(milliseconds=50)
 LONG = timedelta(seconds=60)
@@ -116,7 +116,7 @@ def test_the_end_never_hits_what_runs_after_the_function(monkeypatch: pytest.Mon
             try:
                 for _ in range(50):  # whatever is still on its way would be raised here
                     pass
-            except Expired:
+            except TimeIsOver:
                 hits += 1
     finally:
         sys.setswitchinterval(interval)

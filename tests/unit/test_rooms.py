@@ -1,5 +1,6 @@
 """Each room says what is in it: its files by their docstrings, no stem twice, and the picture of all rooms."""
 
+import ast
 import re
 import runpy
 from collections import defaultdict
@@ -36,6 +37,16 @@ def test_no_stem_stands_twice_in_a_room(room: str) -> None:
         if file.stem not in EVERYWHERE or file.parent == Path():
             found[stem(file)].append(str(file))
     assert {key: files for key, files in found.items() if len(files) > 1} == {}
+
+
+def test_no_public_class_has_the_name_of_another() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for package in PACKAGES.values():
+        for file in modules(package):
+            for each in ast.parse((package / file).read_text()).body:
+                if isinstance(each, ast.ClassDef) and not each.name.startswith("_"):
+                    found[each.name].append(f"{package.name}/{file}")
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from levelog.resources import ResourceType
 from levelog_cli.checks.findings import Finding
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.clusters import connect_cluster, identify
-from levelog_cli.servers.permissions import Need, ordered, refused, to_read, to_write, undeclared, who_am_i
+from levelog_cli.servers.permissions import NeededPermission, ordered, refused, to_read, to_write, undeclared, who_am_i
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_kube.client import KubeClient
@@ -76,7 +76,7 @@ async def _examine_rights(
     client: KubeClient, program: Program, namespaces: Sequence[str], role: Role | None
 ) -> AsyncIterator[Finding]:
     """What the processes need at the API, or the one whose role is given."""
-    needs: list[Need] = []
+    needs: list[NeededPermission] = []
     if role in (None, Role.INGEST):
         needs += to_read(program.resources.values(), namespaces)
     if role in (None, Role.ACTUATE):

@@ -12,7 +12,7 @@ WEBS: Final = "webs.example.com"
 NOISE: Final = 100
 
 
-class Step(Struct, frozen=True):
+class StoryStep(Struct, frozen=True):
     """One step: what is told of it, and what is done."""
 
     title: str
@@ -72,10 +72,10 @@ def _delete_the_web(sandbox: Sandbox) -> None:
 
 
 STORY: Final = (
-    Step("A Web with 3 replicas appears; one of its pods runs already", _appear),
-    Step("Its replicas go 3 → 2 → 3 in quick succession", _scale_down_and_up),
-    Step("Somebody deletes a pod by hand", _delete_a_pod),
-    Step(f"Annotations change {NOISE} times, on the Web and on its pods", _annotate),
-    Step("The image changes", _change_the_image),
-    Step("The Web is deleted", _delete_the_web),
+    StoryStep("A Web with 3 replicas appears; one of its pods runs already", _appear),
+    StoryStep("Its replicas go 3 → 2 → 3 in quick succession", _scale_down_and_up),
+    StoryStep("Somebody deletes a pod by hand", _delete_a_pod),
+    StoryStep(f"Annotations change {NOISE} times, on the Web and on its pods", _annotate),
+    StoryStep("The image changes", _change_the_image),
+    StoryStep("The Web is deleted", _delete_the_web),
 )

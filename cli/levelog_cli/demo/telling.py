@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from levelog.errors import LevelogError
 from levelog.levels import drift_between
 from levelog_sandbox import Sandbox
-from levelog_sandbox.requestlog import Request
+from levelog_sandbox.requestlog import LoggedRequest
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import find_scopes, listed_resources
 from levelog_store.tables import checkpoints, decisions, intents, levels, objects, wakeups
@@ -49,9 +49,9 @@ class StepResult(Struct, frozen=True, kw_only=True):
     decisions: list[ViewCall]
     levels: int
     """Levels that there are afterwards."""
-    writes: list[Request]
+    writes: list[LoggedRequest]
     """Requests that changed an object."""
-    requests: list[Request]
+    requests: list[LoggedRequest]
     """All requests of levelog but its lists and watches."""
 
 
@@ -208,6 +208,6 @@ def _level(decision: ViewCall) -> str:
     return f"{counts}: {drift or 'in sync'} → {decision.status}" if drift else f"{counts}: in sync"
 
 
-def _request(request: Request) -> str:
+def _request(request: LoggedRequest) -> str:
     effect = "" if request.changed else ", nothing changed"
     return f"{request.verb} {request.resource}/{request.name} ({request.status_code}{effect})"

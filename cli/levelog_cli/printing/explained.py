@@ -9,7 +9,7 @@ import msgspec
 from levelog.wire.records import ReceiptNoted
 from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
 from levelog_history.differences import drift_text, shown
-from levelog_history.explaining import Cause, Explained, ReadChange, Write, is_quiet
+from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite, ReadChange, is_quiet
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision
@@ -61,7 +61,7 @@ def explained_lines(
 
 def _brief(chosen: Sequence[Explained], timeline: Timeline, target: str) -> Iterator[str]:
     """What came from outside, and the decisions that changed a status or wrote."""
-    causes: dict[int, Cause] = {}
+    causes: dict[int, CausingRecord] = {}
     seen_in: dict[str, int] = {}
     """By target of a write, the record that shows it: what comes before that is the write's own echo, and what comes
     after it matters if something is written again."""
@@ -101,7 +101,7 @@ def _brief_decision(explained: Explained, timeline: Timeline, target: str) -> It
         yield from folded(_brief_write(write) + (f" (and {more} more)" if more else ""))
 
 
-def _brief_write(write: Write) -> str:
+def _brief_write(write: ExplainedWrite) -> str:
     intent = write.intent
     if write.shown is not None:
         became = f"done, seen in {write.shown.sequence}"
@@ -144,7 +144,7 @@ def _causes(explained: Explained, timeline: Timeline, told: set[int]) -> Iterato
             yield from timeline.lines(entry, cause.sequence)
 
 
-def _other(cause: Cause) -> str:
+def _other(cause: CausingRecord) -> str:
     if cause.record is None:
         return "a record that is not in the log any more"
     name = type(cause.record.record).__name__
@@ -160,7 +160,7 @@ def _other(cause: Cause) -> str:
     return f"{words.get(name, f'{name}: ')}{resource or key}"
 
 
-def _time_of(cause: Cause) -> str:
+def _time_of(cause: CausingRecord) -> str:
     return f"{cause.record.record.time.astimezone(UTC):%H:%M:%S}" if cause.record else ""
 
 
@@ -203,7 +203,7 @@ def _reads(reads: Sequence[ReadChange]) -> Iterator[str]:
         )
 
 
-def _write(write: Write, *, is_asked: bool) -> Iterator[str]:
+def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
     intent = write.intent
     mark = " <=" if is_asked else ""
     error = f": {intent.error}" if intent.error else ""

@@ -10,7 +10,7 @@ from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.tables import is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_history.levels import LevelsNow
-from levelog_history.writers import Period, Writer
+from levelog_history.writers import ManagerWrites, Period
 from levelog_store.decide.decisions import Decision
 from levelog_store.look.contact import UnreadableRecord
 from levelog_store.look.overview import LevelLine
@@ -60,13 +60,13 @@ def _skipped(records: Sequence[UnreadableRecord]) -> str:
     return "\n".join(["", f"{what}; the levels do not know what is in there:", *lines, ""])
 
 
-def print_writers(found: Sequence[Writer]) -> None:
+def print_writers(found: Sequence[ManagerWrites]) -> None:
     """Print a row for each field manager and resource."""
     columns = ("WRITER", "RESOURCE", "OBJECTS", "WRITES", "IDLE", "EVERY", "FIELDS")
     print_table(columns, [_row(writer) for writer in found])
 
 
-def _row(writer: Writer) -> tuple[str, ...]:
+def _row(writer: ManagerWrites) -> tuple[str, ...]:
     fields = [f"{name} ({count})" for name, count in writer.fields.items()]
     more = [f"{len(fields) - _FIELDS} more"] if len(fields) > _FIELDS else []
     return (

@@ -46,7 +46,7 @@ class Permission(Struct, frozen=True, kw_only=True):
         return f"{self.verb} {self.place}{named}{where}"
 
 
-class Need(Struct, frozen=True):
+class NeededPermission(Struct, frozen=True):
     """A permission, and what it is for where that is not plain."""
 
     permission: Permission
@@ -65,17 +65,17 @@ def ordered(permissions: Iterable[Permission]) -> list[Permission]:
     return sorted(permissions, key=lambda one: (_ORDER.index(one.verb), one.namespace))
 
 
-def to_identify() -> list[Need]:
+def to_identify() -> list[NeededPermission]:
     """What ingest and actuator need to know the cluster by."""
-    return [Need(IDENTITY)]
+    return [NeededPermission(IDENTITY)]
 
 
-def to_read(resources: Iterable[ResourceType], namespaces: Sequence[str]) -> list[Need]:
+def to_read(resources: Iterable[ResourceType], namespaces: Sequence[str]) -> list[NeededPermission]:
     """What ingest needs to watch the resources, in the namespaces or, if none is named, in all."""
     return [need for resource in resources for need in _on(resource, _READS, namespaces)]
 
 
-def to_write(program: Program, namespaces: Sequence[str]) -> list[Need]:
+def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermission]:
     """What the actuator needs for the intents that reconcile functions say they yield."""
     return [
         need
@@ -86,7 +86,7 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[Need]:
     ]
 
 
-def to_own(program: Program, namespaces: Sequence[str]) -> list[Need]:
+def to_own(program: Program, namespaces: Sequence[str]) -> list[NeededPermission]:
     """What the actuator needs besides where owners that block their deletion need a permission of their own."""
     return [
         need
@@ -108,7 +108,7 @@ def _reconcilers(program: Program) -> Iterator[tuple[str, ReconcileHandler]]:
             yield f"{operator.name}/{name}", handler
 
 
-def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: str) -> Iterator[Need]:
+def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: str) -> Iterator[NeededPermission]:
     if verb == "event":  # these are where the objects are that they are about
         namespaces = namespaces if resource.scope == "Namespaced" else (EVENTS_OF_CLUSTER,)
         resource = EVENTS
@@ -117,7 +117,7 @@ def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: s
 
 def _on(
     resource: ResourceType, rights: Iterable[Right], namespaces: Sequence[str], *, of: str = "", intent: str = ""
-) -> Iterator[Need]:
+) -> Iterator[NeededPermission]:
     for namespace in namespaces if namespaces and resource.scope == "Namespaced" else ("",):
         for right in rights:
             permission = Permission(
@@ -127,17 +127,17 @@ def _on(
                 namespace=namespace,
                 subresource=right.subresource,
             )
-            yield Need(permission, of, intent)
+            yield NeededPermission(permission, of, intent)
 
 
-async def refused(client: KubeClient, wanted: Iterable[Need]) -> list[Permission]:
+async def refused(client: KubeClient, wanted: Iterable[NeededPermission]) -> list[Permission]:
     """Those of the permissions that the identity does not have, each once. Raises ApiError, Unavailable."""
     asked = list(dict.fromkeys(need.permission for need in wanted))
     answers = await asyncio.gather(*(_is_granted(client, permission) for permission in asked))
     return [permission for permission, is_granted in zip(asked, answers, strict=True) if not is_granted]
 
 
-async def require(client: KubeClient, wanted: Iterable[Need]) -> None:
+async def require(client: KubeClient, wanted: Iterable[NeededPermission]) -> None:
     """Raise ConfigurationError, naming user, verbs and resources, unless all permissions are granted."""
     if missing := await refused(client, wanted):
         raise ConfigurationError(await refusal(client, missing))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from levelog.errors import ConfigurationError
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.permissions import (
-    Need,
+    NeededPermission,
     Permission,
     ordered,
     to_identify,
@@ -30,8 +30,8 @@ class _Identity(Struct, frozen=True, kw_only=True):
 
     name: str
     does: str
-    needs: Sequence[Need] = ()
-    if_enforced: Sequence[Need] = ()
+    needs: Sequence[NeededPermission] = ()
+    if_enforced: Sequence[NeededPermission] = ()
     """Needed only where owners that block their deletion need a permission."""
 
 
@@ -101,7 +101,7 @@ def _documents(identity: _Identity, accounts_in: str) -> Iterator[str]:
         )
 
 
-def _rules(needs: Sequence[Need]) -> Iterator[str]:
+def _rules(needs: Sequence[NeededPermission]) -> Iterator[str]:
     """A rule for each resource, with what it is for."""
     places = sorted({_place(need.permission) for need in needs})
     for place in places:
@@ -115,14 +115,14 @@ def _rules(needs: Sequence[Need]) -> Iterator[str]:
         )
 
 
-def _reasons(needs: Sequence[Need]) -> str:
+def _reasons(needs: Sequence[NeededPermission]) -> str:
     """A comment that names the functions and their intents."""
     functions = sorted({need.of for need in needs if need.intent})
     named = (f"{', '.join(sorted({n.intent for n in needs if n.of == name}))} by {name}" for name in functions)
     return f"# {'; '.join(named)}\n" if functions else ""
 
 
-def _enforced(needs: Sequence[Need]) -> str:
+def _enforced(needs: Sequence[NeededPermission]) -> str:
     """The rules as comments."""
     if not needs:
         return ""

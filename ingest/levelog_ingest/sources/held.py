@@ -32,7 +32,7 @@ class HeldRecord(NamedTuple):
     version: Version
 
 
-class Changes(Struct, frozen=True):
+class SetChanges(Struct, frozen=True):
     """What has to be recorded, so that the log shows a set."""
 
     changed: list[ObjectKey]
@@ -90,10 +90,10 @@ class Holding:
         held = self.records.get(key)
         return held is not None and held.digest == _digest(body)
 
-    def compare(self, wanted: Mapping[ObjectKey, bytes], kept: Iterable[ObjectKey]) -> Changes:
+    def compare(self, wanted: Mapping[ObjectKey, bytes], kept: Iterable[ObjectKey]) -> SetChanges:
         """What differs from a whole set; names in `kept` stay as they are."""
         left = self.records.keys() - wanted.keys() - set(kept)
-        return Changes([key for key, body in wanted.items() if not self.has(key, body)], sorted(left))
+        return SetChanges([key for key, body in wanted.items() if not self.has(key, body)], sorted(left))
 
 
 def _digest(body: bytes) -> bytes:

@@ -34,7 +34,7 @@ class SourceFault(HandlerFault):
     """A source's function did not do what it is for; the message says it without the name of the function."""
 
 
-class Calls:
+class SourceCalls:
     """Calls one source's function."""
 
     def __init__(self, source: SourceHandler) -> None:
@@ -202,7 +202,7 @@ class SourceRunner:
         self._redactor = redactor
         self._on_change = on_change
         self._clock = clock
-        self._calls = Calls(source)
+        self._calls = SourceCalls(source)
         longest = min(max(source.every or LONGEST, LONGEST), _LONGEST_OF_ALL)
         self._backoff = Backoff(_FIRST, longest)
         self._away = Backoff()

@@ -27,7 +27,7 @@ from levelog.wire.subjects import object_subject, partition_of
 from levelog_ingest.sources.encoding import EncodedSet, Encoder, shown, uid_of
 from levelog_ingest.sources.held import LogState
 from levelog_log.appender import Appender
-from levelog_log.messages import Writer
+from levelog_log.messages import MessageWriter
 from levelog_log.stream import LogStream
 from levelog_log.transport.wire import Message
 
@@ -59,7 +59,7 @@ class SourceLog:
         self._stream = stream
         self._appender = appender
         self._encoder = Encoder(source, redactor)
-        self._writer = Writer(stream.cluster, stream.partitions, "ingest")
+        self._writer = MessageWriter(stream.cluster, stream.partitions, "ingest")
         self._holding = state.holding
         self._listed_at = state.listed_at
         self._is_lost = state.is_lost

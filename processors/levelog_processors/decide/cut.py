@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
-from levelog_processors.decide.facts import Look
+from levelog_processors.decide.facts import Outlook
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
 from levelog_processors.decide.intents import target_names, with_rows
 from levelog_processors.decide.readiness import is_watched
@@ -32,7 +32,7 @@ BATCH = 256
 """Wakeups decided in one transaction: large enough to share a commit, small enough to keep the fold waiting briefly."""
 
 
-class Calls(Struct):
+class CallCounts(Struct):
     """How often user functions were called, and how often in vain."""
 
     functions: dict[str, int] = field(default_factory=dict[str, int])
@@ -97,7 +97,7 @@ class Decider:
         self._database = database
         self._scope = scope
         self._program = program
-        self.calls = Calls()
+        self.calls = CallCounts()
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
 
@@ -145,7 +145,7 @@ class Decider:
 
     async def _look(
         self, connection: AsyncConnection, wakes: Sequence[PendingWake], now: datetime
-    ) -> tuple[list[Look], list[PendingWake]]:
+    ) -> tuple[list[Outlook], list[PendingWake]]:
         """Look at the levels, and call the views that may see something else; wakeups without a level are the rest."""
         known = await read_facts(connection, self._scope, self._program, self.namespaces, wakes, now)
         evaluations = {
@@ -163,15 +163,15 @@ class Decider:
         }
         if evaluations:
             await evaluate(list(evaluations.values()), TableFetch(connection, self._scope))
-        looks: list[Look] = []
+        looks: list[Outlook] = []
         for facts in (each.facts for each in known):
             evaluation = evaluations.get(facts.name)
-            looks.append(Look(facts, evaluation.seen(facts) if evaluation else None))
+            looks.append(Outlook(facts, evaluation.seen(facts) if evaluation else None))
             self._count(looks[-1])
         there = {look.facts.name for look in looks}
         return looks, [wake for wake in wakes if (wake.view, wake.parent) not in there]
 
-    def _count(self, look: Look) -> None:
+    def _count(self, look: Outlook) -> None:
         facts = look.facts
         if look.seen is None:
             self.calls.suppressed += 1
@@ -247,7 +247,7 @@ class Decider:
         return held
 
 
-def _is_as_seen(look: Look, asker: Asker | None) -> bool:
+def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:
     """Tell whether nothing has asked for a level since, and its view would see the same in the parent."""
     facts, seen = look.facts, look.seen
     if asker is None or seen is None or asker.generation != facts.wake.generation:

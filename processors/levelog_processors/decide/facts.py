@@ -173,7 +173,7 @@ class Round(Struct, frozen=True, kw_only=True):
         return any(row.state == "pending" and row.verb != "event" for row in self.rows)
 
 
-class Look(Struct, frozen=True):
+class Outlook(Struct, frozen=True):
     """A level as it was looked at: the facts, and what the view saw; None if nothing called for it."""
 
     facts: Facts

@@ -12,7 +12,7 @@ from levelog.calls.faults import HandlerFault, fault_reason, tell_fault
 from levelog.handlers.injection import Given, about
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
-from levelog_processors.decide.facts import Look, Round
+from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.rules import must_act
 from levelog_processors.decide.targets import require_target
 from levelog_store.rows import ViewParent
@@ -76,12 +76,12 @@ MOST_BEGUN: Final = 1024
 
 
 class _Begun(Struct, frozen=True):
-    look: Look
+    look: Outlook
     epoch: int
     task: asyncio.Task[Round]
 
 
-Acted: TypeAlias = tuple[Look, Round | None]
+Acted: TypeAlias = tuple[Outlook, Round | None]
 """A level that can be concluded, with its round if it has one."""
 
 
@@ -112,7 +112,7 @@ class Acting:
         acted = [(each, each.task.result()) for each in taken]
         return [(each.look, got) for each, got in acted if epochs.get(each.look.facts.wake.partition) == each.epoch]
 
-    async def act(self, looks: Sequence[Look], epochs: Mapping[int, int]) -> list[Acted]:
+    async def act(self, looks: Sequence[Outlook], epochs: Mapping[int, int]) -> list[Acted]:
         """Call the reconcile functions of the levels that must act; returns the levels that can be concluded now."""
         begun: dict[ViewParent, _Begun] = {}
         for look in looks:
@@ -141,7 +141,7 @@ class Acting:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._caller.close()
 
-    async def _round(self, look: Look) -> Round:
+    async def _round(self, look: Outlook) -> Round:
         facts, handler = look.facts, look.facts.view.reconcile
         if handler is None:
             raise TypeError(f"view {facts.view.name} has no reconcile function")

@@ -13,21 +13,21 @@ from levelog.resources import ResourceType
 from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
-from levelog_processors.decide.facts import Look, Round
+from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import IntentRow, Target
 from levelog_store.rows import StoredObject
 
 
-def target_names(acted: Iterable[tuple[Look, Round | None]]) -> list[str]:
+def target_names(acted: Iterable[tuple[Outlook, Round | None]]) -> list[str]:
     """Objects that rounds ask to write to, sorted."""
     asked = ((look.facts, intent) for look, round_ in acted if round_ is not None for intent in round_.intents)
     return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in asked})
 
 
 def with_rows(
-    look: Look,
+    look: Outlook,
     round_: Round,
     identity: Sequence[str],
     targets: Mapping[str, Target],

@@ -119,7 +119,7 @@ class Fetch(Protocol):
         ...
 
 
-class Need(Struct, frozen=True):
+class NeededKey(Struct, frozen=True):
     """What a paused view waits for; key None: the whole index."""
 
     index: str
@@ -146,7 +146,7 @@ class Reads:
             return whole.buckets.get(key, ())
         bucket = self._known.get(place)
         if bucket is None:
-            bucket = self._pause(Need(index, key))
+            bucket = self._pause(NeededKey(index, key))
         self.versions[place] = bucket.version
         self._contents[place] = _contents(index, key, bucket)
         return bucket.values
@@ -172,14 +172,14 @@ class Reads:
     def whole(self, index: str) -> WholeIndex:
         """Every bucket of an index; pauses the view."""
         if index not in self._wholes:
-            whole: WholeIndex = self._pause(Need(index, None))
+            whole: WholeIndex = self._pause(NeededKey(index, None))
             self._wholes[index] = whole
             for key, version in whole.versions.items():
                 self.versions[index, key] = version
                 self._contents[index, key] = (_version_bytes(version),)
         return self._wholes[index]
 
-    def _pause(self, need: Need) -> Any:
+    def _pause(self, need: NeededKey) -> Any:
         driver = getcurrent().parent
         if driver is None:
             raise RuntimeError("an index can be read only while its view runs: keep the values, not the index")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from levelog.handlers.owned import ChildrenLevel
 from levelog.wire.objects import field_manager
-from levelog_processors.decide.facts import Facts, Look, Round
+from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep
 from levelog_processors.decide.settling import AT_ONCE, GONE, Repeats, backoff
 from levelog_store.decide.decisions import Decided, OpenIntent
@@ -23,7 +23,7 @@ LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for."""
 
 
-def must_act(look: Look) -> bool:
+def must_act(look: Outlook) -> bool:
     """Tell whether to call the reconcile function: drift, nothing under way, and something new or a tick."""
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
@@ -31,7 +31,7 @@ def must_act(look: Look) -> bool:
     return facts.is_due or (look.digest != facts.before.decided_inputs and _rests_until(look) is None)
 
 
-def conclude(look: Look, round_: Round | None, now: datetime) -> Decided:
+def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
     """Put what becomes of a level into rows; `round_` is None if its reconcile function was not called."""
     verdict = _verdict(look, round_, now)
     facts, seen, before = look.facts, look.seen, look.facts.before
@@ -67,7 +67,7 @@ class _Verdict(Struct, frozen=True):
     """When to look again although nothing changed; None: not."""
 
 
-def _verdict(look: Look, round_: Round | None, now: datetime) -> _Verdict:
+def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
     facts, seen, before = look.facts, look.seen, look.facts.before
     if facts.is_deleting:
         return _Verdict("deleting", "the parent has a deletionTimestamp")
@@ -80,7 +80,7 @@ def _verdict(look: Look, round_: Round | None, now: datetime) -> _Verdict:
     return _verdict_at_rest(look, now) if round_ is None else _verdict_after(look, round_, now)
 
 
-def _verdict_after(look: Look, round_: Round, now: datetime) -> _Verdict:
+def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     """What a round leads to."""
     next_at = now + backoff(_attempts(look))
     if round_.error:  # its round counts, so that it is not called in a circle
@@ -91,7 +91,7 @@ def _verdict_after(look: Look, round_: Round, now: datetime) -> _Verdict:
     return _Verdict("drifting", waits or "the last round had nothing to write", next_at)
 
 
-def _verdict_at_rest(look: Look, now: datetime) -> _Verdict:
+def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     """What becomes of a level that asks for nothing now."""
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
@@ -112,7 +112,7 @@ def _verdict_at_rest(look: Look, now: datetime) -> _Verdict:
     return _Verdict("drifting", "the last round did not close it", _later(before, now))
 
 
-def _next_look(look: Look) -> datetime | None:
+def _next_look(look: Outlook) -> datetime | None:
     """When to look again for the time's sake: once for each time asked for, and never closer than `LOOKS_APART`."""
     facts, asked = look.facts, look.seen.recheck_at if look.seen is not None else None
     if asked is None or asked <= facts.now:
@@ -122,7 +122,7 @@ def _next_look(look: Look) -> datetime | None:
     return asked if asked - seen_at >= LOOKS_APART else seen_at + LOOKS_APART
 
 
-def _rests_until(look: Look) -> datetime | None:
+def _rests_until(look: Outlook) -> datetime | None:
     """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
     last, now = look.facts.repeats, look.facts.now
     if look.level is None or last is None or last.count < AT_ONCE or last.of != look.state:
@@ -151,7 +151,7 @@ def _wait(under_way: Sequence[OpenIntent]) -> str:
     )
 
 
-def _attempts(look: Look) -> int:
+def _attempts(look: Outlook) -> int:
     """How many rounds in a row were decided on the same, with one that is held now."""
     before = look.facts.before
     return before.attempts + 1 if look.digest == before.decided_inputs else 1
@@ -162,7 +162,7 @@ def _later(before: LevelRow, now: datetime) -> datetime:
     return planned if planned is not None and planned > now else now + backoff(before.attempts)
 
 
-def _level(look: Look, round_: Round | None, verdict: _Verdict, *, is_kept: bool) -> LevelRow:
+def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: bool) -> LevelRow:
     facts, seen, level, before = look.facts, look.seen, look.level, look.facts.before
     has_acted = round_ is not None
     return LevelRow(
@@ -190,14 +190,14 @@ def _level(look: Look, round_: Round | None, verdict: _Verdict, *, is_kept: bool
     )
 
 
-def _reads(look: Look) -> frozenset[IndexKey]:
+def _reads(look: Outlook) -> frozenset[IndexKey]:
     """Keys that the level depends on from now on."""
     if look.seen is not None:
         return frozenset(look.seen.versions)
     return frozenset() if look.facts.is_deleting else look.facts.dependencies
 
 
-def _contents(look: Look) -> dict[IndexKey, bytes]:
+def _contents(look: Outlook) -> dict[IndexKey, bytes]:
     """What keys held that may hold something else than when the view was called last, which has woken it then."""
     if look.seen is None:
         return {}
@@ -207,19 +207,19 @@ def _contents(look: Look) -> dict[IndexKey, bytes]:
     return contents_to_keep(news, look.seen.contents)
 
 
-def _inputs(look: Look) -> str:
+def _inputs(look: Outlook) -> str:
     if look.seen is not None:
         return look.seen.inputs
     return look.facts.inputs if look.facts.is_deleting else look.facts.before.inputs
 
 
-def _drift(look: Look) -> bytes | None:
+def _drift(look: Outlook) -> bytes | None:
     if look.level is not None:
         return look.drift
     return None if look.seen is not None and look.seen.error else look.facts.before.drift
 
 
-def _decided_inputs(look: Look, *, has_acted: bool) -> str:
+def _decided_inputs(look: Outlook, *, has_acted: bool) -> str:
     """What the last round was decided on; forgotten once something else was seen, so that a return to it is news."""
     before = look.facts.before.decided_inputs
     if has_acted:
@@ -229,7 +229,7 @@ def _decided_inputs(look: Look, *, has_acted: bool) -> str:
     return before if look.digest == before else ""
 
 
-def _repeats(look: Look, round_: Round | None) -> str | None:
+def _repeats(look: Outlook, round_: Round | None) -> str | None:
     last, now = look.facts.repeats, look.facts.now
     if round_ is not None and round_.is_sent:
         return (Repeats(of=look.state, count=1, at=now) if last is None else last.then(look.state, now)).text

@@ -22,7 +22,7 @@ from levelog.levels import Level
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen
-from levelog_processors.decide.lookups import Fetch, IndexReader, Need, ObjectLookups, Reads, sight
+from levelog_processors.decide.lookups import Fetch, IndexReader, NeededKey, ObjectLookups, Reads, sight
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, Bucket, IndexKey
@@ -202,7 +202,7 @@ def _moment(asked: object) -> datetime | None:
 
 async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:
     """Run the evaluations side by side; each round of their reads is one query for all of them."""
-    needs: list[tuple[greenlet, Need]] = []
+    needs: list[tuple[greenlet, NeededKey]] = []
 
     def resume(runner: greenlet, *values: Any) -> None:
         need = runner.switch(*values)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from levelog.calls.audit import Guard, guard, unguard, unguarded
 from levelog.calls.faults import HandlerFault
 from levelog.handlers.views import VIEW_TIME
-from levelog_processors.fence.watchdog import SHOTS, Allowance, Expired, watchdog
+from levelog_processors.fence.watchdog import SHOTS, Allowance, TimeIsOver, watchdog
 from levelog_processors.program import BoundView
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Fence:
         """
         try:
             result = self._run(function, SHOTS)
-        except Expired as expired:
+        except TimeIsOver as expired:
             raise HandlerFault(f"took longer than {self._limit.total_seconds():g} s and was ended") from expired
         if self._guard.offence is not None:
             raise self._guard.offence

@@ -27,7 +27,7 @@ _NEVER: Final = float("inf")
 _raise_in_thread: Any = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
-class Expired(BaseException):
+class TimeIsOver(BaseException):
     """The time of the function that runs is over. Not an Exception, so that `except Exception` does not swallow it."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ class Watchdog:
 
 
 _CLEARED: Final = ctypes.py_object(_Cleared)
-_EXPIRED: Final = ctypes.py_object(Expired)
+_EXPIRED: Final = ctypes.py_object(TimeIsOver)
 _of_thread = threading.local()
 
 

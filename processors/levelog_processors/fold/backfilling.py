@@ -20,7 +20,7 @@ from levelog_store.fold.changewrites import write_changes
 from levelog_store.fold.heldreads import read_held, read_times
 from levelog_store.owners.backfills import (
     Backfill,
-    Page,
+    BackfillPage,
     count_objects,
     read_folded_to,
     read_page,
@@ -85,7 +85,7 @@ class Job(Struct, frozen=True):
     positions: dict[int, str]
 
 
-class Step(Struct, frozen=True):
+class BackfillStep(Struct, frozen=True):
     """What a page led to."""
 
     keys: Collection[IndexKey]
@@ -124,7 +124,7 @@ class Backfiller:
             self._is_over = not self._unfinished  # other code would take the leases away first
         return self._blocked()
 
-    async def step(self, *, wakes: bool) -> Step | None:
+    async def step(self, *, wakes: bool) -> BackfillStep | None:
         """Do the next page if there is one and the rate allows it; parents are woken only if `wakes`.
 
         Raises LeaseLost, with nothing of the page committed.
@@ -159,9 +159,9 @@ class Backfiller:
         await self._write(job, page, changes)
         self._pace.take(max(1, len(names)))
         self._told[job.name].tell(len(names), is_last=page.is_last)
-        return Step(keys=changes.keys, has_woken=bool(changes.wakes), has_finished=page.is_last)
+        return BackfillStep(keys=changes.keys, has_woken=bool(changes.wakes), has_finished=page.is_last)
 
-    async def _write(self, job: Job, page: Page, changes: Changes) -> None:
+    async def _write(self, job: Job, page: BackfillPage, changes: Changes) -> None:
         async with self._database.transaction(durable=False) as connection:
             await guard(connection, self._scope, {partition: self._epochs[partition] for partition in job.positions})
             await write_changes(connection, self._scope, changes)
@@ -186,7 +186,7 @@ class Backfiller:
         return blocking(self._handlers, {row.name for row in self._unfinished}) if self._unfinished else {}
 
 
-def _moved(row: Backfill, page: Page) -> Backfill:
+def _moved(row: Backfill, page: BackfillPage) -> Backfill:
     return Backfill(
         name=row.name,
         partition=row.partition,

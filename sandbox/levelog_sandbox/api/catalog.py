@@ -5,7 +5,7 @@ Limits: OpenAPI has no schemas, so `kubectl explain` has nothing to say.
 
 from typing import Any, Final
 
-from levelog_sandbox.schemas.registry import Registry, Resource
+from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 
@@ -109,7 +109,7 @@ def aggregated(registry: Registry, *, is_core: bool) -> Json:
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _aggregated_resource(resource: Resource) -> Json:
+def _aggregated_resource(resource: ServedResource) -> Json:
     kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
     entry: Json = {
         "resource": resource.plural,
@@ -127,7 +127,7 @@ def _aggregated_resource(resource: Resource) -> Json:
     return entry
 
 
-def _root(resource: Resource) -> str:
+def _root(resource: ServedResource) -> str:
     return f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
 
 

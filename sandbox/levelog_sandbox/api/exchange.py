@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from levelog_sandbox.api import forms, refusals
-from levelog_sandbox.api.targets import Target, is_true
+from levelog_sandbox.api.targets import RequestTarget, is_true
 from levelog_sandbox.fields.patches import json_patch, merge_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.incoming import Options
@@ -39,7 +39,7 @@ class Exchange:
         self.request = request
         self.query: Mapping[str, str] = request.query
         self.user_agent = request.headers.get("User-Agent", "")
-        self.target: Target | None = None
+        self.target: RequestTarget | None = None
         self.verb = ""
         self.changed = False
         self.is_logged = False
@@ -75,7 +75,7 @@ def accepted(exchange: Exchange) -> forms.Form:
     return form
 
 
-def write_options(exchange: Exchange, at: Target) -> Options:
+def write_options(exchange: Exchange, at: RequestTarget) -> Options:
     """How the query asks to write."""
     query = exchange.query
     return Options(
@@ -119,7 +119,7 @@ def patch(content_type: str, body: Any) -> Callable[[Json], Any]:
     raise refusals.unsupported_media_type(", ".join(PATCH_TYPES), _NO_STRATEGIC if content_type == _STRATEGIC else "")
 
 
-def deleted(at: Target, outcome: Outcome) -> Json:
+def deleted(at: RequestTarget, outcome: Outcome) -> Json:
     """The answer to a delete after which nothing is left."""
     details: Json = {"name": at.name, "kind": at.resource.plural, "uid": outcome.stored.uid}
     if at.resource.group:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from levelog_sandbox.schemas.registry import Column, Resource
+from levelog_sandbox.schemas.registry import Column, ServedResource
 
 Json = dict[str, Any]
 Form = Literal["object", "table", "metadata"]
@@ -48,14 +48,14 @@ def form(accept: str) -> Form | None:
     return None
 
 
-def columns(resource: Resource) -> Sequence[Column]:
+def columns(resource: ServedResource) -> Sequence[Column]:
     """The columns after the name."""
     if resource.columns:
         return resource.columns
     return _COLUMNS.get(resource.name, (_AGE,))
 
 
-def table(resource: Resource, bodies: Sequence[Json], list_metadata: Json, *, with_columns: bool = True) -> Json:
+def table(resource: ServedResource, bodies: Sequence[Json], list_metadata: Json, *, with_columns: bool = True) -> Json:
     """A Table with one row an object; each row carries the object's metadata."""
     shown = columns(resource)
     definitions = [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0}]

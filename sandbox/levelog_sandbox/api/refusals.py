@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 Json = dict[str, Any]
 
 
-class Cause(NamedTuple):
+class RefusalCause(NamedTuple):
     """One field at fault; `reason` and `field` are what the server would name."""
 
     field: str
@@ -63,7 +63,7 @@ def qualified(group: str, plural: str) -> str:
     return f"{plural}.{group}" if group else plural
 
 
-def _details(name: str, group: str, kind: str, causes: Sequence[Cause] = ()) -> Json:
+def _details(name: str, group: str, kind: str, causes: Sequence[RefusalCause] = ()) -> Json:
     details: Json = {}
     if name:
         details["name"] = name
@@ -82,7 +82,7 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
+def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[RefusalCause] = ()) -> StatusError:
     """403: understood, and refused to this user or at this moment."""
     subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
     details = _details(name, group, plural, causes)
@@ -135,7 +135,7 @@ def modified(group: str, plural: str, name: str) -> StatusError:
     return conflict(group, plural, name, why)
 
 
-def apply_conflict(causes: Sequence[Cause], message: str) -> StatusError:
+def apply_conflict(causes: Sequence[RefusalCause], message: str) -> StatusError:
     """409: other managers own fields that an apply would change."""
     details = _details("", "", "", causes)
     del details["kind"]
@@ -148,7 +148,7 @@ def expired(message: str, continue_token: str = "") -> StatusError:
     return StatusError(410, "Expired", message, metadata=metadata)
 
 
-def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+def invalid(group: str, kind: str, name: str, causes: Sequence[RefusalCause]) -> StatusError:
     """The object named by `kind` and `name` breaks its schema or a rule; each cause is one field."""
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -161,17 +161,17 @@ def qualified_kind(group: str, kind: str) -> str:
     return f"{kind}.{group}" if group else kind
 
 
-def required(field: str, hint: str = "") -> Cause:
+def required(field: str, hint: str = "") -> RefusalCause:
     """A field that must be there is not."""
-    return Cause(field, "FieldValueRequired", f"Required value: {hint}" if hint else "Required value")
+    return RefusalCause(field, "FieldValueRequired", f"Required value: {hint}" if hint else "Required value")
 
 
-def invalid_value(field: str, shown: str, why: str) -> Cause:
+def invalid_value(field: str, shown: str, why: str) -> RefusalCause:
     """A field has a value that it must not have; `shown` is the value as JSON."""
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {shown}: {why}")
+    return RefusalCause(field, "FieldValueInvalid", f"Invalid value: {shown}: {why}")
 
 
-def unsupported_value(field: str, shown: str, supported: Sequence[str]) -> Cause:
+def unsupported_value(field: str, shown: str, supported: Sequence[str]) -> RefusalCause:
     """A field has a value that is not among the supported ones."""
     listed = ", ".join(f'"{value}"' for value in supported)
-    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {listed}")
+    return RefusalCause(field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {listed}")

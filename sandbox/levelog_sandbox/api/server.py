@@ -20,7 +20,7 @@ from levelog_sandbox.api.exchange import (
     write_options,
 )
 from levelog_sandbox.api.streaming import stream
-from levelog_sandbox.api.targets import Target, target, verb_of
+from levelog_sandbox.api.targets import RequestTarget, target, verb_of
 from levelog_sandbox.objects import pages
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.deletion import RETURNED, DeleteOptions
@@ -104,7 +104,7 @@ class Server:
             case _:
                 raise refusals.method_not_allowed()
 
-    def _refuse_if_told(self, verb: str, at: Target) -> None:
+    def _refuse_if_told(self, verb: str, at: RequestTarget) -> None:
         if self._refuses is None or verb in {"get", "list", "watch"}:
             return
         if code := self._refuses(verb, at.resource.name, at.namespace, at.name):
@@ -148,7 +148,7 @@ class Server:
             raise refusals.NoSuchPathError(request.path)
         return json_response(answer)
 
-    def _get(self, exchange: Exchange, at: Target) -> web.Response:
+    def _get(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         form = accepted(exchange)
         pages.check_reached(self._cluster.store, exchange.query.get("resourceVersion", ""))
         stored = self._cluster.writes.live(at.resource, at.namespace, at.name)
@@ -160,7 +160,7 @@ class Server:
         version = {"resourceVersion": body["metadata"]["resourceVersion"]}
         return json_response(forms.table(at.resource, [body], version))
 
-    def _list(self, exchange: Exchange, at: Target) -> web.Response:
+    def _list(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         form = accepted(exchange)
         page = pages.list_page(self._cluster.store, at.resource, at.namespace, exchange.query)
         if form == "object":
@@ -171,7 +171,7 @@ class Server:
             return json_response(forms.partial_list(bodies, about))
         return json_response(forms.table(at.resource, bodies, about))
 
-    async def _write(self, exchange: Exchange, at: Target) -> web.Response:
+    async def _write(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         accepted(exchange)
         raw = await body_of(exchange)
         writes, options = self._cluster.writes, write_options(exchange, at)
@@ -199,7 +199,7 @@ class Server:
             response.headers.add("Warning", f'299 - "{warning.replace(chr(34), chr(92) + chr(34))}"')
         return response
 
-    async def _delete(self, exchange: Exchange, at: Target) -> web.Response:
+    async def _delete(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         options = await self._delete_options(exchange)
         outcome = self._cluster.deletion.delete(at.resource, at.namespace, at.name, options)
         exchange.changed = outcome.changed
@@ -207,7 +207,7 @@ class Server:
             return json_bytes(outcome.stored.encoded_as(at.resource), outcome.code)
         return json_response(deleted(at, outcome), outcome.code)
 
-    async def _delete_collection(self, exchange: Exchange, at: Target) -> web.Response:
+    async def _delete_collection(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         options = await self._delete_options(exchange)
         matches = pages.selection(at.resource, exchange.query)
         outcomes = self._cluster.deletion.delete_collection(at.resource, at.namespace, matches, options)

@@ -11,11 +11,11 @@ from aiohttp import web
 
 from levelog_sandbox.api import forms, refusals
 from levelog_sandbox.api.exchange import Exchange, accepted
-from levelog_sandbox.api.targets import Target, is_true
+from levelog_sandbox.api.targets import RequestTarget, is_true
 from levelog_sandbox.objects import pages
 from levelog_sandbox.objects.pages import Matches
 from levelog_sandbox.objects.revisions import ENCODER, watch_line
-from levelog_sandbox.objects.watcher import Watcher, bookmark_line, error_line
+from levelog_sandbox.objects.watcher import WatchQueue, bookmark_line, error_line
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ class Wish:
     bookmark_seconds: float | None
 
 
-def read_wish(exchange: Exchange, at: Target, bookmark_seconds: float) -> Wish:
+def read_wish(exchange: Exchange, at: RequestTarget, bookmark_seconds: float) -> Wish:
     """The wish in a request's query. Raises `StatusError` 400, 406, 422."""
     query = exchange.query
     version = query.get("resourceVersion", "")
@@ -76,7 +76,7 @@ def _initial_events(exchange: Exchange) -> bool | None:
     return is_true(text)
 
 
-async def stream(exchange: Exchange, at: Target, bookmark_seconds: float) -> web.StreamResponse:
+async def stream(exchange: Exchange, at: RequestTarget, bookmark_seconds: float) -> web.StreamResponse:
     """Answer a watch until its time is up, it is ended, or the client leaves.
 
     Raises `StatusError` before anything is sent; a compacted revision is told in an ERROR event.
@@ -86,7 +86,7 @@ async def stream(exchange: Exchange, at: Target, bookmark_seconds: float) -> web
     collection = cluster.store.collection(at.resource.storage)
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
     response.enable_chunked_encoding()
-    with Watcher(collection, at.resource, at.namespace, wish.matches, at.name) as watcher:
+    with WatchQueue(collection, at.resource, at.namespace, wish.matches, at.name) as watcher:
         if wish.initial_events or (wish.initial_events is None and not wish.from_revision):
             watcher.send_initial(list(collection.in_order()))
             if wish.initial_events and wish.bookmark_seconds:
@@ -110,7 +110,9 @@ async def stream(exchange: Exchange, at: Target, bookmark_seconds: float) -> web
     return response
 
 
-async def _pump(response: web.StreamResponse, watcher: Watcher, exchange: Exchange, at: Target, wish: Wish) -> None:
+async def _pump(
+    response: web.StreamResponse, watcher: WatchQueue, exchange: Exchange, at: RequestTarget, wish: Wish
+) -> None:
     """Write lines as they come, and bookmarks when the server would."""
     clock = asyncio.get_running_loop().time
     end = clock() + wish.seconds
@@ -139,7 +141,7 @@ def _next_bookmark(now: float, end: float, seconds: float | None) -> float:
     return due if due > now else math.inf
 
 
-def _reformed(line: bytes, at: Target, form: forms.Form) -> bytes:
+def _reformed(line: bytes, at: RequestTarget, form: forms.Form) -> bytes:
     """An event with its object as a Table of one row, or as metadata only."""
     event: Json = msgspec.json.decode(line)
     body = event["object"]

@@ -6,23 +6,23 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.schemas.registry import Registry, Resource
+from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 Json = dict[str, Any]
 USER: Final = "sandbox-user"
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """What a request is about; `name` is empty for a collection."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str
     name: str
     subresource: str
 
 
-def target(registry: Registry, path: str) -> Target | None:
+def target(registry: Registry, path: str) -> RequestTarget | None:
     """The target of `/api/v1/…` or `/apis/GROUP/VERSION/…`; None for paths that name no resource.
 
     Raises `StatusError` 404, `NoSuchPathError` for a resource or subresource that is not served.
@@ -46,10 +46,10 @@ def target(registry: Registry, path: str) -> Target | None:
         if resource.is_custom:
             raise refusals.not_found(resource.group, resource.plural, name)
         raise refusals.no_such_resource()
-    return Target(resource, namespace, name, subresource)
+    return RequestTarget(resource, namespace, name, subresource)
 
 
-def _has(resource: Resource, subresource: str) -> bool:
+def _has(resource: ServedResource, subresource: str) -> bool:
     match subresource:
         case "":
             return True
@@ -59,7 +59,7 @@ def _has(resource: Resource, subresource: str) -> bool:
             return subresource == "finalize" and resource.name == "namespaces"
 
 
-def verb_of(method: str, at: Target, query: Mapping[str, str]) -> str:
+def verb_of(method: str, at: RequestTarget, query: Mapping[str, str]) -> str:
     """Kubernetes' verb for a request. Raises `StatusError` 405, `NoSuchPathError` for a method that a path lacks."""
     if method in {"GET", "HEAD"}:
         is_watch = is_true(query.get("watch", "false"))
@@ -106,7 +106,7 @@ class Access:
         """Whether no denial covers a request; `resource` is `plural` or `plural.group`."""
         return not any(denial.covers(verb, resource, namespace, subresource) for denial in self.denials)
 
-    def require(self, verb: str, target: Target) -> None:
+    def require(self, verb: str, target: RequestTarget) -> None:
         """Raises `StatusError` 403 naming verb and resource."""
         if not self.denials:
             return

@@ -10,7 +10,7 @@ from typing import Any, Final
 from levelog_sandbox.api import refusals
 from levelog_sandbox.objects import metadata
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
-from levelog_sandbox.schemas.registry import Column, Registry, Resource
+from levelog_sandbox.schemas.registry import Column, Registry, ServedResource
 
 Json = dict[str, Any]
 
@@ -18,11 +18,11 @@ STORAGE: Final = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
 
-def faults(body: Json) -> list[refusals.Cause]:
+def faults(body: Json) -> list[refusals.RefusalCause]:
     """What is wrong with a definition, beyond its schema."""
     spec = body.get("spec", {})
     names = spec.get("names", {})
-    found: list[refusals.Cause] = []
+    found: list[refusals.RefusalCause] = []
     wanted = f"{names.get('plural')}.{spec.get('group')}"
     if body["metadata"].get("name") != wanted:
         shown = f'"{body["metadata"].get("name")}"'
@@ -128,17 +128,17 @@ class Definitions:
             self._registry.add(resource)
 
 
-def custom_resources(body: Json, registry: Registry) -> list[Resource]:
+def custom_resources(body: Json, registry: Registry) -> list[ServedResource]:
     """The resources that a definition makes, one a served version."""
     spec = body["spec"]
     names = spec["names"]
     storage_version = next(version["name"] for version in spec["versions"] if version.get("storage"))
-    found: list[Resource] = []
+    found: list[ServedResource] = []
     for version in spec["versions"]:
         if not version.get("served"):
             continue
         found.append(
-            Resource(
+            ServedResource(
                 group=spec["group"],
                 version=version["name"],
                 plural=names["plural"],

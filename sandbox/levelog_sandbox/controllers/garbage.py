@@ -13,10 +13,10 @@ from levelog_sandbox.controllers.definitions import CLEANUP, STORAGE
 from levelog_sandbox.objects.deletion import FOREGROUND, ORPHAN
 from levelog_sandbox.objects.metadata import is_gone, unsaved
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
-from levelog_sandbox.schemas.registry import Registry, Resource
+from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
-Delete = Callable[[Resource, Stored], None]
+Delete = Callable[[ServedResource, Stored], None]
 Id = tuple[str, str, str]
 
 USER_AGENT: Final = "levelog-sandbox-garbage-collector"
@@ -103,7 +103,7 @@ class GarbageCollector:
         about = stored.body["metadata"]
         return not ("deletionTimestamp" in about and FOREGROUND in about.get("finalizers", ()))
 
-    def _finish(self, resource: Resource, stored: Stored) -> None:
+    def _finish(self, resource: ServedResource, stored: Stored) -> None:
         finalizers = stored.body["metadata"].get("finalizers", ())
         if resource.name == "namespaces":
             self._empty(stored)
@@ -135,7 +135,7 @@ class GarbageCollector:
             del about["ownerReferences"]
         self._store.put(dependent[0], {**stored.body, "metadata": about})
 
-    def _let_go(self, resource: Resource, stored: Stored, finalizer: str) -> None:
+    def _let_go(self, resource: ServedResource, stored: Stored, finalizer: str) -> None:
         about = dict(stored.body["metadata"])
         about["finalizers"] = [name for name in about.get("finalizers", ()) if name != finalizer]
         if not about["finalizers"]:

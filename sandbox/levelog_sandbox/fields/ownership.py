@@ -156,7 +156,7 @@ Claims = dict[Manager, Claim]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class FieldWriter:
     """Who writes now: the field manager, the API version and subresource of the request, and its moment."""
 
     manager: str
@@ -201,7 +201,7 @@ def write_claims(claims: Claims) -> list[Json]:
     return entries
 
 
-def claims_after_update(live: Json, new: Json, claims: Claims, schema: Schema, writer: Writer) -> Claims:
+def claims_after_update(live: Json, new: Json, claims: Claims, schema: Schema, writer: FieldWriter) -> Claims:
     """The claims once the writer has replaced live by new; what it changed becomes its own."""
     difference = compare(live, new, schema)
     taken = (difference.added | difference.modified) - NEVER_OWNED
@@ -214,7 +214,7 @@ def claims_after_update(live: Json, new: Json, claims: Claims, schema: Schema, w
 
 
 def apply(
-    live: Json, applied: Json, claims: Claims, schema: Schema, writer: Writer, *, force: bool
+    live: Json, applied: Json, claims: Claims, schema: Schema, writer: FieldWriter, *, force: bool
 ) -> tuple[Json, Claims]:
     """The object and its claims after a server-side apply.
 
@@ -277,7 +277,8 @@ def _refuse_conflicts(claims: Claims, mine: Manager, changed: Paths) -> None:
     if not conflicts:
         return
     causes = [
-        refusals.Cause(shown(path), "FieldManagerConflict", f"conflict with {owner}") for owner, path in conflicts
+        refusals.RefusalCause(shown(path), "FieldManagerConflict", f"conflict with {owner}")
+        for owner, path in conflicts
     ]
     if len(conflicts) == 1:
         message = f"Apply failed with 1 conflict: conflict with {conflicts[0][0]}: {shown(conflicts[0][1])}"

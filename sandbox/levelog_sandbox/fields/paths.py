@@ -18,7 +18,7 @@ Paths = set[Path]
 ABSENT: Final = object()
 
 
-class Difference(NamedTuple):
+class PathDifference(NamedTuple):
     """Paths by what became of them; no path is in two of the sets."""
 
     added: Paths
@@ -93,14 +93,14 @@ def _collect(value: Any, schema: Schema, path: Path, found: Paths) -> None:
             found.add(below)
 
 
-def compare(old: Json, new: Json, schema: Schema) -> Difference:
+def compare(old: Json, new: Json, schema: Schema) -> PathDifference:
     """How the paths of two objects of one kind differ."""
-    difference = Difference(set(), set(), set())
+    difference = PathDifference(set(), set(), set())
     _compare(old, new, schema, (), difference)
     return difference
 
 
-def _compare(old: Any, new: Any, schema: Schema, path: Path, out: Difference) -> None:
+def _compare(old: Any, new: Any, schema: Schema, path: Path, out: PathDifference) -> None:
     if old is not ABSENT and new is not ABSENT and type(old) is type(new) and old == new:
         return
     # null stands for nothing of whatever the other side is

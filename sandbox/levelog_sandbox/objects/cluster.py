@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.targets import Access, Denial, Target
+from levelog_sandbox.api.targets import Access, Denial, RequestTarget
 from levelog_sandbox.controllers.definitions import STORAGE, Definitions
 from levelog_sandbox.controllers.garbage import USER_AGENT, GarbageCollector
 from levelog_sandbox.objects.deletion import DeleteOptions, Deletion
@@ -13,9 +13,9 @@ from levelog_sandbox.objects.incoming import Options
 from levelog_sandbox.objects.metadata import Clock
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
 from levelog_sandbox.objects.verbs import Outcome, Writes
-from levelog_sandbox.objects.watcher import Watcher
-from levelog_sandbox.requestlog import Request, RequestLog
-from levelog_sandbox.schemas.registry import Registry, Resource
+from levelog_sandbox.objects.watcher import WatchQueue
+from levelog_sandbox.requestlog import LoggedRequest, RequestLog
+from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 
@@ -34,7 +34,7 @@ class Cluster:
         self.registry = Registry()
         self.requests = RequestLog()
         self.access = Access(denials)
-        self.watchers: set[Watcher] = set()
+        self.watchers: set[WatchQueue] = set()
         self.writes = Writes(self.store, self.clock)
         self.deletion = Deletion(self.store, self.clock)
         self.definitions = Definitions(
@@ -52,7 +52,13 @@ class Cluster:
             self.writes.create(namespaces, "", {"metadata": {"name": name}}, Options(field_manager=SERVER))
 
     def logged(
-        self, target: Target, verb: str, write: Callable[[], Outcome], *, user_agent: str, field_manager: str = ""
+        self,
+        target: RequestTarget,
+        verb: str,
+        write: Callable[[], Outcome],
+        *,
+        user_agent: str,
+        field_manager: str = "",
     ) -> Outcome:
         """Carry out a write that did not come over HTTP, and log it like one that did. Raises what the write raises."""
         path = path_of(target._replace(name="") if verb == "create" else target)
@@ -80,7 +86,7 @@ class Cluster:
 
     def log(
         self,
-        target: Target,
+        target: RequestTarget,
         verb: str,
         *,
         method: str,
@@ -92,7 +98,7 @@ class Cluster:
     ) -> None:
         """Add one request to the log."""
         self.requests.add(
-            Request(
+            LoggedRequest(
                 number=self.requests.next_number(),
                 at=self.clock(),
                 method=method,
@@ -113,8 +119,8 @@ class Cluster:
         resource = self.registry.named(STORAGE)
         self.writes.replace(resource, "", stored.name, body, Options(field_manager=SERVER, subresource="status"))
 
-    def _collect(self, resource: Resource, stored: Stored) -> None:
-        target = Target(resource, stored.namespace, stored.name, "")
+    def _collect(self, resource: ServedResource, stored: Stored) -> None:
+        target = RequestTarget(resource, stored.namespace, stored.name, "")
         options = DeleteOptions(uid=stored.uid, policy="Background")
         self.logged(
             target,
@@ -166,7 +172,7 @@ def running(body: Json, clock: Clock) -> Json:
 METHODS = {"create": "POST", "update": "PUT", "patch": "PATCH", "apply": "PATCH", "delete": "DELETE"}
 
 
-def path_of(target: Target) -> str:
+def path_of(target: RequestTarget) -> str:
     """The URL path of a target."""
     resource = target.resource
     path = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"

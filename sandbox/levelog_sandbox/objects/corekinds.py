@@ -10,23 +10,23 @@ from typing import Any, Final
 import msgspec
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.refusals import Cause
+from levelog_sandbox.api.refusals import RefusalCause
 from levelog_sandbox.controllers import definitions
 from levelog_sandbox.objects import podspec
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 
 WORKLOADS: Final = ("deployments.apps", "replicasets.apps", "statefulsets.apps", "daemonsets.apps", "jobs.batch")
 
 
-def filled(resource: Resource, body: Json) -> Json:
+def filled(resource: ServedResource, body: Json) -> Json:
     """An incoming object with the defaults that depend on other fields; the writer owns them."""
     fill = _FILL.get(resource.name)
     return fill(body) if fill else body
 
 
-def completed(resource: Resource, body: Json, number: int) -> Json:
+def completed(resource: ServedResource, body: Json, number: int) -> Json:
     """A new object with what the server itself sets, and nobody owns; `number` differs from object to object."""
     complete = _COMPLETE.get(resource.name)
     body = complete(body, number) if complete else body
@@ -40,12 +40,12 @@ def bare(body: Json) -> Json:
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {}}
 
 
-def empty(resource: Resource, body: Json) -> Json:
+def empty(resource: ServedResource, body: Json) -> Json:
     """What a create is compared with: an empty object, in which a core kind's structs are there already."""
     return {**bare(body), **_EMPTY.get(resource.name, {})}
 
 
-def faults_of(resource: Resource, body: Json) -> list[Cause]:
+def faults_of(resource: ServedResource, body: Json) -> list[RefusalCause]:
     """What is wrong with an object beyond its schema."""
     if resource.name == definitions.STORAGE:
         return definitions.faults(body)
@@ -63,7 +63,7 @@ def faults_of(resource: Resource, body: Json) -> list[Cause]:
     return []
 
 
-def update_faults(resource: Resource, live: Json, new: Json) -> list[Cause]:
+def update_faults(resource: ServedResource, live: Json, new: Json) -> list[RefusalCause]:
     """What is wrong with an update: the object itself, and changes to what stays as it was first written."""
     found = faults_of(resource, new)
     for path in _IMMUTABLE.get(resource.name, ()):
@@ -75,14 +75,14 @@ def update_faults(resource: Resource, live: Json, new: Json) -> list[Cause]:
     if resource.name in {"configmaps", "secrets"} and live.get("immutable"):
         why = "Forbidden: field is immutable when `immutable` is set"
         changed = [field for field in ("data", "binaryData") if live.get(field) != new.get(field)]
-        found += [Cause(field, "FieldValueForbidden", why) for field in changed]
+        found += [RefusalCause(field, "FieldValueForbidden", why) for field in changed]
     if "deletionTimestamp" in live["metadata"]:
         held = live["metadata"].get("finalizers", ())
         added = [name for name in new["metadata"].get("finalizers", ()) if name not in held]
         if added:
             names = ", ".join(f'"{name}"' for name in added)
             why = "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers"
-            found.append(Cause("metadata.finalizers", "FieldValueForbidden", f"{why} []string{{{names}}}"))
+            found.append(RefusalCause("metadata.finalizers", "FieldValueForbidden", f"{why} []string{{{names}}}"))
     return found
 
 

@@ -15,7 +15,7 @@ from levelog_sandbox.objects.metadata import is_gone, unsaved
 from levelog_sandbox.objects.pages import Matches
 from levelog_sandbox.objects.revisions import Store, Stored
 from levelog_sandbox.objects.verbs import Outcome
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Deletion:
         self._store = store
         self._clock = clock
 
-    def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+    def delete(self, resource: ServedResource, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Remove an object, or mark it while something holds it.
 
         Raises `StatusError` 404, and 409 when a precondition fails.
@@ -93,7 +93,7 @@ class Deletion:
         return Outcome(self._store.put(resource.storage, marked), 200, changed=True)
 
     def delete_collection(
-        self, resource: Resource, namespace: str, matches: Matches | None, options: DeleteOptions
+        self, resource: ServedResource, namespace: str, matches: Matches | None, options: DeleteOptions
     ) -> list[Outcome]:
         """Delete every object that the selectors show, each on its own."""
         chosen = [
@@ -103,7 +103,7 @@ class Deletion:
         ]
         return [self.delete(resource, stored.namespace, stored.name, options) for stored in chosen]
 
-    def _marked(self, resource: Resource, live: Stored, options: DeleteOptions) -> Json:
+    def _marked(self, resource: ServedResource, live: Stored, options: DeleteOptions) -> Json:
         """The object with a deletionTimestamp; when it has one already, at most with less time."""
         about = dict(live.body["metadata"])
         finalizers = [f for f in about.get("finalizers", ()) if f not in {ORPHAN, FOREGROUND} or not options.policy]
@@ -128,7 +128,7 @@ class Deletion:
         return {**live.body, "metadata": about}
 
 
-def _check(resource: Resource, live: Stored, options: DeleteOptions) -> None:
+def _check(resource: ServedResource, live: Stored, options: DeleteOptions) -> None:
     current = live.body["metadata"]["resourceVersion"]
     if options.uid and options.uid != live.uid:
         why = (
@@ -146,7 +146,7 @@ def _check(resource: Resource, live: Stored, options: DeleteOptions) -> None:
     raise refusals.conflict(resource.group, resource.kind, live.name, why)
 
 
-def _grace(resource: Resource, live: Stored, options: DeleteOptions) -> int:
+def _grace(resource: ServedResource, live: Stored, options: DeleteOptions) -> int:
     """Only a pod on a node that still runs is given time."""
     if resource.name != "pods" or not live.body.get("spec", {}).get("nodeName"):
         return 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 from levelog_sandbox.schemas.validation import defaulted, misfit, pruned, typing_error, typing_faults, unknown_fields
 
 Json = dict[str, Any]
@@ -21,7 +21,7 @@ class Options:
     field_validation: str = "Warn"
 
 
-def incoming(resource: Resource, namespace: str, body: Any, options: Options) -> tuple[Json, tuple[str, ...]]:
+def incoming(resource: ServedResource, namespace: str, body: Any, options: Options) -> tuple[Json, tuple[str, ...]]:
     """The body at its stored version, pruned and with defaults, and warnings about unknown fields.
 
     Raises `StatusError` 400 when it is another kind's, does not fit a core kind's types, or has unknown fields under
@@ -45,7 +45,7 @@ def incoming(resource: Resource, namespace: str, body: Any, options: Options) ->
     return at_stored_version(resource, body), warnings
 
 
-def first_misfit(resource: Resource, body: Json) -> str:
+def first_misfit(resource: ServedResource, body: Json) -> str:
     """What a Go struct cannot take: anywhere in a core kind, in the metadata of a custom one; empty when all fits."""
     if resource.is_custom:
         found = misfit(body.get("metadata"), resource.schema.child("metadata")[0], "ObjectMeta")
@@ -54,12 +54,12 @@ def first_misfit(resource: Resource, body: Json) -> str:
     return found.text if found else ""
 
 
-def at_stored_version(resource: Resource, body: Json) -> Json:
+def at_stored_version(resource: ServedResource, body: Json) -> Json:
     """The body as it is stored."""
     return resource.to_stored(body) if resource.to_stored else {**body, "apiVersion": resource.stored_version}
 
 
-def applied(resource: Resource, namespace: str, name: str, body: Any, subresource: str) -> Json:
+def applied(resource: ServedResource, namespace: str, name: str, body: Any, subresource: str) -> Json:
     """An applied configuration at its stored version, less the half that the request may not write.
 
     Raises `StatusError` 400 when it names another object than the URL, 500 when it does not fit its schema.
@@ -102,11 +102,11 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def _gvk(resource: Resource) -> str:
+def _gvk(resource: ServedResource) -> str:
     return f"{resource.api_version}, Kind={resource.kind}"
 
 
-def _of_kind(resource: Resource, body: Any) -> Json:
+def _of_kind(resource: ServedResource, body: Any) -> Json:
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
         why = f"the object provided is unrecognized (must be of type {resource.kind}): it is not an object"
         raise refusals.bad_request(why)

@@ -13,7 +13,7 @@ import msgspec
 from levelog_sandbox.api import refusals
 from levelog_sandbox.fields.ownership import Claims, write_claims
 from levelog_sandbox.objects.revisions import Stored
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 Clock = Callable[[], datetime]
@@ -53,7 +53,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def for_create(resource: Resource, metadata: Json, namespace: str, now: datetime) -> Json:
+def for_create(resource: ServedResource, metadata: Json, namespace: str, now: datetime) -> Json:
     """The metadata of a new object: what the client may set, with name, uid, time and generation."""
     created = _without_what_the_server_sets(metadata)
     if not created.get("name") and created.get("generateName"):
@@ -70,7 +70,7 @@ def for_create(resource: Resource, metadata: Json, namespace: str, now: datetime
     return created
 
 
-def for_update(resource: Resource, live: Json, new: Json) -> Json:
+def for_update(resource: ServedResource, live: Json, new: Json) -> Json:
     """The metadata of a replaced object; what only the server sets stays as it is.
 
     Raises `StatusError` 409 when the client names another uid or resourceVersion.
@@ -101,12 +101,12 @@ def is_label_key(key: str) -> bool:
     return bool(_LABEL_KEY.fullmatch(key))
 
 
-def faults(resource: Resource, metadata: Json) -> list[refusals.Cause]:
+def faults(resource: ServedResource, metadata: Json) -> list[refusals.RefusalCause]:
     """What is wrong with names and labels, in the words of the server."""
     name = metadata.get("name")
     if not name:
         return [refusals.required("metadata.name", "name or generateName is required")]
-    found: list[refusals.Cause] = []
+    found: list[refusals.RefusalCause] = []
     by_label = resource.name in NAMED_BY_LABEL
     if by_label and "." in name:
         found.append(refusals.invalid_value("metadata.name", f'"{name}"', "must not contain dots"))
@@ -127,8 +127,8 @@ def faults(resource: Resource, metadata: Json) -> list[refusals.Cause]:
     return found + _owner_faults(metadata.get("ownerReferences") or ())
 
 
-def _owner_faults(owners: Sequence[Json]) -> list[refusals.Cause]:
-    found: list[refusals.Cause] = []
+def _owner_faults(owners: Sequence[Json]) -> list[refusals.RefusalCause]:
+    found: list[refusals.RefusalCause] = []
     first = ""
     for owner in owners:
         missing = [field for field in ("apiVersion", "kind", "name", "uid") if not owner.get(field)]

@@ -14,7 +14,7 @@ import msgspec
 from levelog_sandbox.api import refusals
 from levelog_sandbox.objects.metadata import is_label_key
 from levelog_sandbox.objects.revisions import Store, Stored, in_etcd
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 Matches = Callable[[Json], bool]
@@ -177,7 +177,7 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
             raise refusals.bad_request(f"continue key is not valid: {error}") from error
 
 
-def selection(resource: Resource, query: Mapping[str, str]) -> Matches | None:
+def selection(resource: ServedResource, query: Mapping[str, str]) -> Matches | None:
     """The test that a request's selectors make together. Raises `StatusError` 400."""
     return both(
         label_selector(query.get("labelSelector", "")),
@@ -185,7 +185,7 @@ def selection(resource: Resource, query: Mapping[str, str]) -> Matches | None:
     )
 
 
-def list_page(store: Store, resource: Resource, namespace: str, query: Mapping[str, str]) -> Page:
+def list_page(store: Store, resource: ServedResource, namespace: str, query: Mapping[str, str]) -> Page:
     """One page of a list.
 
     Raises `StatusError` 400 for parameters that do not fit together, 410 for a revision that is compacted,
@@ -230,7 +230,7 @@ def list_page(store: Store, resource: Resource, namespace: str, query: Mapping[s
     return Page(chosen[:limit], revision, Token(revision, last.namespace, last.name).encode(), remaining)
 
 
-def list_metadata(resource: Resource, page: Page) -> Json:
+def list_metadata(resource: ServedResource, page: Page) -> Json:
     """A list's metadata; that of custom resources always has the token, though it be empty."""
     about: Json = {"resourceVersion": str(page.revision)}
     if resource.is_custom:
@@ -242,7 +242,7 @@ def list_metadata(resource: Resource, page: Page) -> Json:
     return about
 
 
-def encode_list(resource: Resource, page: Page) -> bytes:
+def encode_list(resource: ServedResource, page: Page) -> bytes:
     """The list as JSON; items of core kinds come without apiVersion and kind, as the server sends them."""
     head = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": list_metadata(resource, page)}
     items = [stored.encoded_as(resource) for stored in page.objects]
@@ -306,5 +306,5 @@ def number(text: str) -> int:
 
 def bad_options(field: str, why: str) -> refusals.StatusError:
     """422: parameters of a list or watch that contradict one another."""
-    cause = refusals.Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
+    cause = refusals.RefusalCause(field, "FieldValueForbidden", f"Forbidden: {why}")
     return refusals.invalid("meta.k8s.io", "ListOptions", "", [cause])

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.refusals import Cause
+from levelog_sandbox.api.refusals import RefusalCause
 
 Json = dict[str, Any]
 
@@ -45,13 +45,13 @@ def _pull_policy(container: Json) -> str:
     return "IfNotPresent" if "@" in image or tag not in {"", "latest"} else "Always"
 
 
-def faults(spec: Json, path: str) -> list[Cause]:
+def faults(spec: Json, path: str) -> list[RefusalCause]:
     """What is wrong with a pod spec beyond its schema; a missing list of containers the schema names itself."""
     if "containers" not in spec:
         return []
     if not spec["containers"]:
         return [refusals.required(f"{path}.containers")]
-    found: list[Cause] = []
+    found: list[RefusalCause] = []
     for index, container in enumerate(spec["containers"]):
         if container.get("name") == "":
             found.append(refusals.required(f"{path}.containers[{index}].name"))
@@ -60,11 +60,11 @@ def faults(spec: Json, path: str) -> list[Cause]:
     return found
 
 
-def update_faults(before: Json, after: Json) -> list[Cause]:
+def update_faults(before: Json, after: Json) -> list[RefusalCause]:
     """What may not change once a pod is there."""
     if _fixed_part(before) == _fixed_part(after):
         return []
-    return [Cause("spec", "FieldValueForbidden", f"Forbidden: {UPDATE_RULE}")]
+    return [RefusalCause("spec", "FieldValueForbidden", f"Forbidden: {UPDATE_RULE}")]
 
 
 def _fixed_part(spec: Json) -> Json:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 Key = tuple[str, str]
@@ -54,7 +54,7 @@ class Stored:
         uid: str = self.body["metadata"].get("uid", "")
         return uid
 
-    def body_as(self, resource: Resource) -> Json:
+    def body_as(self, resource: ServedResource) -> Json:
         """The object at the version of the resource."""
         if resource.from_stored:
             return resource.from_stored(self.body)
@@ -62,7 +62,7 @@ class Stored:
             return {**self.body, "apiVersion": resource.api_version}
         return self.body
 
-    def encoded_as(self, resource: Resource) -> bytes:
+    def encoded_as(self, resource: ServedResource) -> bytes:
         """The JSON of the object at the version of the resource."""
         if self.body["apiVersion"] == resource.api_version:
             return self.encoded
@@ -90,7 +90,7 @@ class Change:
         """ADDED, MODIFIED or DELETED."""
         return "ADDED" if self.before is None else "DELETED" if self.after is None else "MODIFIED"
 
-    def line(self, type_: str, resource: Resource) -> bytes:
+    def line(self, type_: str, resource: ServedResource) -> bytes:
         """The watch line; made once for all watchers of a version."""
         key = (type_, resource.api_version)
         if key not in self._lines:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.fields.ownership import Claims, Writer, apply, claims_after_update, read_claims
+from levelog_sandbox.fields.ownership import Claims, FieldWriter, apply, claims_after_update, read_claims
 from levelog_sandbox.objects import corekinds, metadata
 from levelog_sandbox.objects.incoming import Options, applied, first_misfit, incoming, misnamed
 from levelog_sandbox.objects.metadata import is_gone, same, unsaved, with_claims, without_claims
 from levelog_sandbox.objects.revisions import ENCODER, Store, Stored
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 from levelog_sandbox.schemas.validation import defaulted, faults
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 class Address(NamedTuple):
     """Which object a request is about."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str
     name: str
 
@@ -48,14 +48,14 @@ class Writes:
         self.mutations: dict[str, Mutation] = {}
         """By resource: what becomes of an object before it is checked and stored."""
 
-    def live(self, resource: Resource, namespace: str, name: str) -> Stored:
+    def live(self, resource: ServedResource, namespace: str, name: str) -> Stored:
         """The stored object. Raises `StatusError` 404."""
         stored = self._store.get(resource.storage, namespace, name)
         if stored is None:
             raise refusals.not_found(resource.group, resource.plural, name)
         return stored
 
-    def create(self, resource: Resource, namespace: str, body: Any, options: Options) -> Outcome:
+    def create(self, resource: ServedResource, namespace: str, body: Any, options: Options) -> Outcome:
         """Store a new object. Raises `StatusError` 400, 403, 404, 409, 422, 500."""
         new, warnings = incoming(resource, namespace, body, options)
         if new["metadata"].get("resourceVersion"):
@@ -71,7 +71,7 @@ class Writes:
         )
         return self._created(resource, new, claims, options)._replace(warnings=warnings)
 
-    def replace(self, resource: Resource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
+    def replace(self, resource: ServedResource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
         """Replace an object by the one given. Raises `StatusError` 400, 404, 409, 422."""
         new, warnings = incoming(resource, namespace, body, options)
         if new["metadata"].setdefault("name", name) != name:
@@ -86,7 +86,7 @@ class Writes:
         return self._update(resource, live, new, options)._replace(warnings=warnings)
 
     def patch(
-        self, resource: Resource, namespace: str, name: str, change: Callable[[Json], Any], options: Options
+        self, resource: ServedResource, namespace: str, name: str, change: Callable[[Json], Any], options: Options
     ) -> Outcome:
         """Replace an object by what `change` makes of it. Raises `StatusError` 400, 404, 409, 422."""
         live = self.live(resource, namespace, name)
@@ -103,7 +103,7 @@ class Writes:
         self._check_uid(resource, live, new)
         return self._update(resource, live, new, options)._replace(warnings=warnings)
 
-    def apply(self, resource: Resource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
+    def apply(self, resource: ServedResource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
         """Server-side apply: create or merge, and own what is said. Raises `StatusError` 400, 404, 409, 422, 500."""
         said = applied(resource, namespace, name, body, options.subresource)
         live = self._store.get(resource.storage, namespace, name)
@@ -123,7 +123,7 @@ class Writes:
         self._refuse(resource, merged, corekinds.update_faults(resource, before, merged))
         return self._updated(resource, live, merged, claims, options)
 
-    def _created_by_apply(self, at: Address, said: Json, writer: Writer, options: Options) -> Outcome:
+    def _created_by_apply(self, at: Address, said: Json, writer: FieldWriter, options: Options) -> Outcome:
         resource, namespace, name = at
         if options.subresource:
             raise refusals.not_found(resource.group, resource.plural, name)
@@ -141,7 +141,7 @@ class Writes:
         self._refuse(resource, new, corekinds.faults_of(resource, new))
         return self._created(resource, new, claims, options)
 
-    def _created(self, resource: Resource, new: Json, claims: Claims, options: Options) -> Outcome:
+    def _created(self, resource: ServedResource, new: Json, claims: Claims, options: Options) -> Outcome:
         about = new["metadata"]
         if self._store.get(resource.storage, about.get("namespace", ""), about["name"]):
             raise refusals.already_exists(resource.group, resource.plural, about["name"])
@@ -150,7 +150,7 @@ class Writes:
             return Outcome(unsaved(new), 201, changed=False)
         return Outcome(self._store.put(resource.storage, new), 201, changed=True)
 
-    def _update(self, resource: Resource, live: Stored, new: Json, options: Options) -> Outcome:
+    def _update(self, resource: ServedResource, live: Stored, new: Json, options: Options) -> Outcome:
         """Store what an update makes of an object; the half that is not addressed stays as it is."""
         before = without_claims(live.body)
         entries = None if options.subresource else new["metadata"].get("managedFields")
@@ -162,7 +162,7 @@ class Writes:
             claims = claims_after_update(before, new, claims, resource.schema, self._writer(resource, options))
         return self._updated(resource, live, new, claims, options)
 
-    def _updated(self, resource: Resource, live: Stored, new: Json, claims: Claims, options: Options) -> Outcome:
+    def _updated(self, resource: ServedResource, live: Stored, new: Json, claims: Claims, options: Options) -> Outcome:
         """Count the generation, store what changed, and remove what only waited for its finalizers."""
         before = without_claims(live.body)
         if resource.has_generation and not same(_counted(resource, before), _counted(resource, new)):
@@ -180,18 +180,18 @@ class Writes:
             return Outcome(unsaved(new), 200, changed=True, gone=True)
         return Outcome(self._store.put(resource.storage, new), 200, changed=True)
 
-    def _filled(self, resource: Resource, body: Json) -> Json:
+    def _filled(self, resource: ServedResource, body: Json) -> Json:
         mutate = self.mutations.get(resource.name)
         body = corekinds.filled(resource, body)
         return mutate(body) if mutate else body
 
-    def _check_uid(self, resource: Resource, live: Stored, new: Json) -> None:
+    def _check_uid(self, resource: ServedResource, live: Stored, new: Json) -> None:
         uid = new["metadata"].get("uid", live.uid)
         if uid != live.uid:
             cause = refusals.invalid_value("metadata.uid", f'"{uid}"', "field is immutable")
             raise refusals.invalid(resource.group, resource.kind, live.name, [cause])
 
-    def _require_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+    def _require_namespace(self, resource: ServedResource, namespace: str, name: str) -> None:
         if not resource.namespaced:
             return
         home = self._store.get("namespaces", "", namespace)
@@ -200,21 +200,21 @@ class Writes:
         if "deletionTimestamp" in home.body["metadata"]:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             ends = f"namespace {namespace} is being terminated"
-            cause = refusals.Cause("metadata.namespace", "NamespaceTerminating", ends)
+            cause = refusals.RefusalCause("metadata.namespace", "NamespaceTerminating", ends)
             raise refusals.forbidden(resource.group, resource.plural, name, why, [cause])
 
-    def _refuse(self, resource: Resource, body: Json, further: list[refusals.Cause]) -> None:
+    def _refuse(self, resource: ServedResource, body: Json, further: list[refusals.RefusalCause]) -> None:
         """Raise `StatusError` 422 for what is wrong with names, schema, or by further rules."""
         found = metadata.faults(resource, body["metadata"]) + faults(body, resource.schema) + further
         if found:
             raise refusals.invalid(resource.group, resource.kind, body["metadata"].get("name", ""), found)
 
-    def _writer(self, resource: Resource, options: Options) -> Writer:
+    def _writer(self, resource: ServedResource, options: Options) -> FieldWriter:
         moment = metadata.timestamp(self._clock())
-        return Writer(options.field_manager, resource.api_version, options.subresource, moment)
+        return FieldWriter(options.field_manager, resource.api_version, options.subresource, moment)
 
 
-def addressed_half(resource: Resource, live: Json, new: Json, subresource: str) -> Json:
+def addressed_half(resource: ServedResource, live: Json, new: Json, subresource: str) -> Json:
     """The new object where the request may write, the live one elsewhere: without subresource all but the status.
 
     Through the status of a core kind, metadata may be written too, but not the owners; this is what the server does.
@@ -239,7 +239,7 @@ def addressed_half(resource: Resource, live: Json, new: Json, subresource: str) 
     return written
 
 
-def _counted(resource: Resource, body: Json) -> Json:
+def _counted(resource: ServedResource, body: Json) -> Json:
     """What the generation counts: all but metadata, and but the status where that is a subresource."""
     return {k: v for k, v in body.items() if k != "metadata" and not (k == "status" and resource.has_status)}
 

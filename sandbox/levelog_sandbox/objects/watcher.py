@@ -12,12 +12,12 @@ from typing import Any, Self
 from levelog_sandbox.api import refusals
 from levelog_sandbox.objects.pages import Matches
 from levelog_sandbox.objects.revisions import ENCODER, Change, Collection, Stored, watch_line
-from levelog_sandbox.schemas.registry import Resource
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 
 
-def bookmark_line(resource: Resource, revision: int, *, ends_initial_events: bool = False) -> bytes:
+def bookmark_line(resource: ServedResource, revision: int, *, ends_initial_events: bool = False) -> bytes:
     """A BOOKMARK; the one that ends a streaming list carries the annotation that says so."""
     metadata: Json = {"resourceVersion": str(revision)}
     if ends_initial_events:
@@ -31,14 +31,14 @@ def error_line(error: refusals.StatusError) -> bytes:
     return watch_line("ERROR", ENCODER.encode(error.status))
 
 
-class Watcher:
+class WatchQueue:
     """One client's view of a collection: a queue of lines, filled by every change that its selectors show.
 
     An object that leaves the selectors is shown as DELETED, one that enters them as ADDED.
     """
 
     def __init__(
-        self, collection: Collection, resource: Resource, namespace: str, matches: Matches | None, name: str = ""
+        self, collection: Collection, resource: ServedResource, namespace: str, matches: Matches | None, name: str = ""
     ) -> None:
         self._collection = collection
         self._resource = resource

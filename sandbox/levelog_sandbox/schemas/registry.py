@@ -44,7 +44,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resource:
+class ServedResource:
     """One kind at one served version; two versions of a kind share `storage`.
 
     `name` is `webs.example.com`, or `pods` in the legacy group; `api_version` is as in a manifest.
@@ -99,15 +99,15 @@ class Registry:
     """Every resource served now; custom ones come and go."""
 
     def __init__(self) -> None:
-        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._resources: dict[tuple[str, str, str], ServedResource] = {}
         self.builder, kinds = _builtin()
         for kind in kinds:
             self.add(_builtin_resource(kind, self.builder))
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(self._resources.values())
 
-    def add(self, resource: Resource) -> None:
+    def add(self, resource: ServedResource) -> None:
         """Serve a resource."""
         self._resources[resource.group, resource.version, resource.plural] = resource
 
@@ -116,7 +116,7 @@ class Registry:
         for key in [key for key in self._resources if (key[0], key[2]) == (group, plural)]:
             del self._resources[key]
 
-    def at(self, group: str, version: str, plural: str) -> Resource:
+    def at(self, group: str, version: str, plural: str) -> ServedResource:
         """The resource that a URL names. Raises `StatusError` 404, `NoSuchPathError` beside built-in versions."""
         resource = self._resources.get((group, version, plural))
         if resource is None:
@@ -124,18 +124,18 @@ class Registry:
             raise refusals.no_such_resource() if is_built_in else refusals.NoSuchPathError(plural)
         return resource
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+    def of_kind(self, api_version: str, kind: str) -> ServedResource | None:
         """The resource of a manifest; None when it is not served."""
         return next((r for r in self if r.api_version == api_version and r.kind == kind), None)
 
-    def named(self, name: str) -> Resource:
+    def named(self, name: str) -> ServedResource:
         """By `plural` or `plural.group`, at the first version. Raises `StatusError` 404."""
         for resource in self:
             if resource.name == name:
                 return resource
         raise refusals.no_such_resource()
 
-    def stored_as(self, storage: str) -> Resource | None:
+    def stored_as(self, storage: str) -> ServedResource | None:
         """The resource at the version in which a collection is stored."""
         for resource in self:
             if resource.storage == storage and resource.api_version == resource.stored_version:
@@ -147,9 +147,9 @@ class Registry:
         return dict.fromkeys(resource.storage for resource in self)
 
 
-def anything(version: str, plural: str, kind: str, registry: Registry, *, namespaced: bool) -> Resource:
+def anything(version: str, plural: str, kind: str, registry: Registry, *, namespaced: bool) -> ServedResource:
     """A resource of the core group whose content nobody checks, with a status."""
-    return Resource(
+    return ServedResource(
         group="",
         version=version,
         plural=plural,
@@ -174,10 +174,10 @@ def _builtin() -> tuple[SchemaBuilder, list[Json]]:
     return SchemaBuilder(document["definitions"]), document["kinds"]
 
 
-def _builtin_resource(kind: Json, builder: SchemaBuilder) -> Resource:
+def _builtin_resource(kind: Json, builder: SchemaBuilder) -> ServedResource:
     group, version, plural = kind["group"], kind["version"], kind["plural"]
     is_event_view = group == "events.k8s.io"
-    return Resource(
+    return ServedResource(
         group=group,
         version=version,
         plural=plural,

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from levelog_sandbox.api import refusals
-from levelog_sandbox.api.refusals import Cause
+from levelog_sandbox.api.refusals import RefusalCause
 from levelog_sandbox.fields.paths import DuplicateItemError, element_of, shown
 from levelog_sandbox.schemas.shapes import Schema
 
@@ -68,7 +68,7 @@ def defaulted(value: Any, schema: Schema) -> Any:
     return value
 
 
-def faults(value: Any, schema: Schema, path: str = "") -> list[Cause]:
+def faults(value: Any, schema: Schema, path: str = "") -> list[RefusalCause]:
     """Every way in which the value breaks its schema, in the words of the server."""
     if value is None:
         return [] if schema.nullable or not schema.type else [_wrong_type(value, schema, path)]
@@ -121,18 +121,18 @@ def name_of_type(value: Any) -> str:
     raise AssertionError(f"not a JSON value: {value!r}")
 
 
-def _wrong_type(value: Any, schema: Schema, path: str) -> Cause:
+def _wrong_type(value: Any, schema: Schema, path: str) -> RefusalCause:
     declared = schema.type or "integer,string"
     actual = name_of_type(value)
-    return Cause(
+    return RefusalCause(
         path,
         "FieldValueTypeInvalid",
         f'Invalid value: "{actual}": {path} in body must be of type {declared}: "{actual}"',
     )
 
 
-def _broken_rules(value: Any, rules: Json, path: str) -> list[Cause]:
-    found: list[Cause] = []
+def _broken_rules(value: Any, rules: Json, path: str) -> list[RefusalCause]:
+    found: list[RefusalCause] = []
     if "enum" in rules and value not in rules["enum"]:
         found.append(refusals.unsupported_value(path, _shown(value), [str(choice) for choice in rules["enum"]]))
     if isinstance(value, str):
@@ -160,18 +160,18 @@ def _broken_rules(value: Any, rules: Json, path: str) -> list[Cause]:
     return found
 
 
-def _duplicates(items: list[Any], schema: Schema, path: str) -> list[Cause]:
+def _duplicates(items: list[Any], schema: Schema, path: str) -> list[RefusalCause]:
     if schema.atomic:
         return []
     seen: set[str] = set()
-    found: list[Cause] = []
+    found: list[RefusalCause] = []
     for index, item in enumerate(items):
         try:
             element = element_of(item, schema)
         except DuplicateItemError:
             continue  # the schema of a keyed list requires its keys, or gives them defaults
         if element in seen:
-            found.append(Cause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {element[2:]}"))
+            found.append(RefusalCause(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {element[2:]}"))
         seen.add(element)
     return found
 

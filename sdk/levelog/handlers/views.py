@@ -45,7 +45,7 @@ VERBS: Final[tuple[Verb, ...]] = tuple(verb for verb in get_args(Verb) if verb !
 """A call writes no object. An event is named by the class of the objects that it is about."""
 
 
-class Write(Struct, frozen=True):
+class WrittenClass(Struct, frozen=True):
     """One class and the verbs of the intents for it, sorted."""
 
     cls: type[ResourceBase]
@@ -173,7 +173,7 @@ class ReconcileHandler:
         view: ViewHandler,
         reader: ObjectReader,
         given: Injections,
-        writes: tuple[Write, ...] | None,
+        writes: tuple[WrittenClass, ...] | None,
         timeout: timedelta = RECONCILE_TIME,
     ) -> None:
         self.name = function.__name__
@@ -252,7 +252,7 @@ def _require_both(
         )
 
 
-def inspect_writes(function: str, given: Writes) -> tuple[Write, ...]:
+def inspect_writes(function: str, given: Writes) -> tuple[WrittenClass, ...]:
     """Check what was given. Raises OperatorError naming the function and what is wrong."""
     what = f"reconcile function {function}: writes="
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -261,7 +261,7 @@ def inspect_writes(function: str, given: Writes) -> tuple[Write, ...]:
 
 
 def refuse_undeclared(
-    function: str, view: str, writes: Sequence[Write], verb: Verb, resource: ResourceType, name: str
+    function: str, view: str, writes: Sequence[WrittenClass], verb: Verb, resource: ResourceType, name: str
 ) -> None:
     """Raises OperatorError, with the declaration that is missing, unless `writes` allow the verb for the resource."""
     held = [write for write in writes if write.resource.group_resource == resource.group_resource]
@@ -275,7 +275,7 @@ def refuse_undeclared(
     )
 
 
-def _write(what: str, cls: Any, verbs: Any) -> Write:
+def _write(what: str, cls: Any, verbs: Any) -> WrittenClass:
     if not isinstance(cls, type) or not issubclass(cls, ResourceBase) or not hasattr(cls, "resource_type"):
         raise OperatorError(f"{what} names {cls!r}, which is not a class derived from Resource with a plural")
     refuse_external(f"{what}: ", cls)
@@ -284,10 +284,10 @@ def _write(what: str, cls: Any, verbs: Any) -> Write:
     for verb in verbs:
         if verb not in VERBS:
             raise OperatorError(f"{what} gives {cls.__name__} the verb {verb!r}; there are: {', '.join(VERBS)}")
-    return Write(cls, tuple(sorted(set(verbs))))
+    return WrittenClass(cls, tuple(sorted(set(verbs))))
 
 
-def _verbs(writes: Iterable[Write]) -> list[str]:
+def _verbs(writes: Iterable[WrittenClass]) -> list[str]:
     return [verb for write in writes for verb in write.verbs]
 
 

@@ -85,7 +85,7 @@ async def read_progress(connection: AsyncConnection, scope: Scope) -> dict[str, 
     }
 
 
-class Page(Struct, frozen=True):
+class BackfillPage(Struct, frozen=True):
     """Some objects in the order of their names, and how far they reach."""
 
     objects: list[StoredObject]
@@ -96,7 +96,7 @@ class Page(Struct, frozen=True):
 
 async def read_page(
     connection: AsyncConnection, scope: Scope, resource: str, positions: Mapping[int, str], limit: int
-) -> Page:
+) -> BackfillPage:
     """The next objects of a resource in some partitions, by name, each partition beginning after its own position."""
     table = objects.c
     columns = [table[name] for name in StoredObject.__struct_fields__]
@@ -114,7 +114,7 @@ async def read_page(
     )
     found = [StoredObject(**row) for row in rows.mappings()]
     fresh = [row for row in found if row.object > positions[row.partition]]
-    return Page(fresh, position=found[-1].object if found else after, is_last=len(found) < limit)
+    return BackfillPage(fresh, position=found[-1].object if found else after, is_last=len(found) < limit)
 
 
 async def read_folded_to(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> int:
@@ -129,7 +129,7 @@ async def read_folded_to(connection: AsyncConnection, scope: Scope, partitions: 
 
 
 async def write_progress(
-    connection: AsyncConnection, scope: Scope, name: str, positions: Mapping[int, str], page: Page
+    connection: AsyncConnection, scope: Scope, name: str, positions: Mapping[int, str], page: BackfillPage
 ) -> None:
     """Note that the objects of a page are done, in the partitions that it was asked for.
 

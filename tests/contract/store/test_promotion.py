@@ -5,7 +5,7 @@ from sqlalchemy import delete, insert, select
 
 from levelog.errors import CommitsLost
 from levelog_store.connect.database import Database
-from levelog_store.owners.backfills import Page, read_unfinished, write_progress
+from levelog_store.owners.backfills import BackfillPage, read_unfinished, write_progress
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.tables import backfills, handlers, leases
@@ -76,7 +76,7 @@ async def test_what_is_computed_anew_goes_on_only_from_where_the_database_has_it
         await connection.execute(
             insert(backfills), [{"scope": scope.number, "name": INDEX.name, "partition": 0, **row}]
         )
-    page = Page([], position="pods/a/d", is_last=False)
+    page = BackfillPage([], position="pods/a/d", is_last=False)
     with pytest.raises(CommitsLost, match="webs/images"):
         async with database.transaction() as connection:
             await write_progress(connection, scope, INDEX.name, {0: "pods/a/c"}, page)

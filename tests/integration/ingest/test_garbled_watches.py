@@ -22,7 +22,7 @@ from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
 from levelog_kube.failures import ApiError, NoAnswer
-from levelog_log.messages import Writer, logged_record
+from levelog_log.messages import MessageWriter, logged_record
 from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect
@@ -72,7 +72,7 @@ LINES: Final = (
 @pytest.fixture
 async def recorder(nats_server: NatsServer) -> AsyncGenerator[Recorder]:
     async with new_log(nats_server) as stream:
-        writer = Writer(stream.cluster, stream.partitions, "test")
+        writer = MessageWriter(stream.cluster, stream.partitions, "test")
         yield Recorder(BatchPublisher(stream), writer, Redactor(b"k" * 16), ResourceStatus(watched=SECRETS))
 
 

@@ -15,7 +15,7 @@ from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors import engine
 from levelog_processors.decide import cut, facts, intents, settling, snapshot
-from levelog_processors.decide.facts import Look, Round
+from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.decide.rules import conclude
 from levelog_processors.fold import batches
@@ -193,7 +193,7 @@ def lists_not_awaited(_: Laboratory) -> Generator[None]:
 def late_decisions_by_wakeup_alone(_: Laboratory) -> Generator[None]:
     """What a slow function gave counts if nobody has asked for its level since, whatever its parent is now."""
 
-    def is_asked(look: Look, asker: cut.Asker | None) -> bool:
+    def is_asked(look: Outlook, asker: cut.Asker | None) -> bool:
         return asker is not None and asker.generation == look.facts.wake.generation
 
     with _replaced((cut, "_is_as_seen"), by=is_asked):
@@ -222,7 +222,7 @@ def old_history_acted_on(_: Laboratory) -> Generator[None]:
 def due_by_own_clock(laboratory: Laboratory) -> Generator[None]:
     """Due times are made by the processor's clock, and compared with the database's."""
 
-    def by_own_clock(look: Look, round_: Round | None, _: datetime) -> Decided:
+    def by_own_clock(look: Outlook, round_: Round | None, _: datetime) -> Decided:
         return conclude(look, round_, laboratory.processors_now)
 
     with _replaced((cut, "conclude"), by=by_own_clock):

@@ -10,18 +10,18 @@ from levelog_actuator.answers import (
     ANSWER_RULES,
     SIGHT_RULES,
     Case,
+    Judgement,
     Reply,
-    Verdict,
     rule_for_answer,
     rule_for_sighting,
 )
 from levelog_actuator.requests import Order
-from levelog_kube.failures import Cause
+from levelog_kube.failures import FailureCause
 from rigs.orders import OTHER_UID, PARENT_UID, UID, VERBS, VERSION, order, sighting, unseen
 
 JSON = {"body": [], "options": {"patch_type": "json"}}
 SAME_NAME = 'webs.example.com "a" not found'
-MANAGERS = (Cause(reason="FieldManagerConflict", message='conflict with "x"', field=".spec.image"),)
+MANAGERS = (FailureCause(reason="FieldManagerConflict", message='conflict with "x"', field=".spec.image"),)
 MAKING = {"apply", "create"}
 
 
@@ -32,28 +32,28 @@ def reply(status: int, **fields: Any) -> Reply:
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("status", [200, 201, 202])
 def test_a_write_that_was_accepted_is_written(verb: str, status: int) -> None:
-    assert rule_for_answer(order(verb), reply(status)).verdict is Verdict.WRITTEN
+    assert rule_for_answer(order(verb), reply(status)).verdict is Judgement.WRITTEN
 
 
 def test_an_apply_that_found_an_object_which_nobody_saw_is_looked_into() -> None:
-    assert rule_for_answer(unseen("apply"), reply(200)).verdict is Verdict.LOOK
-    assert rule_for_answer(unseen("apply"), reply(201)).verdict is Verdict.WRITTEN
+    assert rule_for_answer(unseen("apply"), reply(200)).verdict is Judgement.LOOK
+    assert rule_for_answer(unseen("apply"), reply(201)).verdict is Judgement.WRITTEN
 
 
 @pytest.mark.parametrize("verb", ["patch", "delete"])
 def test_a_target_that_is_not_found_is_gone(verb: str) -> None:
-    assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=SAME_NAME)).verdict is Verdict.GONE
+    assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=SAME_NAME)).verdict is Judgement.GONE
 
 
 def test_a_status_that_is_not_found_is_looked_into_since_the_resource_may_have_no_such_subresource() -> None:
     not_found = reply(404, reason="NotFound", message=SAME_NAME)
-    assert rule_for_answer(order("patch_status"), not_found).verdict is Verdict.LOOK
-    assert judge(order("patch_status"), None, refusal=not_found) is Verdict.GONE
-    assert judge(order("patch_status"), sighting(uid=OTHER_UID), refusal=not_found) is Verdict.GONE
-    assert judge(unseen("patch_status"), sighting(uid=OTHER_UID), refusal=not_found, required_uid=UID) is Verdict.GONE
+    assert rule_for_answer(order("patch_status"), not_found).verdict is Judgement.LOOK
+    assert judge(order("patch_status"), None, refusal=not_found) is Judgement.GONE
+    assert judge(order("patch_status"), sighting(uid=OTHER_UID), refusal=not_found) is Judgement.GONE
+    assert judge(unseen("patch_status"), sighting(uid=OTHER_UID), refusal=not_found, required_uid=UID) is Judgement.GONE
     for is_doubtful in (True, False):
         moved = sighting(version=VERSION + 1, status={"ready": 1})
-        assert judge(order("patch_status"), moved, refusal=not_found, is_doubtful=is_doubtful) is Verdict.FAILED
+        assert judge(order("patch_status"), moved, refusal=not_found, is_doubtful=is_doubtful) is Judgement.FAILED
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -61,50 +61,50 @@ def test_a_status_that_is_not_found_is_looked_into_since_the_resource_may_have_n
     "message", ["404 page not found", "the server could not find the requested resource", 'namespaces "x" not found']
 )
 def test_a_resource_or_namespace_that_is_not_found_may_come(verb: str, message: str) -> None:
-    assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=message)).verdict is Verdict.RETRY
+    assert rule_for_answer(order(verb), reply(404, reason="NotFound", message=message)).verdict is Judgement.RETRY
 
 
 def test_a_field_of_another_manager_is_refused_for_good() -> None:
-    assert rule_for_answer(order("apply"), reply(409, causes=MANAGERS)).verdict is Verdict.FAILED
+    assert rule_for_answer(order("apply"), reply(409, causes=MANAGERS)).verdict is Judgement.FAILED
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_other_conflicts_are_looked_into(verb: str) -> None:
-    assert rule_for_answer(order(verb), reply(409, reason="Conflict")).verdict is Verdict.LOOK
+    assert rule_for_answer(order(verb), reply(409, reason="Conflict")).verdict is Judgement.LOOK
 
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("status", [400, 403, 405, 406, 410, 413, 415])
 def test_what_is_malformed_or_forbidden_fails(verb: str, status: int) -> None:
-    assert rule_for_answer(order(verb), reply(status)).verdict is Verdict.FAILED
+    assert rule_for_answer(order(verb), reply(status)).verdict is Judgement.FAILED
 
 
 def test_what_is_invalid_fails_unless_it_may_be_about_another_incarnation() -> None:
-    assert rule_for_answer(unseen("create"), reply(422)).verdict is Verdict.FAILED
-    assert {rule_for_answer(order(verb), reply(422)).verdict for verb in VERBS if verb != "create"} == {Verdict.LOOK}
+    assert rule_for_answer(unseen("create"), reply(422)).verdict is Judgement.FAILED
+    assert {rule_for_answer(order(verb), reply(422)).verdict for verb in VERBS if verb != "create"} == {Judgement.LOOK}
 
 
 @pytest.mark.parametrize("status", [401, 429])
 def test_what_the_server_did_not_take_is_sent_again(status: int) -> None:
-    assert rule_for_answer(order(), reply(status)).verdict is Verdict.RETRY
+    assert rule_for_answer(order(), reply(status)).verdict is Judgement.RETRY
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
 def test_what_may_have_taken_effect_is_looked_at_before_anything_is_sent_again(status: int) -> None:
-    assert rule_for_answer(order(), reply(status)).verdict is Verdict.LOOK_LATER
+    assert rule_for_answer(order(), reply(status)).verdict is Judgement.LOOK_LATER
 
 
 def test_no_answer_is_a_doubt_only_if_something_was_sent() -> None:
-    assert rule_for_answer(order(), reply(0)).verdict is Verdict.LOOK_LATER
-    assert rule_for_answer(order(), reply(0, is_sent=False)).verdict is Verdict.RETRY
+    assert rule_for_answer(order(), reply(0)).verdict is Judgement.LOOK_LATER
+    assert rule_for_answer(order(), reply(0, is_sent=False)).verdict is Judgement.RETRY
 
 
 def test_a_manifest_that_does_not_fit_its_schema_fails() -> None:
     message = "failed to create typed patch object (/a; v1, Kind=Web): .spec.x: field not declared in schema"
-    assert rule_for_answer(order("apply"), reply(500, message=message)).verdict is Verdict.FAILED
+    assert rule_for_answer(order("apply"), reply(500, message=message)).verdict is Judgement.FAILED
 
 
-def judge(of: Order, seen: Any, **fields: Any) -> Verdict:
+def judge(of: Order, seen: Any, **fields: Any) -> Judgement:
     fields = {"is_doubtful": False} | fields
     return rule_for_sighting(Case(order=of, seen=seen, **fields)).verdict
 
@@ -116,81 +116,81 @@ CONFLICT, INVALID, ACCEPTED = ({"refusal": reply(status)} for status in (409, 42
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "create"])
 @pytest.mark.parametrize("more", [DOUBT, CONFLICT, INVALID, DOUBT | CONFLICT, DOUBT | INVALID])
 def test_another_incarnation_and_none_are_gone(verb: str, more: Any) -> None:
-    assert judge(order(verb), None, **more) is Verdict.GONE
-    assert judge(order(verb), sighting(uid=OTHER_UID), **more) is Verdict.GONE
+    assert judge(order(verb), None, **more) is Judgement.GONE
+    assert judge(order(verb), sighting(uid=OTHER_UID), **more) is Judgement.GONE
 
 
 @pytest.mark.parametrize("verb", ["apply", "create"])
 def test_what_would_be_made_is_made_if_it_is_not_there(verb: str) -> None:
-    assert judge(unseen(verb), None, **DOUBT) is Verdict.SEND
-    assert judge(unseen(verb), None, **CONFLICT) is Verdict.RETRY
-    assert judge(unseen(verb), None, **INVALID) is Verdict.FAILED
+    assert judge(unseen(verb), None, **DOUBT) is Judgement.SEND
+    assert judge(unseen(verb), None, **CONFLICT) is Judgement.RETRY
+    assert judge(unseen(verb), None, **INVALID) is Judgement.FAILED
 
 
 @pytest.mark.parametrize("verb", ["apply", "create"])
 @pytest.mark.parametrize("more", [DOUBT, CONFLICT])
 def test_a_name_that_another_owner_has_is_taken(verb: str, more: Any) -> None:
-    assert judge(unseen(verb), sighting(controller="uid-else"), **more) is Verdict.FAILED
+    assert judge(unseen(verb), sighting(controller="uid-else"), **more) is Judgement.FAILED
 
 
 def test_create_accepts_what_has_the_same_owner_and_nothing_else() -> None:
-    assert judge(unseen("create"), sighting(), **CONFLICT) is Verdict.UNCHANGED
-    assert judge(unseen("create"), sighting(controller=""), **CONFLICT) is Verdict.FAILED
+    assert judge(unseen("create"), sighting(), **CONFLICT) is Judgement.UNCHANGED
+    assert judge(unseen("create"), sighting(controller=""), **CONFLICT) is Judgement.FAILED
     unowned = unseen("create", body={"metadata": {"name": "a"}})
-    assert judge(unowned, sighting(controller=""), **CONFLICT) is Verdict.UNCHANGED
-    assert judge(unowned, sighting(), **CONFLICT) is Verdict.FAILED
-    assert judge(unseen("create"), sighting(), **DOUBT) is Verdict.WRITTEN
+    assert judge(unowned, sighting(controller=""), **CONFLICT) is Judgement.UNCHANGED
+    assert judge(unowned, sighting(), **CONFLICT) is Judgement.FAILED
+    assert judge(unseen("create"), sighting(), **DOUBT) is Judgement.WRITTEN
 
 
 def test_apply_that_went_through_is_written_unless_another_owner_has_the_object() -> None:
-    assert judge(unseen("apply"), sighting(), **ACCEPTED) is Verdict.WRITTEN
-    assert judge(unseen("apply"), sighting(controller="uid-else"), **ACCEPTED) is Verdict.FAILED
+    assert judge(unseen("apply"), sighting(), **ACCEPTED) is Judgement.WRITTEN
+    assert judge(unseen("apply"), sighting(controller="uid-else"), **ACCEPTED) is Judgement.FAILED
     shared = unseen("apply", body={"metadata": {"name": "a"}})
-    assert judge(shared, sighting(controller="uid-else"), **ACCEPTED) is Verdict.WRITTEN
+    assert judge(shared, sighting(controller="uid-else"), **ACCEPTED) is Judgement.WRITTEN
 
 
 def test_in_doubt_what_holds_the_fields_is_written() -> None:
-    assert judge(order("patch"), sighting(spec={"image": "a"}, version=9), **DOUBT) is Verdict.WRITTEN
-    assert judge(order("patch_status"), sighting(status={"ready": 1}), **DOUBT) is Verdict.WRITTEN
+    assert judge(order("patch"), sighting(spec={"image": "a"}, version=9), **DOUBT) is Judgement.WRITTEN
+    assert judge(order("patch_status"), sighting(status={"ready": 1}), **DOUBT) is Judgement.WRITTEN
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
 def test_in_doubt_it_is_sent_again_only_to_the_version_that_was_seen(verb: str) -> None:
-    assert judge(order(verb), sighting(), **DOUBT) is Verdict.SEND
-    assert judge(order(verb), sighting(version=VERSION + 1), **DOUBT) is Verdict.CONFLICT
-    assert judge(order("patch", **JSON), sighting(version=VERSION + 1), **DOUBT) is Verdict.CONFLICT
+    assert judge(order(verb), sighting(), **DOUBT) is Judgement.SEND
+    assert judge(order(verb), sighting(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
+    assert judge(order("patch", **JSON), sighting(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
 
 
 def test_in_doubt_a_deletion_is_asked_for_again_and_an_accepted_one_is_written() -> None:
-    assert judge(order("delete"), sighting(version=VERSION + 1), **DOUBT) is Verdict.SEND
-    assert judge(order("delete"), sighting(is_deleting=True), **DOUBT) is Verdict.WRITTEN
+    assert judge(order("delete"), sighting(version=VERSION + 1), **DOUBT) is Judgement.SEND
+    assert judge(order("delete"), sighting(is_deleting=True), **DOUBT) is Judgement.WRITTEN
     guarded = order("delete", options={"if_unchanged": True})
-    assert judge(guarded, sighting(version=VERSION + 1), **DOUBT) is Verdict.CONFLICT
+    assert judge(guarded, sighting(version=VERSION + 1), **DOUBT) is Judgement.CONFLICT
 
 
 @pytest.mark.parametrize("verb", ["patch", "patch_status", "delete"])
 def test_what_was_not_seen_is_written_for_what_is_found_and_in_doubt_not_again(verb: str) -> None:
-    assert judge(unseen(verb), sighting()) is Verdict.SEND
-    assert judge(unseen(verb), sighting(), **DOUBT) is Verdict.CONFLICT
-    assert judge(unseen(verb), None) is Verdict.GONE
+    assert judge(unseen(verb), sighting()) is Judgement.SEND
+    assert judge(unseen(verb), sighting(), **DOUBT) is Judgement.CONFLICT
+    assert judge(unseen(verb), None) is Judgement.GONE
 
 
 def test_a_status_that_others_changed_is_sent_for_the_new_version() -> None:
     moved = sighting(version=VERSION + 1)
-    assert judge(order("patch_status"), moved, **CONFLICT, required=VERSION) is Verdict.SEND
-    assert judge(order("patch", **JSON), moved, **INVALID, required=VERSION) is Verdict.CONFLICT
+    assert judge(order("patch_status"), moved, **CONFLICT, required=VERSION) is Judgement.SEND
+    assert judge(order("patch", **JSON), moved, **INVALID, required=VERSION) is Judgement.CONFLICT
     guarded = order("patch_status", options={"if_unchanged": True})
-    assert judge(guarded, moved, **CONFLICT, required=VERSION) is Verdict.CONFLICT
+    assert judge(guarded, moved, **CONFLICT, required=VERSION) is Judgement.CONFLICT
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "delete"])
 def test_a_conflict_on_the_same_incarnation_passes(verb: str) -> None:
-    assert judge(order(verb), sighting(), **CONFLICT) is Verdict.RETRY
+    assert judge(order(verb), sighting(), **CONFLICT) is Judgement.RETRY
 
 
 @pytest.mark.parametrize("verb", ["apply", "patch", "patch_status"])
 def test_what_is_invalid_for_the_version_that_was_required_fails(verb: str) -> None:
-    assert judge(order(verb), sighting(), **INVALID, required=VERSION) is Verdict.FAILED
+    assert judge(order(verb), sighting(), **INVALID, required=VERSION) is Judgement.FAILED
 
 
 orders = st.builds(
@@ -221,24 +221,31 @@ cases = st.builds(
 @given(orders, st.integers(0, 599), st.text(max_size=3))
 def test_every_answer_has_a_rule(of: Order, status: int, reason: str) -> None:
     verdict = rule_for_answer(of, reply(status, reason=reason)).verdict
-    assert verdict in {Verdict.WRITTEN, Verdict.GONE, Verdict.FAILED, Verdict.RETRY, Verdict.LOOK_LATER, Verdict.LOOK}
+    assert verdict in {
+        Judgement.WRITTEN,
+        Judgement.GONE,
+        Judgement.FAILED,
+        Judgement.RETRY,
+        Judgement.LOOK_LATER,
+        Judgement.LOOK,
+    }
 
 
 @given(cases)
 def test_every_sighting_has_a_rule(case: Case) -> None:
-    assert rule_for_sighting(case).verdict not in {Verdict.LOOK, Verdict.LOOK_LATER}
+    assert rule_for_sighting(case).verdict not in {Judgement.LOOK, Judgement.LOOK_LATER}
 
 
 @given(cases)
 def test_invariant_11_nothing_is_sent_to_another_incarnation_or_to_bring_one_back(case: Case) -> None:
-    if rule_for_sighting(case).verdict is Verdict.SEND and case.order.intent.target_uid:
+    if rule_for_sighting(case).verdict is Judgement.SEND and case.order.intent.target_uid:
         assert case.order.verb == "create" or (case.seen is not None and case.seen.uid == UID)
 
 
 @given(cases)
 def test_invariant_7_in_doubt_nothing_is_sent_where_the_first_request_may_have_been(case: Case) -> None:
     """It is sent only where nothing is, to the version before it, or where twice is the same as once."""
-    if not case.is_doubtful or rule_for_sighting(case).verdict is not Verdict.SEND:
+    if not case.is_doubtful or rule_for_sighting(case).verdict is not Judgement.SEND:
         return
     is_harmless = case.order.verb == "delete" and bool(case.order.intent.target_uid)
     assert case.seen is None or is_harmless or case.seen.version == case.order.intent.target_version
@@ -249,7 +256,7 @@ PAGE = Path(__file__).parents[3] / "docs/writes.md"
 
 def test_the_page_on_writes_shows_both_tables() -> None:
     rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", PAGE.read_text(), re.MULTILINE)
-    shown = [row for row in rows if row[1] in set(Verdict)]
+    shown = [row for row in rows if row[1] in set(Judgement)]
     rules = [(rule.answer, rule.verdict, rule.why) for rule in ANSWER_RULES]
     rules += [(rule.found, rule.verdict, rule.why) for rule in SIGHT_RULES]
     assert shown == [(text, verdict.value, why) for text, verdict, why in rules]

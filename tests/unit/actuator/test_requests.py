@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from levelog_actuator.requests import Guard, Order, Request, read_request, write_request
+from levelog_actuator.requests import Order, Precondition, Request, read_request, write_request
 from rigs.orders import BODIES, UID, VERBS, VERSION, manifest, order, unseen
 
 DEADLINE = timedelta(seconds=10)
@@ -86,7 +86,7 @@ def test_delete_has_preconditions() -> None:
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "create"])
 def test_if_unchanged_requires_the_version_that_was_seen(verb: str) -> None:
-    assert order(verb, options={"if_unchanged": True}).first_guard == Guard(uid=UID, version=VERSION)
+    assert order(verb, options={"if_unchanged": True}).first_guard == Precondition(uid=UID, version=VERSION)
     assert str(VERSION) in (request(order(verb, options={"if_unchanged": True})).body or b"").decode()
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from levelog.wire.records import ControlRecord, ObjectDeleted, ObjectSeen, Written
 from levelog_history.revisions import Revision, Revisions
-from levelog_history.writers import Period, Writer, Writers
+from levelog_history.writers import ManagerWrites, Period, Writers
 from rigs.webs import NOON, deleted, logged, web
 
 
@@ -13,7 +13,7 @@ def by(manager: str, seen: ObjectSeen, seconds: float = 0, *, origin: str = "wat
     return replace(seen, written=Written(manager=manager), time=NOON + timedelta(seconds=seconds), origin=origin)
 
 
-def counted(records: Sequence[ObjectSeen | ObjectDeleted | ControlRecord]) -> list[Writer]:
+def counted(records: Sequence[ObjectSeen | ObjectDeleted | ControlRecord]) -> list[ManagerWrites]:
     revisions = Revisions(lambda _: True)
     counting = Writers()
     for each in logged(records):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog_sandbox import StatusError
-from levelog_sandbox.fields.ownership import Claims, Writer, apply
+from levelog_sandbox.fields.ownership import Claims, FieldWriter, apply
 from levelog_sandbox.schemas.shapes import Schema, SchemaBuilder
 
 Json = dict[str, Any]
@@ -85,7 +85,7 @@ def test_any_sequence_of_applies_ends_as_the_model_says(steps: list[tuple[str, J
     claims: Claims = {}
     model: Fields = {}
     for moment, (manager, configuration, force) in enumerate(steps):
-        writer = Writer(manager, "v1", "", str(moment))
+        writer = FieldWriter(manager, "v1", "", str(moment))
         if apply_to_model(model, manager, fields_of(configuration), force=force):
             live, claims = apply(live, configuration, claims, SCHEMA, writer, force=force)
         else:
@@ -99,7 +99,7 @@ def test_the_same_apply_again_changes_nothing(steps: list[tuple[str, Json, bool]
     live: Json = {}
     claims: Claims = {}
     for manager, configuration, _ in steps:
-        writer = Writer(manager, "v1", "", "1")
+        writer = FieldWriter(manager, "v1", "", "1")
         live, claims = apply(live, configuration, claims, SCHEMA, writer, force=True)
-        later = Writer(manager, "v1", "", "2")
+        later = FieldWriter(manager, "v1", "", "2")
         assert apply(live, configuration, claims, SCHEMA, later, force=False) == (live, claims)
