@@ -163,6 +163,7 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     looked_at: bytes | None = None
     """Observations of a parent that the view takes as a plain mapping; None for a typed one."""
     reads: str = ""
+    versions: str = ""
     decided_inputs: str = ""
     repeats: str | None = None
     cause: int = 0

@@ -218,6 +218,9 @@ levels = Table(
     Column("inputs", BYTE_TEXT, nullable=False, comment="digest of what the view saw of its parent"),
     Column("looked_at", Json, comment="[[how, step, …], …]: places in a parent that the view takes as plain JSON"),
     Column("reads", BYTE_TEXT, nullable=False, comment="digest of what the keys read held"),
+    Column(
+        "versions", BYTE_TEXT, nullable=False, server_default="", comment="digest of the sequences that changed them"
+    ),
     Column("decided_inputs", BYTE_TEXT, nullable=False, comment="digest of parent and keys at the last round"),
     Column("repeats", BYTE_TEXT, comment="rounds in a row that wrote for one and the same state, as JSON"),
     Column("cause", BigInteger, nullable=False, comment="sequence of the newest record that led to the evaluation"),

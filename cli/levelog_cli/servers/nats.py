@@ -1,8 +1,8 @@
-"""NATS as the settings say, and the log on it: made by ingest, waited for by the rest, looked back at afterwards."""
+"""NATS as the settings say, and the log on it: who makes it, who waits for it, and whether operators agree with it."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
@@ -10,8 +10,11 @@ from typing import Final
 from nats.aio.msg import Msg
 
 from levelog.errors import ConfigurationError
+from levelog.resources import ResourceType
 from levelog.wire.objects import Cluster
-from levelog.wire.subjects import stream_name
+from levelog.wire.records import SyncFinished, SyncStarted
+from levelog.wire.subjects import Control, control_subjects, stream_name
+from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_cli.settings import NATS, Settings, flag
@@ -132,3 +135,42 @@ async def _nats_url(settings: Settings) -> AsyncGenerator[str]:
     with data.claim() as lock:
         async with EmbeddedNats(data, lock) as nats:
             yield nats.url
+
+
+async def refuse_disagreement(
+    stream: LogStream, application: LoadedApplication, namespaces: Sequence[str] | None
+) -> None:
+    """Raise ConfigurationError, naming both sides, for a resource that is recorded in another API version.
+
+    `namespaces` are those that this process is going to watch, None if it watches nothing: where another application
+    watches others of a resource, what one lists would delete what the other holds. Raises Unavailable.
+    """
+    resources = application.program.resources.values()
+    await asyncio.gather(*(_compare(stream, application.name, resource, namespaces) for resource in resources))
+
+
+async def _compare(
+    stream: LogStream, application: str, resource: ResourceType, namespaces: Sequence[str] | None
+) -> None:
+    found = await stream.last_record(control_subjects(stream.cluster, Control.SYNC, resource.group_resource))
+    if found is None or not isinstance(found.record, SyncStarted | SyncFinished):
+        return
+    last = found.record
+    name, other = resource.group_resource, f"application {last.application}"
+    if last.api_version not in ("", resource.api_version):
+        raise ConfigurationError(
+            f"{other} records {name} in version {last.api_version}, {resource.kind} of application {application} "
+            f"declares {resource.api_version}: declare the version that is recorded, or remove the stream "
+            f"{stream.name} on {stream.connection.url} to begin a new log"
+        )
+    if last.application in ("", application) or namespaces is None or resource.scope != "Namespaced":
+        return
+    if last.namespaces != tuple(namespaces):
+        raise ConfigurationError(
+            f"{other} records {name} of {_shown(last.namespaces)}, application {application} would record "
+            f"{_shown(namespaces)}: let both watch the same namespaces, or give each a log of its own"
+        )
+
+
+def _shown(namespaces: Sequence[str]) -> str:
+    return f"namespaces {', '.join(namespaces)}" if namespaces else "all namespaces"

@@ -16,9 +16,8 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
-from levelog_cli.servers.nats import await_log, connect_nats
+from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.ingesting import refuse_disagreement
 from levelog_cli.wiring.roles import EVERYTHING, Role, needs_cluster, needs_sql, shown
 from levelog_log.hints import Hints, Topic
 from levelog_log.leadership import Leadership

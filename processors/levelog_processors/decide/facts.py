@@ -39,6 +39,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """Identity of what the view sees of the parent now."""
     reads: str
     """Digest of what the view read the last time, as that is now."""
+    versions: str = ""
+    """Digest of how new that is, by `digest_of_versions`."""
     dependencies: frozenset[IndexKey] = frozenset()
     now: datetime
     """What the level's functions see as such."""

@@ -223,6 +223,13 @@ def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) ->
     return reads.digest(sight)
 
 
+def digest_of_versions(versions: Mapping[IndexKey, int]) -> str:
+    """Digest of how new each key is that was read; empty if none was. While it is the same, so is what they hold."""
+    return (
+        digest(*(f"{index}\0{key}\0{max(at, 0)}" for (index, key), at in sorted(versions.items()))) if versions else ""
+    )
+
+
 def _contents(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
     """What an evaluation sees of a bucket."""
     if key.startswith(WHOLE_INDEX):  # has no values of its own: its version tells that something changed

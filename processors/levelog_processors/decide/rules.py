@@ -13,7 +13,7 @@ from msgspec import Struct
 from levelog.handlers.owned import ChildrenLevel
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
-from levelog_processors.decide.lookups import contents_to_keep
+from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
 from levelog_processors.decide.settling import AT_ONCE, GONE, Repeats, backoff
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
@@ -181,6 +181,7 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: b
         inputs=_inputs(look),
         looked_at=seen.looked_at if seen and seen.looked_at else before.looked_at,
         reads=before.reads if seen is None else seen.reads,
+        versions=_versions(look),
         decided_inputs=_decided_inputs(look, has_acted=has_acted),
         repeats=_repeats(look, round_),
         cause=max(facts.wake.cause, before.cause),
@@ -195,6 +196,14 @@ def _reads(look: Outlook) -> frozenset[IndexKey]:
     if look.seen is not None:
         return frozenset(look.seen.versions)
     return frozenset() if look.facts.is_deleting else look.facts.dependencies
+
+
+def _versions(look: Outlook) -> str:
+    """How new the keys are that hold what `reads` is the digest of."""
+    if look.seen is not None:
+        return digest_of_versions(look.seen.versions)
+    facts = look.facts
+    return facts.versions if facts.reads == facts.before.reads else facts.before.versions
 
 
 def _contents(look: Outlook) -> dict[IndexKey, bytes]:

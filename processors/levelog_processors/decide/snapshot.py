@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Facts, level_before
-from levelog_processors.decide.lookups import digest_of, sight
+from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
@@ -61,30 +61,47 @@ async def read_facts(
     intents = await stored.read_open_intents(connection, scope, levels_of)
     reading = [level for level in levels_of if program.views[level[0]].sources]
     dependencies = await stored.read_dependencies(connection, scope, reading) if reading else {}
-    buckets = await TableFetch(connection, scope).buckets(sorted({place for p in dependencies.values() for place in p}))
     folded = tuple(at for _, at in sorted((await stored.read_checkpoints(connection, scope)).items()))
-    found: list[Known] = []
+    found: list[Facts] = []
     for wake in wakes:
         level, view, parent = (wake.view, wake.parent), program.views[wake.view], parents.get(wake.parent)
         held = before.get(level)
         inputs = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
         if parent is None or inputs is None:
             continue
-        known = {place: buckets[place] for place in dependencies.get(level, ())}
+        row, read = level_before(wake, parent, held), dependencies.get(level, {})
         facts = Facts(
             wake=wake,
             view=view,
             parent=parent,
-            before=level_before(wake, parent, held),
+            before=row,
             intents=[_as_watched(intent, program, namespaces) for intent in intents.get(level, ())],
             inputs=inputs,
-            reads=digest_of(known, sight(view, parent.uid, held.desired if held else None)),
-            dependencies=frozenset(known),
+            reads=row.reads,
+            versions=digest_of_versions(read),
+            dependencies=frozenset(read),
             now=now,
             folded=folded,
         )
-        found.append(Known(facts, known))
-    return found
+        found.append(facts)
+    # what keys hold is read where it may be something else than it was, or is about to be looked at
+    asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation]
+    places = sorted({place for facts in asked for place in facts.dependencies})
+    buckets = await TableFetch(connection, scope).buckets(places)
+    return [_with_reads(facts, buckets) for facts in found]
+
+
+def _is_as_read(facts: Facts) -> bool:
+    """Tell whether no key has changed since the level was evaluated."""
+    return facts.versions == facts.before.versions
+
+
+def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:
+    known = {place: buckets[place] for place in facts.dependencies if place in buckets}
+    if _is_as_read(facts):
+        return Known(facts, known)
+    reads = digest_of(known, sight(facts.view, facts.parent.uid, facts.before.desired))
+    return Known(replace(facts, reads=reads), known)
 
 
 def _as_watched(intent: OpenIntent, program: Program, namespaces: Namespaces) -> OpenIntent:

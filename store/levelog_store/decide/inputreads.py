@@ -144,21 +144,26 @@ def _levels(dialect: Dialect) -> Select[Any]:
 
 async def read_dependencies(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
-) -> dict[ViewParent, set[IndexKey]]:
-    """Keys that each level read when it was evaluated last."""
+) -> dict[ViewParent, dict[IndexKey, int]]:
+    """Keys that each level read when it was evaluated last, with the version of each now; -1: it has none."""
     dialect = connection.dialect
     rows = await connection.execute(_dependencies(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
-    found: dict[ViewParent, set[IndexKey]] = {}
-    for view, parent, index, key in rows:
-        found.setdefault((view, parent), set()).add((index, key))
+    found: dict[ViewParent, dict[IndexKey, int]] = {}
+    for view, parent, index, key, version in rows:
+        found.setdefault((view, parent), {})[index, key] = -1 if version is None else version
     return found
 
 
 @built_once
-def _dependencies(dialect: Dialect) -> Select[str, str, str, str]:
-    table = dependencies.c
+def _dependencies(dialect: Dialect) -> Select[str, str, str, str, int | None]:
+    table, version = dependencies.c, key_versions.c
     source, is_there = among(dialect, (table.view, table.parent))
-    return select(table.view, table.parent, table.index, table.key).select_from(source).where(is_there)
+    same = and_(version.scope == OF_SCOPE, version.index == table.index, version.key == table.key)
+    return (
+        select(table.view, table.parent, table.index, table.key, version.version)
+        .select_from(source.outerjoin(key_versions, same))
+        .where(is_there)
+    )
 
 
 async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:

@@ -37,6 +37,7 @@ NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "inputs": "",
     "looked_at": null(),
     "reads": "",
+    "versions": "",
     "decided_inputs": "",
     "recheck_at": null(),
     "evaluated_at": null(),

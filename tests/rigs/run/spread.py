@@ -9,8 +9,8 @@ from rigs.fixtures import KUBE_APISERVER
 
 
 def workers() -> int:
-    """One more than there are cores: now and then a test waits for a server."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores: now and then a test waits for a server."""
+    return (os.cpu_count() or 1) + 2
 
 
 def spread(items: list[pytest.Item]) -> None:
