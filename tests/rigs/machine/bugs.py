@@ -109,11 +109,11 @@ def key_without_round(_: Laboratory) -> Generator[None]:
 
 
 def settled_by_time(laboratory: Laboratory) -> Generator[None]:
-    """What was written counts as shown by the log after 30 seconds."""
+    """What was written counts as shown by the log after five seconds."""
     real = settling.is_settled
 
     def in_time(intent: OpenIntent) -> bool:
-        is_old = laboratory.age_of(intent.key) >= timedelta(seconds=30)
+        is_old = laboratory.age_of(intent.key) >= timedelta(seconds=5)
         return real(intent) or (intent.state == "written" and is_old)
 
     with _replaced((facts, "is_settled"), by=in_time):
