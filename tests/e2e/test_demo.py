@@ -27,13 +27,14 @@ async def test_the_demo_converges_with_no_call_and_no_write_in_vain() -> None:
     lines = out.decode().splitlines()
     summary = json.loads(lines[-1])
     assert summary["converged"] is True
+    has_looked_between = any("This time it looked between the two changes" in line for line in lines)
     # two pods, none for 3→2→3, one, none for annotations, three deleted and three created
-    assert summary["writes"] == 9
+    assert summary["writes"] == 9 + 2 * has_looked_between
     assert summary["spurious_wakes"] == 0
-    assert summary["calls"]["webs/converge"] == 4
+    assert summary["calls"]["webs/converge"] == 4 + 2 * has_looked_between
     assert summary["seconds"] < 60
     assert summary["records"] > 100
-    assert sum("no write" in line for line in lines) == 3
+    assert sum("no write" in line for line in lines) == 3 - has_looked_between
     assert max(map(len, lines[:-1])) <= 80
     assert "   log    6 records: 4 of objects, 2 receipts of writes" in lines
 

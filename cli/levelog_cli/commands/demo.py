@@ -88,7 +88,7 @@ async def _run(settings: Settings, *, as_json: bool, keep: bool) -> None:
                     step.act(sandbox)
                     outcome = await _first(running, watching.settled())
                     writes += len(outcome.writes)
-                    tell(console, number, step.title, outcome)
+                    tell(console, number, step, outcome)
             calls = processors[0].calls
             summary = {
                 "converged": True,

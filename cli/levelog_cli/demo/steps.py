@@ -17,6 +17,8 @@ class StoryStep(Struct, frozen=True):
 
     title: str
     act: Callable[[Sandbox], None]
+    if_woken: str = ""
+    """What is told besides where the step woke a view, although most times it wakes none."""
 
 
 def _appear(sandbox: Sandbox) -> None:
@@ -73,7 +75,11 @@ def _delete_the_web(sandbox: Sandbox) -> None:
 
 STORY: Final = (
     StoryStep("A Web with 3 replicas appears; one of its pods runs already", _appear),
-    StoryStep("Its replicas go 3 → 2 → 3 in quick succession", _scale_down_and_up),
+    StoryStep(
+        "Its replicas go 3 → 2 → 3 in quick succession",
+        _scale_down_and_up,
+        if_woken="This time it looked between the two changes: it acted on 2 replicas, and then on 3.",
+    ),
     StoryStep("Somebody deletes a pod by hand", _delete_a_pod),
     StoryStep(f"Annotations change {NOISE} times, on the Web and on its pods", _annotate),
     StoryStep("The image changes", _change_the_image),

@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 
 from levelog.errors import LevelogError
 from levelog.levels import drift_between
+from levelog_cli.demo.steps import StoryStep
 from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import LoggedRequest
 from levelog_store.connect.database import Database
@@ -140,9 +141,9 @@ _TIE: Final = "\u00a0"
 """A space at which no line is broken."""
 
 
-def tell(console: Console, number: int, title: str, outcome: StepResult) -> None:
+def tell(console: Console, number: int, step: StoryStep, outcome: StepResult) -> None:
     """Print one step."""
-    console.print(f"\n[bold]{number}. {escape(title)}[/bold]")
+    console.print(f"\n[bold]{number}. {escape(step.title)}[/bold]")
     _line(console, "log", _records(outcome))
     if outcome.decisions:
         _line(console, "woke", _calls(outcome.decisions))
@@ -156,6 +157,8 @@ def tell(console: Console, number: int, title: str, outcome: StepResult) -> None
         _line(console, "level", _level(decision))
     writes = [_request(request).replace(" ", _TIE) for request in outcome.requests]
     _line(console, "API", "; ".join(writes) if writes else "no write")
+    if step.if_woken and outcome.decisions:
+        _line(console, "note", step.if_woken)
 
 
 def tell_sum(console: Console, summary: dict[str, Any]) -> None:
