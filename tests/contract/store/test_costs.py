@@ -67,6 +67,8 @@ async def costs(database: Database, statements: list[str], run: Run) -> tuple[in
         for statement in statements:
             await fill(database, statement, first, last)
         found.append(await work_of(database, run))
+    what = "rows" if database.is_shared else "hundred instructions"
+    print(f"{found[0]:,} {what} with {FEW:,}, {found[1]:,} with {MANY:,}")  # -s shows the table
     return found[0], found[1]
 
 
