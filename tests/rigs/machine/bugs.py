@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
@@ -108,15 +108,14 @@ def key_without_round(_: Laboratory) -> Generator[None]:
         yield
 
 
-def settled_by_time(laboratory: Laboratory) -> Generator[None]:
-    """What was written counts as shown by the log after five seconds."""
+def settled_by_receipt(_: Laboratory) -> Generator[None]:
+    """What was written counts as shown by the log once its receipt is there."""
     real = settling.is_settled
 
-    def in_time(intent: OpenIntent) -> bool:
-        is_old = laboratory.age_of(intent.key) >= timedelta(seconds=5)
-        return real(intent) or (intent.state == "written" and is_old)
+    def by_receipt(intent: OpenIntent) -> bool:
+        return real(intent) or intent.state == "written"
 
-    with _replaced((facts, "is_settled"), by=in_time):
+    with _replaced((facts, "is_settled"), by=by_receipt):
         yield
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from rigs.machine.checks import Broken
 from rigs.machine.cluster import CONFIGS, KINDS, PARTS, WEBS, Body, Cluster, key_of
 from rigs.machine.world import Laboratory, Meanwhile, World
 
@@ -112,9 +113,14 @@ class LevelsMachine(RuleBasedStateMachine):
         self._laboratory = laboratory
         self.world: World = laboratory.run(laboratory.world())
         self.steps: list[Step] = []
+        self.broken: Broken | None = None
 
     def _run(self, step: Any) -> Any:
-        return self._laboratory.run(step)
+        try:
+            return self._laboratory.run(step)
+        except Broken as broken:
+            self.broken = broken
+            raise
 
     @_step(
         initialize,

@@ -112,12 +112,6 @@ class Laboratory:
         """The time by the clock of the processor that decides."""
         return BEGIN if self._world is None else self._world.workers[self._world.deciding].now
 
-    def age_of(self, key: str) -> timedelta:
-        """How long ago an intent was decided, when the cut under way began."""
-        world = self._world
-        rows = {} if world is None or world.before is None else world.before.intents
-        return self.now - rows[key]["decided_at"] if key in rows else timedelta(0)
-
 
 class World:
     """Everything that one example steps through."""
