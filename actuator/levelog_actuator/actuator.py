@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from levelog.absence import level_of
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
@@ -85,6 +86,7 @@ class Actuator:
         self._client = client
         self._publisher = publisher
         self._hint = hints.listen(Topic.INTENT)
+        database.absence.on_end(self._hint.set)
         self._settings = settings or ActuatorSettings()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
@@ -112,7 +114,7 @@ class Actuator:
         self._sending: set[asyncio.Task[None]] = set()
         self._due_at: float | None = None
         self._is_stopping = False
-        self._outage = Outage(self._settings)
+        self._outage = Outage(self._settings, client.absence)
 
     @property
     def counts(self) -> WriteCounts:
@@ -208,9 +210,9 @@ class Actuator:
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay = self._settings.delay(failures).total_seconds()
-                log.warning("no intents are claimed for %.1f s: %s", delay, error)
-                await asyncio.sleep(delay)
+                delay = self._settings.outage_delay(failures)
+                log.log(level_of(error), "no intents are claimed for %.1f s: %s", delay.total_seconds(), error)
+                await self._hint.wait(delay)
 
     async def _claim(self) -> bool:
         """Claim and start as many intents as there is room for; tells whether no more are due, of any group."""

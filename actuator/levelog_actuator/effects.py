@@ -8,6 +8,7 @@ from datetime import timedelta
 import msgspec
 from msgspec.structs import replace
 
+from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
@@ -153,7 +154,7 @@ class Effects:
                         connection, self._scope, self._owner, list(self._begun), lease=self._settings.lease
                     )
             except Unavailable as error:
-                log.warning("the claims of %d calls are not kept: %s", len(self._begun), error)
+                log.log(level_of(error), "the claims of %d calls are not kept: %s", len(self._begun), error)
 
     async def stop(self) -> None:
         """Wait as long as a request may take, then cancel: what was cancelled is called again, with the same key."""

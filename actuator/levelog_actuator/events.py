@@ -109,9 +109,10 @@ class EventWriter:
             return Ended(intent=intent, outcome="failed", error=text)
         if intent.attempts >= self._settings.attempts and not is_unreachable:
             return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
+        wait = self._settings.delay(intent.attempts, retry_after=reply.retry_after)
         return Later(
             intent=intent,
-            delay=self._settings.delay(intent.attempts, retry_after=reply.retry_after),
+            delay=min(wait, self._settings.outage) if is_unreachable else wait,
             error=text,
             is_doubtful=False,  # sent again, it finds what it wrote
             is_counted=not is_unreachable,

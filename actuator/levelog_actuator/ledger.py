@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from levelog.absence import level_of
 from levelog.errors import RowRefused, Unavailable
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
@@ -75,11 +76,11 @@ class Ledger:
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay = self._settings.delay(failures).total_seconds()
-                log.warning("%d results are not stored for %.1f s: %s", len(batch), delay, error)
+                delay = self._settings.outage_delay(failures).total_seconds()
+                log.log(level_of(error), "%d results are not stored for %.1f s: %s", len(batch), delay, error)
                 self._results = batch + self._results
                 self._has_work.set()
-                await asyncio.sleep(delay)
+                await self._database.absence.pause(delay)
             if not self._results:
                 self._is_empty.set()
 

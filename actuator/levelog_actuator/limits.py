@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from levelog.absence import Absence
 from levelog.errors import ConfigurationError
 from levelog_actuator.results import Later, Result
 from levelog_store.actuate.claims import ClaimedIntent
@@ -38,6 +39,8 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     """How often an intent is sent before it fails; with the delays below, over two to three minutes."""
     first_delay: timedelta = timedelta(milliseconds=500)
     most_delay: timedelta = timedelta(seconds=60)
+    outage: timedelta = timedelta(seconds=2)
+    """The longest wait before a server that cannot be reached is tried again."""
     sweep: timedelta = timedelta(seconds=10)
     """How often the database is asked although nobody hinted at work."""
     look_after: timedelta = LOOK_AFTER
@@ -65,6 +68,10 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
         """How long to wait after an attempt, counted from 1: doubled each time, less up to half of it at random."""
         doubled = min(self.first_delay * float(2 ** min(attempt - 1, 30)), self.most_delay)
         return max(doubled * (1 - jitter() / 2), retry_after or timedelta(0))
+
+    def outage_delay(self, failures: int) -> timedelta:
+        """How long to wait for a server that could not be reached so many times in a row."""
+        return min(self.delay(failures), self.outage)
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -177,8 +184,9 @@ def _loop_time() -> float:
 class Outage:
     """Whether the API server can be reached, as far as the last results tell."""
 
-    def __init__(self, settings: ActuatorSettings) -> None:
+    def __init__(self, settings: ActuatorSettings, absence: Absence) -> None:
         self._settings = settings
+        self._absence = absence
         self._failures = 0
         self._ends_at = 0.0
 
@@ -193,17 +201,19 @@ class Outage:
         return _now() < self._ends_at
 
     async def wait(self) -> None:
-        """Wait until the server may be tried again."""
-        await asyncio.sleep(max(0.0, self._ends_at - _now()))
+        """Wait until the server may be tried again, or has answered somebody."""
+        if self.is_closed:
+            await self._absence.pause(self._ends_at - _now())
+            self._ends_at = 0.0
 
     def note(self, result: Result) -> None:
         """Learn from what an intent came to."""
         if isinstance(result, Later) and result.is_unreachable:
             if not self.is_closed:
                 self._failures += 1
-                delay = self._settings.delay(self._failures).total_seconds()
+                delay = self._settings.outage_delay(self._failures).total_seconds()
                 self._ends_at = _now() + delay
-                log.warning("nothing is sent for %.1f s: %s", delay, result.error)
+                log.debug("nothing is sent for %.1f s: %s", delay, result.error)
         elif not isinstance(result, Later) or result.is_counted:
             self._failures = 0
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from levelog.absence import level_of
 from levelog.errors import Unavailable
 from levelog.wire.objects import ObjectKey, Uid
 from levelog.wire.records import TargetSighted
@@ -60,7 +61,7 @@ class Lookout:
                 while await self.look() == BATCH:
                     pass
             except Unavailable as error:
-                log.warning("targets of writes that the log does not show are not looked at: %s", error)
+                log.log(level_of(error), "targets of writes that the log does not show are not looked at: %s", error)
             await asyncio.sleep(every)
 
     async def look(self) -> int:

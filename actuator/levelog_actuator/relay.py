@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from levelog.absence import level_of
 from levelog.errors import Unavailable
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
@@ -65,11 +66,12 @@ class Relay:
                 await self._wait_until(sweep_at)
             except Unavailable as error:
                 failures += 1
-                delay = self._settings.delay(failures).total_seconds()
-                log.warning("no receipts are relayed for %.1f s: %s", delay, error)
+                delay = self._settings.outage_delay(failures).total_seconds()
+                log.log(level_of(error), "no receipts are relayed for %.1f s: %s", delay, error)
                 self._waiting.clear()
                 self._is_behind = True
-                await asyncio.sleep(delay)
+                log_absence = self._publisher.stream.connection.absence
+                await (log_absence if log_absence.is_on else self._database.absence).pause(delay)
 
     async def flush(self) -> None:
         """Relay what waits in memory."""

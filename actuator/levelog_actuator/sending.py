@@ -194,9 +194,10 @@ class Sender:
         if not is_unreachable and intent.attempts >= self._settings.attempts:
             error = f"given up after {intent.attempts} attempts: {error}"
             return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error)
+        wait = self._settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None)
         return Later(
             intent=intent,
-            delay=self._settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None),
+            delay=min(wait, self._settings.outage) if is_unreachable else wait,
             error=error,
             is_doubtful=is_doubtful,
             is_counted=not is_unreachable,

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 from datetime import timedelta
 
+from levelog.absence import level_of
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.sources import SourceHandler
 from levelog.secrets.redaction import Redactor
@@ -121,6 +122,6 @@ class Ingest:
                 except IdentityMismatch:
                     raise
                 except LevelogError as error:
-                    log.warning("the log could not be verified: %s", error)
+                    log.log(level_of(error), "the log could not be verified: %s", error)
         finally:
             stop()

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from levelog.absence import level_of
 from levelog.errors import LevelogError
 from levelog.wire.objects import GroupResource, Version
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
@@ -105,7 +106,7 @@ class Troubles:
         if isinstance(error, ApiError) and error.status == _FORBIDDEN:
             self.tell("forbidden", f"may not list and watch {self._status.watched}: {error.message}")
         else:
-            self.tell("retrying", str(error))
+            self.tell("retrying", str(error), level_of(error))
         await asyncio.sleep(self.backoff.failed(retry_after).total_seconds())
 
     async def wait_for_room(self, error: LevelogError) -> None:
@@ -115,12 +116,12 @@ class Troubles:
             self._on_change(self._status)
         await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
 
-    def tell(self, phase: Phase, detail: str) -> None:
+    def tell(self, phase: Phase, detail: str, level: int = logging.WARNING) -> None:
         """Note what is wrong, and log it once until it changes."""
         self._status.phase, self._status.detail = phase, detail
         if detail != self._told:
             self._told = detail
-            level = logging.ERROR if phase == "forbidden" else logging.WARNING
+            level = logging.ERROR if phase == "forbidden" else level
             log.log(level, "%s", detail, extra={"resource": str(self._status.watched)})
         if self._on_change is not None:
             self._on_change(self._status)

@@ -165,7 +165,8 @@ class Watcher:
         match resume:
             case ResumeAt():
                 sync = Sync.resumed(lane, self._recorder, self.status, resume)
-                log.info("watching on", extra={"resource": str(self._watched), "version": sync.lowest})
+                level = logging.DEBUG if self._stream.connection.absence.is_felt else logging.INFO
+                log.log(level, "watching on", extra={"resource": str(self._watched), "version": sync.lowest})
             case ListFirst():
                 sync = Sync(lane, self._recorder, self.status)
                 log.info("listing: %s", resume.reason, extra={"resource": str(self._watched)})

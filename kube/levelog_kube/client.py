@@ -20,6 +20,7 @@ from kubernetes_asyncio.client.configuration import Configuration
 from msgspec import Struct
 from yarl import URL
 
+from levelog.absence import Absence
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_kube.configuration import load_configuration
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
@@ -108,6 +109,7 @@ class KubeClient:
         self._renewing = asyncio.Lock()
         self._user_agent = f"levelog/{version('levelog')}"
         self._environment_proxy = environment_proxy(str(configuration.host))
+        self.absence = Absence(f"the API server at {self.server}")
 
     @property
     def server(self) -> str:
@@ -196,6 +198,7 @@ class KubeClient:
             if not await self._renew_credentials(used):
                 raise
             response = await self._attempt(method, path, query, limits, headers, body)
+        self.absence.ended()
         if response.status == 401 and await self._renew_credentials(used):
             response.release()
             response = await self._attempt(method, path, query, limits, headers, body)
@@ -250,6 +253,18 @@ class KubeClient:
     @contextmanager
     def _explaining(self, method: str, path: str, body: RevocableBody | None = None) -> Generator[None]:
         """Tell what goes wrong on the way to the server and back in levelog's errors."""
+        try:
+            with self._translating(method, path, body):
+                yield
+        except (Unreachable, NoAnswer) as error:
+            # A request that takes too long says nothing of the server: a webhook may hang.
+            if not isinstance(error.__cause__, TimeoutError) or isinstance(error, Unreachable):
+                self.absence.began(error)
+            self.absence.covers(error)
+            raise
+
+    @contextmanager
+    def _translating(self, method: str, path: str, body: RevocableBody | None) -> Generator[None]:
         try:
             yield
         except aiohttp.ClientProxyConnectionError as error:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from nats.aio.msg import Msg
 
+from levelog.absence import level_of
 from levelog.errors import LevelogError
 from levelog.wire.objects import Application
 from levelog.wire.subjects import lease_stream, lease_subject, lease_subjects
@@ -236,7 +237,8 @@ class Leadership:
                 async with asyncio.timeout_at(asked_at + seconds):
                     asked_at = await self._renew(seconds / 3)
             except TimeoutError:
-                log.warning("no longer leads: the lease of %s could not be renewed in time", self._task)
+                level = logging.DEBUG if self._lease.connection.absence.is_felt else logging.WARNING
+                log.log(level, "no longer leads: the lease of %s could not be renewed in time", self._task)
                 return
         log.warning("no longer leads: another process does %s", self._task)
 
@@ -263,7 +265,7 @@ class Leadership:
                     held = await self._lease.take()
                 except LevelogError as error:
                     await self._lease.connection.wait_connected()
-                    self._tell(logging.WARNING, f"the lease of {self._task} cannot be taken: {error}")
+                    self._tell(level_of(error), f"the lease of {self._task} cannot be taken: {error}")
                 else:
                     if held is None:
                         self._told = ""

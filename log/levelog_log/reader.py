@@ -184,7 +184,8 @@ class Reader:
             try:
                 await self.stream.connection.wait_connected()
                 if self._broken:
-                    log.info("reading the log again: %s", self._broken, extra={"sequence": self._trail.read_to})
+                    level = logging.DEBUG if self.stream.connection.absence.is_felt else logging.INFO
+                    log.log(level, "reading the log again: %s", self._broken, extra={"sequence": self._trail.read_to})
                     await self._forget_consumer()
                 if not self._consumer:
                     await self._create_consumer()

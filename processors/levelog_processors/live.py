@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from levelog.absence import level_of
 from levelog.errors import LevelogError, Unavailable
 from levelog.indices import Contact, LiveIndex
 from levelog_log.hints import Hints, Topic
@@ -84,7 +85,7 @@ class LiveIndices:
             try:
                 await self._compare()
             except LevelogError as error:
-                log.warning("live indices wake at the next sweep: %s", error)
+                log.log(level_of(error), "live indices wake at the next sweep: %s", error)
 
     async def _compare(self) -> None:
         """Wake those whose key is at another version than they have seen."""
@@ -161,7 +162,7 @@ class _Changes:
             try:
                 self.version, values = await self._live.values(self.place)
             except Unavailable as error:
-                log.warning("index %s is read again in %s: %s", self.place[0], RETRY_PAUSE, error)
+                log.log(level_of(error), "index %s is read again in %s: %s", self.place[0], RETRY_PAUSE, error)
                 await asyncio.sleep(RETRY_PAUSE.total_seconds())
             else:
                 return values

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from levelog.absence import level_of
 from levelog.calls.caller import THREADS
 from levelog.errors import HistoryLost, LeaseLost, Unavailable
 from levelog.secrets.redaction import Redactor
@@ -76,6 +77,8 @@ class Processor:
         self._engine.on_return(self._hint.set)
         self.records = 0
         """Records folded."""
+        self._owned = 0
+        """Partitions that the log was last told of."""
         self._backfill_rate = backfill_rate
 
     @property
@@ -100,7 +103,7 @@ class Processor:
                     else:
                         await asyncio.sleep(self._leases.interval.total_seconds())
                 except Unavailable as error:
-                    log.warning("begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
+                    log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
             await self._engine.close()
@@ -114,7 +117,9 @@ class Processor:
 
     async def _run_with(self, epochs: Mapping[int, int]) -> None:
         """Process the leased partitions until the leases change."""
-        log.info("owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
+        level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
+        self._owned = len(epochs)
+        log.log(level, "owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
         tending = asyncio.create_task(self._tend(epochs), name="leases")
         working = asyncio.create_task(self._work(epochs), name="processor")
         tasks = [tending, working]

@@ -38,6 +38,9 @@ class MigrationRequired(ConfigurationError):
 class Unavailable(LevelogError):
     """A server does not answer now; the same call may succeed later."""
 
+    is_told = False
+    """The process has logged already that the server is away."""
+
 
 class CommitsLost(Unavailable):
     """A database does not hold what this process committed; what is in memory is ahead of it, and is dropped."""

@@ -13,6 +13,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from levelog.absence import Absence
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_log.transport.access import NatsAccess, Servers, explain_tls, parse_servers, without_credentials
 from levelog_log.transport.wire import Message, NatsClient, is_refusal
@@ -52,6 +53,7 @@ class Connection:
         self._subjects: deque[str] = deque(maxlen=_REMEMBERED)
         self._batch: Sequence[Message] = ()
         self._is_closing = False
+        self.absence = Absence(f"NATS at {self.url}")
         self._listeners: set[Callable[[], None]] = set()
 
     @property
@@ -96,7 +98,7 @@ class Connection:
         try:
             await self.client.publish_all(messages)
         except nats.errors.Error as error:
-            raise Unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
+            raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
 
     async def publish(self, subject: str, payload: bytes = b"", reply: str = "") -> None:
         """Send one message without headers. Raises as nats-py does."""
@@ -140,7 +142,7 @@ class Connection:
             self._up.clear()
             self._lost.set_result(None)
             if not self.client.is_closed:
-                log.warning("connection to NATS lost", extra={"url": self.url})
+                self.absence.began("the connection is lost")
             self._notify()
 
     async def note_made_again(self) -> None:
@@ -148,7 +150,7 @@ class Connection:
         self.reconnects += 1
         self._lost = asyncio.get_running_loop().create_future()
         self._up.set()
-        log.info("connected to NATS again", extra={"url": self.url})
+        self.absence.ended()
         self._notify()
 
     async def note_closed(self) -> None:
@@ -169,6 +171,8 @@ class Connection:
             log.warning("cannot connect to NATS again: %s", explain_tls(error), extra={"url": self.url})
         else:
             log.debug("NATS: %s", _explain(error), extra={"url": self.url})
+            if self.absence.is_on:
+                self.absence.began(_explain(error))
 
     def _written(self, lowered: str) -> str:
         """A subject as it was used; nats-py tells it in lower case."""
@@ -194,15 +198,20 @@ class Connection:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self._check()
-            raise Unavailable(f"{step}: the connection to NATS at {self.url} was lost before an answer came")
+            raise self._unavailable(f"{step}: the connection to NATS at {self.url} was lost before an answer came")
         try:
             return task.result()
         except nats.errors.NoRespondersError as error:
-            raise NoResponders(f"{step}: nobody answers on NATS at {self.url}") from error
+            raise self._unavailable(f"{step}: nobody answers on NATS at {self.url}", NoResponders) from error
         except nats.errors.TimeoutError as error:
-            raise Unavailable(f"{step}: NATS at {self.url} gave no answer in time") from error
+            raise self._unavailable(f"{step}: NATS at {self.url} gave no answer in time") from error
         except nats.errors.Error as error:
-            raise Unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
+            raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
+
+    def _unavailable(self, text: str, kind: type[Unavailable] = Unavailable) -> Unavailable:
+        error = kind(text)
+        self.absence.covers(error)
+        return error
 
     def _notify(self) -> None:
         for listener in tuple(self._listeners):
@@ -276,6 +285,7 @@ class _Attempt:
         if connecting.cancelled() or connecting.exception() is not None:
             raise _cannot_connect(self.connection.url, self._failures[-1] if self._failures else None, limit)
         self._has_succeeded = True
+        self.connection.absence.ended()
 
     def _options(self, name: str, inbox: str, limit: timedelta) -> dict[str, Any]:
         return {

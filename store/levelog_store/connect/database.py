@@ -10,7 +10,8 @@ from typing import Any, Self
 from sqlalchemy import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from levelog.errors import ConfigurationError
+from levelog.absence import Absence
+from levelog.errors import ConfigurationError, Unavailable
 from levelog_store.connect.engines import (
     postgresql_readers,
     postgresql_writers,
@@ -45,8 +46,9 @@ class Database:
         self._location = location
         self._engine = engine
         self._readers = readers
+        self.absence = Absence(f"database {location.name}")
         for each in {engine.sync_engine, readers.sync_engine}:
-            translate_errors(each, location)
+            translate_errors(each, location, self.absence)
         self._lock = lock
         self._read_only = read_only
         # SQLite has one writer: whoever waits does so here, in order, and not in its busy loop.
@@ -159,10 +161,15 @@ class Database:
         try:
             await connection.start()
         except CONNECTION_ERRORS as error:
-            raise translate_refusal(self._location, error) from error
+            refusal = translate_refusal(self._location, error)
+            if isinstance(refusal, Unavailable):
+                self.absence.began(refusal)
+                self.absence.covers(refusal)
+            raise refusal from error
         try:
             async with connection.begin():
                 yield connection
+            self.absence.ended()
         finally:
             await _to_the_end(connection.close())
 

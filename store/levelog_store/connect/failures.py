@@ -9,6 +9,7 @@ from sqlalchemy.engine import Engine, ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from levelog.absence import Absence
 from levelog.errors import ConfigurationError, LevelogError, RowRefused, Unavailable
 from levelog_store.connect.locations import Location
 
@@ -26,6 +27,7 @@ _TRANSIENT = (
     "57",  # operator intervention: shutdown, starting up, statement canceled
     "58",  # system error
 )
+_ENDING: Final = ("08", "57P")  # connection exception; the server shuts down, crashes or starts up
 _CONFIGURATION = {
     "28": "the user or the password is refused",
     "3D000": "the server has no such database",
@@ -57,10 +59,19 @@ _SQLITE_TRANSIENT = (
 )
 
 
-def translate_errors(engine: Engine, location: Location) -> None:
+def translate_errors(engine: Engine, location: Location, absence: Absence) -> None:
     """Let the engine's statements and commits raise levelog's errors; defects stay SQLAlchemy's."""
 
     def failed(context: ExceptionContext) -> LevelogError | None:
+        error = translated(context)
+        if isinstance(error, Unavailable):
+            is_ending = state_of(context.original_exception).startswith(_ENDING)
+            if context.is_disconnect or context.connection is None or is_ending:
+                absence.began(error)
+            absence.covers(error)
+        return error
+
+    def translated(context: ExceptionContext) -> LevelogError | None:
         error = context.original_exception
         if isinstance(error, LevelogError) or not isinstance(error, Exception):
             return None  # said already, or a task that is cancelled
