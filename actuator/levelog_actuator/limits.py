@@ -1,4 +1,4 @@
-"""How much an actuator does at once, how long it waits, how often it tries, and whom it leaves alone."""
+"""Settings of an actuator: requests at once, delay before a write is retried, attempts; groups that rest after 429."""
 
 import asyncio
 import logging

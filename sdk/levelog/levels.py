@@ -1,4 +1,4 @@
-"""A level: what should be against what is, and how they differ."""
+"""A level and its drift: what should be against what is. Of children: `handlers/owned.py`."""
 
 from collections.abc import Hashable, Mapping, Set
 from datetime import datetime

@@ -62,7 +62,7 @@ def retry(
     """Try again at once: levels that failed, are blocked, or wait for their next attempt."""
 
     async def work() -> None:
-        from levelog_cli.wiring.attempts import retry_selected
+        from levelog_cli.wiring.retrying import retry_selected
 
         await retry_selected(settings, names or [], view=view, all_failed=all_failed)
 

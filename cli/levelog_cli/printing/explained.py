@@ -1,4 +1,4 @@
-"""Decisions as they are printed: what led to each, what it changed and wrote, on the timeline of the log."""
+"""The text of `levelog why`: what led to each decision, what it changed and wrote, on the timeline of the log."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC

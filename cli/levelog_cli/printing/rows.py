@@ -1,4 +1,4 @@
-"""Levels and writers as rows of a table."""
+"""The columns of `levelog levels` and `levelog writers`."""
 
 import sys
 from collections.abc import Sequence

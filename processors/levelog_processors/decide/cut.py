@@ -1,4 +1,4 @@
-"""One cut: wakeups are read, views called, reconcile functions asked, and what becomes of the levels is written."""
+"""One cut: wakeups are read, views called, reconcile functions asked, what follows is written. Counts calls."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

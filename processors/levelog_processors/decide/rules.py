@@ -1,7 +1,7 @@
 """What becomes of one level, given what was read: pure, shared by live processors, replay and tests.
 
-A wakeup's `Facts` say whether its view is called. With what that saw they are a `Look`, which says whether the
-reconcile function is called. The look and that `Round` give the decision.
+A wakeup's `Facts` say whether its view is called. With what that saw they are an `Outlook`, which says whether the
+reconcile function is called. That and its `Round` give the decision.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""The fold: from records and what the tables hold of their objects to changes, and to the levels to wake. No I/O here.
+"""The fold: from records and what the tables hold of their objects to changes, and to the parents to wake. No I/O here.
+
+Who read a key that changed is found in SQL, by `store/fold/changewrites.py`.
 
 Live processors, replay and `levelog.testing` all run this one function, so that they agree.
 """

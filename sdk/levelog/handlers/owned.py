@@ -1,4 +1,4 @@
-"""The level of a parent's children: wanted manifests against owned objects, and the next step from one to the other."""
+"""The level of a parent's children and its drift: wanted manifests against owned objects, and the next step."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What must never reach the log: secret values, replaced by keyed hashes that still show when they change."""
+"""Replacing secret values, of Secrets and of what `rules.py` names, by keyed hashes that show when they change."""
 
 import hmac
 import os

@@ -1,4 +1,4 @@
-"""Writing what a fold changes, in one transaction with the checkpoint."""
+"""Writing what a fold changes, in one transaction with the checkpoint, and finding the levels that it wakes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
