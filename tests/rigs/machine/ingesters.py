@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from levelog.absence import Absence
 from levelog.secrets.redaction import Redactor
 from levelog.wire.envelope import decode
 from levelog.wire.objects import GroupResource
@@ -165,9 +166,11 @@ class Ingester:
         async def check_cluster() -> None:
             return
 
+        connection = SimpleNamespace(absence=Absence("the log"))
+        stream = SimpleNamespace(cluster=CLUSTER, partitions=PARTITIONS, max_age=timedelta(0), connection=connection)
         watcher = Watcher(
             cast("KubeClient", self),
-            cast("LogStream", SimpleNamespace(cluster=CLUSTER, partitions=PARTITIONS, max_age=timedelta(0))),
+            cast("LogStream", stream),
             cast("Appender", SimpleNamespace(publisher=SimpleNamespace(check=lambda _: None))),
             Redactor(),
             WATCHED,
