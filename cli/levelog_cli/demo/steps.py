@@ -1,6 +1,6 @@
 """What happens in the story, each step done by a user of the cluster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,13 +12,28 @@ WEBS: Final = "webs.example.com"
 NOISE: Final = 100
 
 
+class ViewCall(Struct, frozen=True, kw_only=True):
+    """One call of a view: the newest record that led to it, what it saw, and what it came to."""
+
+    view: str
+    parent: str
+    ordinal: int
+    cause: int
+    round: int
+    status: str
+    desired: bytes | None
+    actual: bytes | None
+
+
 class StoryStep(Struct, frozen=True):
     """One step: what is told of it, and what is done."""
 
     title: str
     act: Callable[[Sandbox], None]
-    if_woken: str = ""
-    """What is told besides where the step woke a view, although most times it wakes none."""
+    looked_between: Callable[[Sequence[ViewCall]], bool] = lambda _: False
+    """Whether levelog looked between two changes of this step, as it may."""
+    then: str = ""
+    """What it did in that case."""
 
 
 def _appear(sandbox: Sandbox) -> None:
@@ -74,11 +89,17 @@ def _delete_the_web(sandbox: Sandbox) -> None:
 
 
 STORY: Final = (
-    StoryStep("A Web with 3 replicas appears; one of its pods runs already", _appear),
+    StoryStep(
+        "A Web with 3 replicas appears; one of its pods runs already",
+        _appear,
+        looked_between=lambda calls: calls[0].actual == b"{}",
+        then="it tried to make all three pods; the API kept the one that runs.",
+    ),
     StoryStep(
         "Its replicas go 3 → 2 → 3 in quick succession",
         _scale_down_and_up,
-        if_woken="This time it looked between the two changes: it acted on 2 replicas, and then on 3.",
+        looked_between=bool,
+        then="it acted on 2 replicas, and then on 3.",
     ),
     StoryStep("Somebody deletes a pod by hand", _delete_a_pod),
     StoryStep(f"Annotations change {NOISE} times, on the Web and on its pods", _annotate),

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 
 from levelog.errors import LevelogError
 from levelog.levels import drift_between
-from levelog_cli.demo.steps import StoryStep
+from levelog_cli.demo.steps import StoryStep, ViewCall
 from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import LoggedRequest
 from levelog_store.connect.database import Database
@@ -25,19 +25,6 @@ from levelog_store.tables import checkpoints, decisions, intents, levels, object
 PATIENCE: Final = timedelta(seconds=30)
 _AGENT: Final = "levelog/"
 _UNSETTLED: Final = ("pending", "claimed", "written")
-
-
-class ViewCall(Struct, frozen=True, kw_only=True):
-    """One call of a view: the newest record that led to it, what it saw, and what it came to."""
-
-    view: str
-    parent: str
-    ordinal: int
-    cause: int
-    round: int
-    status: str
-    desired: bytes | None
-    actual: bytes | None
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
@@ -157,8 +144,8 @@ def tell(console: Console, number: int, step: StoryStep, outcome: StepResult) ->
         _line(console, "level", _level(decision))
     writes = [_request(request).replace(" ", _TIE) for request in outcome.requests]
     _line(console, "API", "; ".join(writes) if writes else "no write")
-    if step.if_woken and outcome.decisions:
-        _line(console, "note", step.if_woken)
+    if step.looked_between(outcome.decisions):
+        _line(console, "note", f"This time it looked between the two changes: {step.then}")
 
 
 def tell_sum(console: Console, summary: dict[str, Any]) -> None:

@@ -2,10 +2,11 @@
 
 import io
 
+from msgspec.structs import replace
 from rich.console import Console
 
-from levelog_cli.demo.steps import STORY
-from levelog_cli.demo.telling import StepResult, ViewCall, tell
+from levelog_cli.demo.steps import STORY, StoryStep, ViewCall
+from levelog_cli.demo.telling import StepResult, tell
 
 CALL = ViewCall(
     view="webs/pods",
@@ -17,13 +18,13 @@ CALL = ViewCall(
     desired=b'["a","b"]',
     actual=b'["a","b","c"]',
 )
-SCALING = STORY[1]
+APPEARING, SCALING = STORY[:2]
 
 
-def told(*calls: ViewCall) -> str:
+def told(*calls: ViewCall, step: StoryStep = SCALING) -> str:
     console = Console(file=io.StringIO(), width=100)
     outcome = StepResult(records=2, changes=2, decisions=[*calls], levels=1, writes=[], requests=[])
-    tell(console, 2, SCALING, outcome)
+    tell(console, 2, step, outcome)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -35,3 +36,9 @@ def test_three_two_three_that_wakes_nothing_is_told_as_such() -> None:
 
 def test_three_two_three_with_a_look_in_between_says_so() -> None:
     assert "note   This time it looked between the two changes: it acted on 2 replicas, and then on 3." in told(CALL)
+
+
+def test_a_web_that_is_seen_without_its_pod_says_so() -> None:
+    assert "note" not in told(CALL, step=APPEARING)
+    alone = replace(CALL, desired=b'{"a":1}', actual=b"{}")
+    assert "looked between the two changes: it tried to make all three pods" in told(alone, step=APPEARING)
