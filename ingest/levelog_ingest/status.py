@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import LevelogError
+from levelog.resources import Scope
 from levelog.wire.objects import GroupResource, Version
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 
@@ -29,6 +30,9 @@ class WatchedResource(Struct, frozen=True, kw_only=True):
     resource: GroupResource
     version: str
     namespaces: tuple[str, ...] = ()
+    kind: str = ""
+    """As its class says it, like the scope; empty: no class does."""
+    scope: Scope | None = None
 
     def __str__(self) -> str:
         if not self.namespaces:

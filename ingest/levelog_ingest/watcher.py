@@ -16,7 +16,7 @@ from levelog_ingest.resume import Decision, ListFirst, ResumeAt, find_resume_poi
 from levelog_ingest.status import Backoff, Progress, ResourceStatus, Troubles, WatchedResource
 from levelog_ingest.sync import Sync
 from levelog_kube.client import SILENCE, KubeClient
-from levelog_kube.discovery import Served, resolve, versions_of
+from levelog_kube.discovery import Served, absence_of, resolve
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 from levelog_log.appender import Appender, Lane
 from levelog_log.messages import MessageWriter
@@ -136,22 +136,17 @@ class Watcher:
         while True:
             served = await resolve(self._client, resource.group, version, resource.resource)
             if served is not None:
+                if self._watched.scope not in (None, served.scope):
+                    raise ConfigurationError(
+                        f"{resource} has {'' if served.namespaced else 'no '}namespaces, its class says otherwise: "
+                        f'class {self._watched.kind}(…, scope="{served.scope}")'
+                    )
                 if not served.namespaced and self._watched.namespaces:
                     raise ConfigurationError(f"{resource} has no namespaces, so {self._watched} cannot be watched")
                 return served
-            self._troubles.tell("absent", await self._absence())
+            absent = await absence_of(self._client, resource.group, version, resource.resource, self._watched.kind)
+            self._troubles.tell("absent", f"waits for {resource}: {absent.text}")
             await asyncio.sleep(waiting.failed().total_seconds())
-
-    async def _absence(self) -> str:
-        """Say what is not served, and in which versions it is."""
-        resource, version = self._watched.resource, self._watched.version
-        others = [
-            other
-            for other in await versions_of(self._client, resource.group)
-            if await resolve(self._client, resource.group, other, resource.resource) is not None
-        ]
-        but = f", but in {', '.join(others)}: declare another version and begin a new log, or wait" if others else ""
-        return f"the cluster does not serve {resource} in version {version}{but or '; waiting for it'}"
 
     async def _follow(self, served: Served) -> None:
         """Feed one lane of the log, as long as the log takes it and the resource is served."""

@@ -1,10 +1,12 @@
 """What an API server serves, with which schemas, and which cluster it is."""
 
+import difflib
 from typing import Final
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
 
+from levelog.resources import Scope
 from levelog.wire.objects import Cluster, GroupResource
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.failures import ApiError
@@ -22,6 +24,11 @@ class Served(Struct, frozen=True, kw_only=True):
     kind: str
     namespaced: bool
     verbs: tuple[str, ...] = ()
+
+    @property
+    def scope(self) -> Scope:
+        """As a class says it."""
+        return "Namespaced" if self.namespaced else "Cluster"
 
     def collection(self, namespace: str = "") -> str:
         """Path of all objects, or of those in a namespace."""
@@ -98,6 +105,31 @@ async def versions_of(client: KubeClient, group: str) -> list[str]:
         return []
     found = answer.decode(_Versions).versions
     return [each if isinstance(each, str) else each.version for each in found]
+
+
+class Absent(Struct, frozen=True, kw_only=True):
+    """A resource that is not served, and what its class may mean."""
+
+    text: str
+    """One sentence, without its stop."""
+    plural: str = ""
+    """Of a resource that is named like it, or of its kind."""
+    version: str = ""
+    """In which it is served."""
+
+
+async def absence_of(client: KubeClient, group: str, version: str, plural: str, kind: str = "") -> Absent:
+    """Say that a resource is not served, and what is served in its place. Raises as above."""
+    text = f"the cluster does not serve {GroupResource(group=group, resource=plural)} in version {version}"
+    beside = await served_in(client, group, version)
+    names = [each.plural for each in beside]
+    named = [each.plural for each in beside if each.kind.lower() in (kind.lower(), plural)]
+    if alike := named or difflib.get_close_matches(plural, names, n=1):
+        return Absent(text=f'{text}; did you mean "{alike[0]}"?', plural=alike[0])
+    for other in await versions_of(client, group):
+        if await resolve(client, group, other, plural) is not None:
+            return Absent(text=f"{text}, but in version {other}", version=other)
+    return Absent(text=f"{text}; it serves {', '.join(names)}" if group and names else text)
 
 
 async def _found(client: KubeClient, path: str) -> Answer | None:

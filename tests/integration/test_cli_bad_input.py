@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import AsyncIterator
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from levelog_log.stream import ensure_stream
 from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
-from rigs.levelog import WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.ports import free_port
 
@@ -198,11 +199,39 @@ async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: 
     running = levelog.start("run", WEBS_FILE)
     try:
         line = await running.says("does not serve")
-        assert "the cluster does not serve webs.example.com in version v1; waiting for it" in line
+        assert "waits for webs.example.com: the cluster does not serve webs.example.com in version v1" in line
         await define_webs(sandbox)
         await running.says("listed 0 objects", "webs.example.com")
     finally:
         running.kill()
+
+
+@pytest.mark.parametrize(
+    ("given", "served"), [("web", '; did you mean \\"webs\\"?'), ('gadgets", kind="Gadget', "; it serves webs")]
+)
+async def test_a_plural_that_is_not_served_is_told_with_what_is_and_waited_for(
+    sandbox: Sandbox, levelog: Levelog, given: str, served: str
+) -> None:
+    plural = given.partition('"')[0]
+    (levelog.folder / "wrong.py").write_text(WEBS_FILE.read_text().replace('plural="webs"', f'plural="{given}"'))
+    running = levelog.start("run", "wrong.py")
+    try:
+        line = await running.says("does not serve", '"level":"warning"')
+        assert f"the cluster does not serve {plural}.example.com in version v1{served}" in line
+        names = ("webs", plural), ("Web", "Other"), ("singular: web", "singular: other")
+        definition = reduce(lambda text, change: text.replace(*change), names, (WEBS / "crd.yaml").read_text())
+        sandbox.user.create(yaml.safe_load(definition))
+        await running.says("listed 0 objects", f"{plural}.example.com")
+    finally:
+        running.kill()
+
+
+async def test_a_class_with_the_wrong_scope_is_refused(levelog: Levelog) -> None:
+    text = WEBS_FILE.read_text().replace('plural="webs"', 'plural="webs", scope="Cluster"')
+    (levelog.folder / "wrong.py").write_text(text)
+    assert await levelog.refused("run", "wrong.py", status=2) == (
+        'webs.example.com has namespaces, its class says otherwise: class Web(…, scope="Namespaced")'
+    )
 
 
 async def test_missing_permissions_are_named_before_anything_is_begun(sandbox: Sandbox, levelog: Levelog) -> None:

@@ -116,7 +116,7 @@ async def test_a_resource_that_is_served_in_other_versions_only_is_told_with_the
         levelog.env["LEVELOG_NATS_URL"] = nats_server.url
         ingest = levelog.start("ingest", "webs2.py")
         try:
-            await ingest.says("the cluster does not serve webs.example.com in version v2, but in v1: declare another")
+            await ingest.says("the cluster does not serve webs.example.com in version v2, but in version v1")
             assert await ingest.stops() == 0
         finally:
             ingest.kill()

@@ -1,6 +1,5 @@
 """The cluster: whether it answers, to whom, and what that user may do there."""
 
-import difflib
 from collections.abc import AsyncIterator, Sequence
 
 from levelog.errors import LevelogError
@@ -12,7 +11,7 @@ from levelog_cli.servers.permissions import NeededPermission, ordered, refused, 
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 from levelog_kube.client import KubeClient
-from levelog_kube.discovery import resolve, served_in, versions_of
+from levelog_kube.discovery import absence_of, resolve
 from levelog_processors.program import Program
 
 _API, _RESOURCE, _RIGHTS = "cluster", "resource", "permissions"
@@ -55,12 +54,11 @@ async def _examine_resources(client: KubeClient, program: Program) -> AsyncItera
         served = await resolve(client, resource.group, resource.version, resource.plural)
         if served is None:
             yield await _unserved(client, resource)
-        elif served.namespaced != (resource.scope == "Namespaced"):
-            is_ = "has namespaces" if served.namespaced else "has no namespaces"
+        elif served.scope != resource.scope:
             yield Finding.wrong(
                 _RESOURCE,
-                f"{name} {is_}, its class says otherwise",
-                f'class {resource.kind}(…, scope="{"Namespaced" if served.namespaced else "Cluster"}")',
+                f"{name} has {'' if served.namespaced else 'no '}namespaces, its class says otherwise",
+                f'class {resource.kind}(…, scope="{served.scope}")',
             )
         elif served.kind != resource.kind:
             yield Finding.wrong(
@@ -96,18 +94,9 @@ async def _examine_rights(
 
 
 async def _unserved(client: KubeClient, resource: ResourceType) -> Finding:
-    """What the class may have meant: a resource named like it, or another version."""
-    text = f"the cluster does not serve {resource.group_resource} in version {resource.version}"
-    beside = await served_in(client, resource.group, resource.version)
-    named = [each.plural for each in beside if each.kind.lower() in (resource.kind.lower(), resource.plural)]
-    alike = named or difflib.get_close_matches(resource.plural, [each.plural for each in beside], n=1)
-    if alike:
-        meant = f'class {resource.kind}(…, plural="{alike[0]}")'
-        return Finding.wrong(_RESOURCE, f'{text}; did you mean "{alike[0]}"?', meant)
-    for version in await versions_of(client, resource.group):
-        if await resolve(client, resource.group, version, resource.plural) is not None:
-            meant = f'class {resource.kind}(…, version="{version}")'
-            return Finding.wrong(_RESOURCE, f"{text}, but in version {version}", meant)
-    return Finding.wrong(
-        _RESOURCE, text, "install its CustomResourceDefinition, or mend its class; until then levelog waits for it"
-    )
+    found = await absence_of(client, resource.group, resource.version, resource.plural, resource.kind)
+    mend = "install its CustomResourceDefinition, or mend its class; until then levelog waits for it"
+    for field in ("plural", "version"):
+        if meant := getattr(found, field):
+            mend = f'class {resource.kind}(…, {field}="{meant}")'
+    return Finding.wrong(_RESOURCE, found.text, mend)

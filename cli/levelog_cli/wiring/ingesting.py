@@ -24,6 +24,8 @@ async def ingest(
             resource=resource.group_resource,
             version=resource.version,
             namespaces=settings.namespaces if resource.scope == "Namespaced" else (),
+            kind=resource.kind,
+            scope=resource.scope,
         )
         for resource in application.program.resources.values()
     ]

@@ -215,7 +215,7 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
                 return [status.phase for status in ingest.snapshot()] == ["watching", "absent"]
 
             await until(is_absent, "gizmos to be found absent")
-            assert "waiting" in ingest.snapshot()[1].detail
+            assert "waits for" in ingest.snapshot()[1].detail
             world.user.create(custom_resource("example.com", "gizmos", "Gizmo"))
 
             async def is_served() -> bool:
@@ -224,7 +224,7 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
             await until(is_served, "gizmos to be watched")
             assert ingest.snapshot()[1].detail == ""
     told = [record.getMessage() for record in caplog.records if "does not serve" in record.getMessage()]
-    assert told == ["the cluster does not serve gizmos.example.com in version v1; waiting for it"]
+    assert told == ["waits for gizmos.example.com: the cluster does not serve gizmos.example.com in version v1"]
 
 
 async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(
