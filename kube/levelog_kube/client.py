@@ -16,7 +16,6 @@ import aiohttp
 import msgspec
 from aiohttp import BytesPayload
 from aiohttp.abc import AbstractStreamWriter
-from kubernetes_asyncio.client.configuration import Configuration
 from msgspec import Struct
 from yarl import URL
 
@@ -24,6 +23,7 @@ from levelog.absence import Absence
 from levelog.errors import ConfigurationError, LevelogError, Unavailable
 from levelog_kube.configuration import load_configuration
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
+from levelog_kube.official import Configuration
 from levelog_kube.sessions import environment_proxy, open_session, tls_identity, without_password
 
 log = logging.getLogger(__name__)

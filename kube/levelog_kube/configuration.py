@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.config import load_kube_config
-
 from levelog.errors import ConfigurationError
+from levelog_kube.official import Configuration, load_kube_config
 from levelog_kube.sessions import is_usable, without_password
 
 FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -8,11 +8,10 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.client.rest import RESTClientObject
 from yarl import URL
 
 from levelog.errors import ConfigurationError
+from levelog_kube.official import Configuration, RESTClientObject
 
 READ_BUFFER_BYTES: Final = 2 * 1024 * 1024  # lines of a watch hold objects of up to etcd's 1.5 MiB
 _SCHEMES: Final = ("http", "https")
