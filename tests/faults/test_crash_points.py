@@ -110,16 +110,6 @@ async def test_a_process_killed_at_each_point_of_a_seam_goes_on_and_writes_nothi
     await is_killed_at_each(sandboxed, seam, record_testsuite_property)
 
 
-@TIMEOUT
-async def test_an_actuator_killed_around_a_write_to_a_real_api_server_writes_nothing_twice(
-    real: Running, subtests: pytest.Subtests
-) -> None:
-    for seam in WRITE_SEAMS:
-        with subtests.test(seam=str(seam)):
-            assert await is_killed_at(real, seam, 1)
-    await check_versions(real)
-
-
 @pytest.mark.long
 @TIMEOUT
 @pytest.mark.parametrize("seam", WRITE_SEAMS, ids=str)

@@ -48,6 +48,7 @@ class Webs:
         await self._admin.request("DELETE", f"{self._path}/{name}")
 
 
+@pytest.mark.long  # starts another etcd and another kube-apiserver; the machine of two ingesters restores theirs often
 async def test_an_etcd_that_was_restored_is_noticed_and_the_log_says_what_is_there_now(
     control_plane: ControlPlane, nats_server: NatsServer
 ) -> None:
