@@ -1,6 +1,8 @@
+import logging
 from pathlib import Path
 
 import msgspec
+import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_processors.decide.snapshot import read_facts
@@ -22,6 +24,20 @@ async def test_what_is_missing_becomes_intents_and_nothing_else(nats_server: Nat
         assert (level["status"], level["round"]) == ("settling", 1)
         assert level["drift"] == b'{"missing":["shop-1","shop-2"]}'
         assert await stack.intents("pending") == [("apply", "pods/default/shop-1"), ("apply", "pods/default/shop-2")]
+
+
+async def test_a_batch_of_decisions_is_one_line_of_the_log_at_info(
+    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "levelog_processors.decide.cut")
+    async with Processing(nats_server.url, database_url) as stack:
+        webs = [web(f"shop-{n}", 1 + n, replicas=n % 2) for n in range(20)]
+        last = await stack.listed(*webs, version=20)
+        stack.start()
+        await stack.folded(last)
+        assert caplog.messages == ["20 levels: 10 in_sync, 10 settling"]
+        await stack.folded(await stack.tell(web("shop-0", 21, replicas=2)))
+        assert caplog.messages[1:] == ["webs/pods of webs.example.com/default/shop-0 is settling"]
 
 
 async def test_three_two_three_with_one_pod_running_is_still_two_more_pods(

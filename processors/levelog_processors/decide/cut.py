@@ -1,6 +1,7 @@
 """One cut: wakeups are read, views called, reconcile functions asked, what follows is written. Counts calls."""
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -242,8 +243,7 @@ class Decider:
                 now = await self._askers(connection, late)
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
-        for decided in held:
-            _tell(decided)
+        _tell(held)
         return held
 
 
@@ -257,21 +257,29 @@ def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:
     return parent_inputs(facts.view, asker.parent.body, seen.looked_at or facts.before.looked_at) == seen.inputs
 
 
-def _tell(decided: Decided) -> None:
-    level = decided.level
-    has_news = level.status != decided.status_before or decided.intents
-    log.log(
-        logging.INFO if has_news else logging.DEBUG,
-        "%s of %s is %s%s",
-        level.view,
-        level.parent,
-        level.status,
-        f" ({level.reason})" if level.reason else "",
-        extra={
-            "object": level.parent,
-            "view": level.view,
-            "sequence": level.cause,
-            "round": level.round,
-            "intents": [f"{row.verb} {row.target}" for row in decided.intents],
-        },
-    )
+def _tell(held: Sequence[Decided]) -> None:
+    """Log one line for all that is news, and each level at debug; a single one is news by its name."""
+    news = [each for each in held if each.level.status != each.status_before or each.intents]
+    single = news if len(news) == 1 else []
+    for decided in held if log.isEnabledFor(logging.DEBUG) else single:
+        level = decided.level
+        log.log(
+            logging.INFO if decided in single else logging.DEBUG,
+            "%s of %s is %s%s",
+            level.view,
+            level.parent,
+            level.status,
+            f" ({level.reason})" if level.reason else "",
+            extra={
+                "object": level.parent,
+                "view": level.view,
+                "sequence": level.cause,
+                "round": level.round,
+                "intents": [f"{row.verb} {row.target}" for row in decided.intents],
+            },
+        )
+    if len(news) > 1:
+        counts = Counter(each.level.status for each in news)
+        intents = sum(len(each.intents) for each in news)
+        by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        log.info("%d levels: %s", len(news), by_status, extra={"intents": intents})
