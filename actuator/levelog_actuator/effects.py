@@ -51,16 +51,14 @@ class EffectCaller:
         options = msgspec.json.decode(intent.options, type=IntentOptions)
         effect = self._effects.get(f"{operator}/{name}")
         if effect is None:  # newer or older code may have it, and run beside this one
-            return self._later(
-                intent,
-                f"call of {name}: this code has no effect of that name in the operator {operator}: was it renamed?",
-                is_doubtful=intent.is_doubtful,
-            )
+            text = f"call of {name}: this code has no effect of that name in the operator {operator}: was it renamed?"
+            return self._unfit(intent, text)
         try:
             request = msgspec.json.decode(intent.body, type=effect.request)
         except msgspec.MsgspecError as error:
-            text = f"call of {name}: its request was made by other code and cannot be read: {error}"
-            return self._later(intent, text, is_doubtful=intent.is_doubtful)
+            return self._unfit(
+                intent, f"call of {name}: its request was made by other code and cannot be read: {error}"
+            )
         return await self._call(intent, effect, request, options.name)
 
     async def close(self) -> None:
@@ -87,11 +85,19 @@ class EffectCaller:
             return self._later(intent, f"effect {effect.name}: {described(error)}", is_doubtful=True)
         return Ended(intent=intent, outcome="written", call=told)
 
-    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:
-        """Put a call off, or give it up after its last attempt."""
+    def _unfit(self, intent: ClaimedIntent, text: str) -> Result:
+        """Put off what other code may know, or give it up: changed code decides its level again."""
         if intent.attempts >= self._settings.attempts:
             return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
-        delay, asked = self._settings.delay(intent.attempts), error.delay if error is not None else None
+        return Later(
+            intent=intent, delay=self._settings.delay(intent.attempts), error=text, is_doubtful=intent.is_doubtful
+        )
+
+    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:
+        """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""
+        delay = self._settings.delay(intent.attempts, most=self._settings.longest)
+        asked = error.delay if error is not None else None
+        is_doubtful = is_doubtful and intent.attempts < self._settings.attempts
         if isinstance(asked, timedelta):
             delay = min(max(asked, timedelta(0)), MOST_DELAY)
         elif asked is not None:  # pyright: ignore[reportUnnecessaryComparison] - as a user may write it

@@ -36,11 +36,14 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     request: timedelta = timedelta(seconds=10)
     """Deadline of one request; as long as kube-apiserver gives an admission webhook by default."""
     attempts: int = 10
-    """How often an intent is sent before it fails; with the delays below, over two to three minutes."""
+    """How often a write is sent before its round fails, over two to three minutes with the delays below; and how often
+    an effect is called before the intent may be withdrawn."""
     first_delay: timedelta = timedelta(milliseconds=500)
     most_delay: timedelta = timedelta(seconds=60)
     outage: timedelta = timedelta(seconds=2)
     """The longest wait before a server that cannot be reached is tried again."""
+    longest: timedelta = timedelta(minutes=16)
+    """Between two calls of an effect, which is called until it returns or gives up."""
     sweep: timedelta = timedelta(seconds=10)
     """How often the database is asked although nobody hinted at work."""
     look_after: timedelta = LOOK_AFTER
@@ -63,10 +66,15 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
         return min(2 * self.requests, self.claimed - 1)
 
     def delay(
-        self, attempt: int, *, retry_after: timedelta | None = None, jitter: Callable[[], float] = random.random
+        self,
+        attempt: int,
+        *,
+        most: timedelta | None = None,
+        retry_after: timedelta | None = None,
+        jitter: Callable[[], float] = random.random,
     ) -> timedelta:
         """How long to wait after an attempt, counted from 1: doubled each time, less up to half of it at random."""
-        doubled = min(self.first_delay * float(2 ** min(attempt - 1, 30)), self.most_delay)
+        doubled = min(self.first_delay * float(2 ** min(attempt - 1, 30)), most or self.most_delay)
         return max(doubled * (1 - jitter() / 2), retry_after or timedelta(0))
 
     def outage_delay(self, failures: int) -> timedelta:

@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -244,4 +245,5 @@ def load_application(settings: Settings, files: Sequence[Path]) -> LoadedApplica
     Raises ConfigurationError and OperatorError as `load_operators` does, and for operators that do not fit together.
     """
     program = Program(load_operators(files))
+    program.longest_backoff = timedelta(seconds=settings.longest_backoff)
     return LoadedApplication(Application(settings.application or program.operators[0].name), program)

@@ -95,6 +95,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         float,
         _option("Objects a second to recompute after a change of code; default: 500", metavar="NUMBER", least=0.001),
     ] = 500.0
+    longest_backoff: Annotated[
+        float,
+        _option("Seconds between two tries of what keeps failing; default: 960", metavar="NUMBER", least=1),
+    ] = 960.0
     kubeconfig: Annotated[
         str,
         _option("Access to the cluster; default: in-cluster, or ~/.kube/config", variable="KUBECONFIG", metavar="FILE"),

@@ -17,6 +17,7 @@ from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
+from levelog_processors.decide.settling import LONGEST_BACKOFF
 from levelog_store.look.sqlviews import IndexView, JsonColumn, LevelView, SqlType
 from levelog_store.owners.handlers import RESERVED, Handler
 
@@ -92,6 +93,8 @@ class Program:
         """Everything that the log shows, by `resource.group`."""
         self.expires: Final = any(index.handler.expires is not None for index in self.indices.values())
         """Some index has entries that expire."""
+        self.longest_backoff = LONGEST_BACKOFF
+        """Between two rounds of a level that stays as it is."""
 
     def _add(self, operator: Operator) -> None:
         if any(other is not operator and other.name == operator.name for other in self.operators):

@@ -199,7 +199,7 @@ class Operator:
         A reconcile function asks for it by `call(function, request)`. The actuator calls it at least once, each time
         with the same `idempotency_key: str`, if it takes one; it may take a logger and the settings too. A plain
         function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. One that
-        raises is called again, up to ten times; `Retry` says that nothing was done, and `GiveUp` that it is no use.
+        raises is called again until it does not; `Retry` says that nothing was done, and `GiveUp` that it is no use.
 
         The calls that took place are an index of the effect's name: `page: Index[str, Call[Page, Ticket]]`, by the uid
         of the parent, is what a view reads.

@@ -146,7 +146,8 @@ class Simulation:
         """Let the cluster answer the operator's writes with an HTTP status instead of carrying them out.
 
         All of them, or those to one target, named as in intents (`pods/default/shop-0`); for good, or so many times.
-        422 is no for good; 409, 429 and 503 are tried again. For fields that another manager owns, `apply` them.
+        422 fails the level for 16 minutes; 409, 429 and 503 are tried again soon. For fields that another manager
+        owns, `apply` them.
         """
         if not 400 <= status <= 599:
             raise ValueError(f"an API server refuses with a status of 400 to 599, not {status}")

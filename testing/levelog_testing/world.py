@@ -254,14 +254,15 @@ class World:
             result = await self._caller.carry_out(intent)
         else:
             result = await self._sender.carry_out(intent, lambda: True)
+        due_at = self.clock() + result.delay if isinstance(result, Later) else None
         async with self.database.transaction() as connection:
             await connection.execute(
                 update(intents)
                 .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-                .values(attempts=attempts, error=result.error, state=_state(result))
+                .values(attempts=attempts, error=result.error, state=_state(result), due_at=due_at)
             )
-        if isinstance(result, Later):
-            self._postponed[intent.key] = self.clock() + result.delay
+        if due_at is not None:
+            self._postponed[intent.key] = due_at
             return False
         assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
         self._written.add(result.version)

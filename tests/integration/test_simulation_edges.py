@@ -97,7 +97,7 @@ def test_every_retry_that_is_due_meanwhile_is_made() -> None:
         simulation.run()
         assert [intent.attempts for intent in simulation.intents if intent.verb == "apply"] == [1]
         simulation.advance(timedelta(minutes=5))
-        assert [intent.attempts > 3 for intent in simulation.intents if intent.verb == "apply"] == [True]
+        assert next(intent.attempts for intent in simulation.intents if intent.verb == "apply") > 3
 
 
 def test_time_passes_forwards_only() -> None:

@@ -122,7 +122,7 @@ def test_a_parent_without_a_namespace_leaves_it_to_the_manifest() -> None:
     assert str(target_key(VIEW, cluster_scoped, delete(module.Pod, "a", namespace="b"))) == "pods/b/a"
 
 
-def test_backoff_doubles_up_to_five_minutes() -> None:
+def test_backoff_doubles_up_to_sixteen_minutes() -> None:
     assert [backoff(n) for n in (1, 2, 3)] == [timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=4)]
     assert backoff(10**6) == LONGEST_BACKOFF
 

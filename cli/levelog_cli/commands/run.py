@@ -16,7 +16,7 @@ Files = Annotated[
     ),
 ]
 _CLUSTER: Final = ("kubeconfig", "context")
-_WRITES: Final = ("requests", "group_requests", "dry_run")
+_WRITES: Final = ("requests", "group_requests", "longest_backoff", "dry_run")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
@@ -33,7 +33,7 @@ def ingest(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("ingest",)))
 
 
-@taking(*_SHARED, *_REDACTION, "threads", "backfill_rate")
+@taking(*_SHARED, *_REDACTION, "threads", "backfill_rate", "longest_backoff")
 def process(settings: Settings, files: Files) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 

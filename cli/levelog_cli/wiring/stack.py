@@ -206,7 +206,11 @@ class _Process(Struct, kw_only=True):
             from levelog_actuator.actuator import Actuator
             from levelog_actuator.limits import ActuatorSettings
 
-            limits = ActuatorSettings(requests=self.settings.requests, group_requests=self.settings.group_requests)
+            limits = ActuatorSettings(
+                requests=self.settings.requests,
+                group_requests=self.settings.group_requests,
+                longest=timedelta(seconds=self.settings.longest_backoff),
+            )
             if self.settings.dry_run:
                 from levelog_actuator.dryrun import DryRun
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.wire.canonical import digest
-from levelog_processors.decide.settling import CALM, Repeats, is_settled
+from levelog_processors.decide.settling import CALM, LONGEST_BACKOFF, Repeats, is_settled
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.changes import read_causes
@@ -46,6 +46,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What the level's functions see as such."""
     folded: tuple[int, ...] = ()
     """How far each partition was, in what they see."""
+    longest: timedelta = LONGEST_BACKOFF
+    """Between two rounds of a level that stays as it is."""
 
     @property
     def name(self) -> ViewParent:

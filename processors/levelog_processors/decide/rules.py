@@ -14,13 +14,16 @@ from levelog.handlers.owned import ChildrenLevel
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
-from levelog_processors.decide.settling import AT_ONCE, GONE, Repeats, backoff
+from levelog_processors.decide.settling import AT_ONCE, GONE, Repeats, backoff, pause
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
 from levelog_store.rows import IndexKey, LevelRow
 
 LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for."""
+
+CALLS_APART: Final = timedelta(minutes=1)
+"""Between two looks at whether a call that fails may be withdrawn by now; no record tells that."""
 
 
 def must_act(look: Outlook) -> bool:
@@ -75,14 +78,14 @@ def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
         return _Verdict("blocked", seen.blocked)
     if seen is None and before.status == "blocked":  # nothing new: what blocks it still does
         return _Verdict("blocked", before.reason)
-    if seen is not None and seen.error:
-        return _Verdict("failed", seen.error)
+    if seen is not None and seen.error:  # it may have been short of time or memory
+        return _Verdict("failed", seen.error, now + facts.longest)
     return _verdict_at_rest(look, now) if round_ is None else _verdict_after(look, round_, now)
 
 
 def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     """What a round leads to."""
-    next_at = now + backoff(_attempts(look))
+    next_at = now + backoff(_attempts(look), look.facts.longest)
     if round_.error:  # its round counts, so that it is not called in a circle
         return _Verdict("failed", round_.error, next_at)
     if round_.is_sent:
@@ -99,17 +102,18 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
     if not drifts and level is None and before.status == "failed":  # nothing new: the error still stands
         return _Verdict("failed", before.reason, recheck_at)
     if under_way := look.under_way:
-        return _Verdict("settling", _wait(under_way), recheck_at)
+        return _Verdict("settling", _wait(under_way), _when_withdrawable(look, recheck_at))
     if not drifts:
         return _Verdict("in_sync", "", recheck_at)
+    if failures := facts.failures:
+        wait = pause(failures, before.attempts, facts.longest)
+        planned = [at for at in (recheck_at, before.recheck_at) if at is not None and at > now]
+        return _Verdict("failed", failures[0].error, recheck_at if wait is None else min([now + wait, *planned]))
     if until := _rests_until(look):
         return _Verdict("drifting", f"{_undone(facts)}; the next round is at {until:%H:%M:%S} UTC", until)
-    if failures := facts.failures:
-        is_final = all(intent.outcome == "failed" for intent in failures)
-        return _Verdict("failed", failures[0].error, recheck_at if is_final else _later(before, now))
     if facts.view.reconcile is None:
         return _Verdict("drifting", "", recheck_at)
-    return _Verdict("drifting", "the last round did not close it", _later(before, now))
+    return _Verdict("drifting", "the last round did not close it", _later(facts, now))
 
 
 def _next_look(look: Outlook) -> datetime | None:
@@ -122,12 +126,21 @@ def _next_look(look: Outlook) -> datetime | None:
     return asked if asked - seen_at >= LOOKS_APART else seen_at + LOOKS_APART
 
 
+def _when_withdrawable(look: Outlook, recheck_at: datetime | None) -> datetime | None:
+    """When to look again at a level that waits for a call which its view has no use for any more."""
+    is_outdated = look.digest != look.facts.before.decided_inputs
+    if not is_outdated or all(intent.verb != "call" for intent in look.under_way):
+        return recheck_at
+    again = look.facts.now + CALLS_APART
+    return again if recheck_at is None else min(recheck_at, again)
+
+
 def _rests_until(look: Outlook) -> datetime | None:
     """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
     last, now = look.facts.repeats, look.facts.now
     if look.level is None or last is None or last.count < AT_ONCE or last.of != look.state:
         return None
-    until = last.at + backoff(last.count - AT_ONCE + 1)
+    until = last.at + backoff(last.count - AT_ONCE + 1, look.facts.longest)
     return until if until > now else None
 
 
@@ -157,9 +170,9 @@ def _attempts(look: Outlook) -> int:
     return before.attempts + 1 if look.digest == before.decided_inputs else 1
 
 
-def _later(before: LevelRow, now: datetime) -> datetime:
-    planned = before.recheck_at
-    return planned if planned is not None and planned > now else now + backoff(before.attempts)
+def _later(facts: Facts, now: datetime) -> datetime:
+    planned = facts.before.recheck_at
+    return planned if planned is not None and planned > now else now + backoff(facts.before.attempts, facts.longest)
 
 
 def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: bool) -> LevelRow:

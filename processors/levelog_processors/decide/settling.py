@@ -1,5 +1,6 @@
 """When a written intent is settled, and when the next round comes: by backoff, or later where somebody undoes each."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -52,14 +53,25 @@ def is_settled(intent: OpenIntent) -> bool:
 
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
-LONGEST_BACKOFF: Final = timedelta(minutes=5)
-"""Origin: docs/decisions/0011-levels-are-retried-by-backoff.md"""
+LONGEST_BACKOFF: Final = timedelta(minutes=16)
+"""Origin: docs/decisions/0074-failures-are-tried-again-for-ever.md"""
+REFUSED: Final = frozenset({400, 405, 409, 410, 413, 415, 422})
+"""Answers that depend on what was sent: the next one is most likely the same."""
 
 
-def backoff(attempts: int) -> timedelta:
-    """Time until the next round if nothing that is read changes: doubled by each round, five minutes at the most."""
+def backoff(attempts: int, longest: timedelta = LONGEST_BACKOFF) -> timedelta:
+    """Time until the next round if nothing that is read changes: doubled by each round, up to `longest`."""
     doubled: timedelta = FIRST_BACKOFF * 2 ** min(max(attempts - 1, 0), 20)
-    return min(doubled, LONGEST_BACKOFF)
+    return min(doubled, longest)
+
+
+def pause(failures: Sequence[OpenIntent], attempts: int, longest: timedelta = LONGEST_BACKOFF) -> timedelta | None:
+    """Time until a round that failed is followed by another one; None: every effect that it called gave up."""
+    lasting = [each for each in failures if (each.verb, each.outcome) != ("call", "failed")]
+    if not lasting:
+        return None
+    is_refused = all(each.outcome == "failed" and each.answer in REFUSED for each in lasting)
+    return longest if is_refused else backoff(attempts, longest)
 
 
 AT_ONCE: Final = 6
@@ -68,7 +80,7 @@ CALM: Final = timedelta(minutes=1)
 """A level that stayed in sync for so long was not undone by somebody who does so each time."""
 
 
-class Repeats(Struct, frozen=True, kw_only=True):
+class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often in a row a level has written because of one and the same state."""
 
     of: str
@@ -77,6 +89,8 @@ class Repeats(Struct, frozen=True, kw_only=True):
     """1: the round was the first for it."""
     at: datetime
     """When the last of these rounds was decided."""
+    since: datetime | None = None
+    """When the first of them was; None: it is the only one."""
 
     @classmethod
     def read(cls, text: str | None) -> "Repeats | None":
@@ -90,7 +104,9 @@ class Repeats(Struct, frozen=True, kw_only=True):
 
     def then(self, of: str, now: datetime) -> "Repeats":
         """After another round that wrote."""
-        return Repeats(of=of, count=self.count + 1 if of == self.of else 1, at=now)
+        if of != self.of:
+            return Repeats(of=of, count=1, at=now)
+        return Repeats(of=of, count=self.count + 1, at=now, since=self.since or self.at)
 
 
 _decoder: Final = msgspec.json.Decoder(Repeats)

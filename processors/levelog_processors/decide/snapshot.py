@@ -82,6 +82,7 @@ async def read_facts(
             dependencies=frozenset(read),
             now=now,
             folded=folded,
+            longest=program.longest_backoff,
         )
         found.append(facts)
     # what keys hold is read where it may be something else than it was, or is about to be looked at

@@ -42,6 +42,8 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     is_folded: bool
     outcome: str = ""
     """As its receipt has it; empty: there is none."""
+    answer: int = 0
+    """HTTP status that refused it, if it failed; 0: none."""
     sighted_version: int | None = None
     """Version that the API had when the target was looked at; 0: it was gone; None: nobody looked."""
     sighted_at: datetime | None = None

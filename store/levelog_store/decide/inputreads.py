@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Dialect, Integer, Select, and_, bindparam, func, literal_column, or_, select
+import msgspec
+from msgspec import Struct
+from sqlalchemy import Dialect, Integer, Select, and_, bindparam, case, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target
@@ -234,8 +236,20 @@ async def read_open_intents(
     rows = await connection.execute(_open_intents(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     found: dict[ViewParent, list[OpenIntent]] = {}
     for row in rows.mappings():
-        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**row))
+        values = dict(row)
+        receipt = values.pop("receipt")
+        answer = _answered.decode(receipt).answer if receipt else 0
+        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**values, answer=answer))
     return found
+
+
+class _Answered(Struct):
+    """What counts of a receipt here."""
+
+    answer: int = 0
+
+
+_answered: Final = msgspec.json.Decoder(_Answered)
 
 
 @built_once
@@ -245,6 +259,7 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
     return (
         select(
             *(table[name] for name in fields),
+            case((table.outcome == "failed", table.receipt)).label("receipt"),
             held.uid.label("held_uid"),
             held.version.label("held_version"),
             held.is_deleting.label("held_is_deleting"),

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
@@ -23,6 +25,8 @@ class WriteLine(Struct, frozen=True, kw_only=True):
     target: str
     state: str
     attempts: int
+    since: datetime
+    """When it was decided."""
     next_at: datetime | None
     """When it is tried again; None: it is not waiting for that."""
     error: str
@@ -41,6 +45,8 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """JSON: keys that are missing, extra and changed."""
     round: int
     evaluated_at: datetime | None
+    tried: "Tried | None" = None
+    """How often a level that failed was tried; None: it is not tried again."""
     writes: list[WriteLine] = []
     """Those that the level waits for, and those of its last round that failed."""
 
@@ -48,6 +54,33 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     def put_off(self) -> list[WriteLine]:
         """Writes that wait for their next attempt."""
         return [write for write in self.writes if write.next_at is not None]
+
+
+class Tried(Struct, frozen=True, kw_only=True):
+    """How often a level was tried in vain."""
+
+    count: int
+    since: datetime | None = None
+    """None: it is not known."""
+    next_at: datetime
+
+    @property
+    def text(self) -> str:
+        """As it is shown behind the reason."""
+        since = f" since {_moment(self.since)}" if self.since is not None else ""
+        times = "once" if self.count == 1 else f"{self.count} times"
+        return f"tried {times}{since}, the next time at {_moment(self.next_at)}"
+
+
+class _Rounds(Struct, frozen=True):
+    """What counts here of a level's `repeats`."""
+
+    count: int
+    at: datetime
+    since: datetime | None = None
+
+
+_rounds: Final = msgspec.json.Decoder(_Rounds)
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):
@@ -96,7 +129,16 @@ async def read_level_lines(
     """
     level, wake = levels.c, wakeups.c
     evaluated = select(
-        level.view, level.parent, level.status, level.reason, level.drift, level.round, level.evaluated_at
+        level.view,
+        level.parent,
+        level.status,
+        level.reason,
+        level.drift,
+        level.round,
+        level.evaluated_at,
+        level.attempts,
+        level.repeats,
+        level.recheck_at,
     ).where(level.scope == scope.number)
     waiting = (
         select(
@@ -123,7 +165,7 @@ async def read_level_lines(
                 continue
             selected = selected if columns is wake else selected.where(level.status == status)
         rows = await connection.execute(selected)
-        lines += [LevelLine(**row) for row in rows.mappings()]
+        lines += [_line(dict(row)) for row in rows.mappings()]
     if any(_waits(line) for line in lines):
         reasons = await read_waits(connection, scope)
         lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
@@ -132,11 +174,29 @@ async def read_level_lines(
     return sorted(lines, key=lambda line: (line.view, line.parent))
 
 
+def _line(values: dict[str, Any]) -> LevelLine:
+    attempts, repeats, next_at = (values.pop(name, None) for name in ("attempts", "repeats", "recheck_at"))
+    if values["status"] != "failed" or next_at is None or not attempts:
+        return LevelLine(**values)
+    rounds = _rounds.decode(repeats) if repeats else None
+    tried = Tried(
+        count=max(attempts, rounds.count if rounds else 0),
+        since=(rounds.since or rounds.at) if rounds else None,
+        next_at=next_at,
+    )
+    return LevelLine(**values | {"reason": f"{values['reason']}; {tried.text}"}, tried=tried)
+
+
+def _moment(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
 async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
     table, level = intents.c, levels.c
     rows = await connection.execute(
         select(
             *(table[name] for name in ("view", "parent", "verb", "target", "state", "attempts", "owner", "due_at")),
+            table.decided_at,
             table.error,
         )
         .join(levels, and_(level.scope == table.scope, level.view == table.view, level.parent == table.parent))
@@ -157,6 +217,7 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
             target=row.target,
             state=row.state,
             attempts=row.attempts,
+            since=row.decided_at,
             next_at=row.due_at if is_waiting else None,
             error=row.error,
         )
@@ -171,8 +232,8 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
     line = replace(line, writes=writes)
     if line.status == "settling" and line.put_off:
         write = line.put_off[0]
-        time = f"{write.next_at:%H:%M:%S} UTC"
-        reason = f"{write.verb} {write.target}: {write.attempts} attempts, the next one at {time}"
+        tried = Tried(count=write.attempts, since=write.since, next_at=write.next_at or write.since)
+        reason = f"{write.verb} {write.target}: {tried.text}"
         return replace(line, reason=f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}")
     return line
 

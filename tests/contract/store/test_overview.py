@@ -254,7 +254,10 @@ async def test_a_level_shows_its_writes_with_attempts_and_errors(database: Datab
         intent("pods/a/b", parent=calm, state="settled", **common),
     )
     shown = {line.parent: line for line in await lines(database, scope)}
-    assert shown[shop].reason == "apply pods/a/b: 3 attempts, the next one at 12:00:00 UTC: 503: no"
+    assert shown[shop].reason == (
+        f"apply pods/a/b: tried 3 times since {shown[shop].writes[0].since:%Y-%m-%d %H:%M:%S} UTC, "
+        f"the next time at {NOON:%Y-%m-%d %H:%M:%S} UTC: 503: no"
+    )
     assert [(each.target, each.state, each.next_at) for each in shown[shop].writes] == [
         ("pods/a/b", "pending", NOON),
         ("pods/a/c", "written", None),

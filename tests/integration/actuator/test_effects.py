@@ -105,7 +105,7 @@ async def test_only_a_call_that_certainly_did_nothing_can_be_withdrawn(acting: A
     ]
 
 
-async def test_an_effect_that_gives_up_or_has_no_attempt_left_has_failed(acting: Acting) -> None:
+async def test_an_effect_that_gives_up_or_returns_something_else_has_failed(acting: Acting) -> None:
     op = Operator("webs")
 
     @op.effect
@@ -113,19 +113,14 @@ async def test_an_effect_that_gives_up_or_has_no_attempt_left_has_failed(acting:
         raise GiveUp("there is no such team")
 
     @op.effect
-    async def breaks(request: Page) -> None:
-        raise KeyError("team")
-
-    @op.effect
     def returns(request: Page) -> Ticket:
         return "T-1"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     async with acting.running(FEW, effects=op):
-        receipts = await acting.carried_out(wanted("refused"), wanted("breaks"), wanted("returns"))
-    assert [(each.outcome, each.attempts) for each in receipts] == [("failed", 1), ("failed", 3), ("failed", 1)]
+        receipts = await acting.carried_out(wanted("refused"), wanted("returns"))
+    assert [(each.outcome, each.attempts) for each in receipts] == [("failed", 1), ("failed", 1)]
     assert receipts[0].error == "effect refused: there is no such team"
-    assert receipts[1].error == "given up after 3 attempts: effect breaks: KeyError: 'team'"
-    assert receipts[2].error.startswith("effect returns: it took place, but returned str, not Ticket: ")
+    assert receipts[1].error.startswith("effect returns: it took place, but returned str, not Ticket: ")
 
 
 async def test_an_async_effect_is_ended_at_its_time_limit(acting: Acting) -> None:
@@ -140,9 +135,15 @@ async def test_an_async_effect_is_ended_at_its_time_limit(acting: Acting) -> Non
             ended.append(request.team)
 
     async with acting.running(FEW, effects=op):
-        (receipt,) = await acting.carried_out(wanted())
-    assert receipt.error == "given up after 3 attempts: effect page: took longer than 0.05 s and was cancelled"
-    assert ended == ["storage"] * 3
+        (key,) = await acting.decide(wanted())
+
+        async def was_tried_often() -> bool:
+            return bool((await acting.rows())[key]["attempts"] > FEW.attempts)
+
+        await until(was_tried_often, "more calls than are counted")
+        row = (await acting.rows())[key]
+    assert row["error"] == "effect page: took longer than 0.05 s and was cancelled"
+    assert len(ended) > FEW.attempts
 
 
 async def test_the_calls_of_an_effect_that_the_code_does_not_have_fail_and_name_it(acting: Acting) -> None:

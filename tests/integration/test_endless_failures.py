@@ -1,0 +1,203 @@
+"""What failed for three days recovers within the pace's limit once its cause is gone, and says so meanwhile."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Struct, apply, call
+from levelog.testing import Simulation
+from levelog_actuator.limits import ActuatorSettings
+from levelog_kube.client import KubeClient
+from levelog_kube.failures import Unreachable
+from levelog_store.look.overview import read_level_lines
+from levelog_testing import world
+
+LIMIT = timedelta(minutes=16)
+DAYS = timedelta(days=3)
+OP = Operator("webs")
+CALLED = Operator("calls")
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: dict[str, Any]
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    data: dict[str, str] | None = None
+
+
+@OP.index
+def maps(each: ConfigMap) -> Iterator[tuple[str, str]]:
+    if owner := each.metadata.controller:
+        yield owner.uid, each.metadata.name
+
+
+@OP.view
+def made(web: Web, maps: Index[str, str]) -> Level[list[str]]:
+    return Level(desired=[web.metadata.name], actual=list(maps[web.metadata.uid]))
+
+
+@OP.reconcile(made)
+def make(web: Web) -> Iterator[Intent]:
+    yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
+
+
+class Bill(Struct):
+    team: str
+
+
+@CALLED.effect
+def bill(request: Bill) -> str:
+    return "billed"
+
+
+@CALLED.view
+def billed(web: Web, bill: Index[str, Call[Bill, str]]) -> Level[list[str]]:
+    return Level(desired=[web.spec["team"]], actual=[each.request.team for each in bill[web.metadata.uid]])
+
+
+@CALLED.reconcile(billed)
+def send_bill(web: Web) -> Iterator[Intent]:
+    yield call(bill, Bill(team=web.spec["team"]))
+
+
+def a_web(team: str = "a") -> dict[str, Any]:
+    metadata = {"name": "shop", "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"team": team}}
+
+
+def status(simulation: Simulation, view: str) -> str:
+    return simulation.level(view, "default", "shop").status
+
+
+def reason(simulation: Simulation) -> str:
+    """As `levelog levels` shows it."""
+    world = simulation._open  # pyright: ignore[reportPrivateUsage]
+
+    async def read() -> str:
+        async with world.database.reading() as connection:
+            [line] = await read_level_lines(connection, world.scope)
+            return line.reason
+
+    return simulation._call(read())  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(403, id="by RBAC"),
+        pytest.param(422, id="by a schema"),
+        pytest.param(400, id="by a webhook without a code", marks=pytest.mark.long),
+        pytest.param(503, marks=pytest.mark.long),
+    ],
+)
+def test_a_write_that_was_refused_for_three_days_goes_through_within_the_limit(refusal: int) -> None:
+    with Simulation(OP) as simulation:
+        simulation.refuse(refusal)
+        simulation.apply(a_web())
+        simulation.run()
+        simulation.advance(DAYS)
+        assert status(simulation, "made") in ("failed", "settling")
+        sent = sum(each.attempts for each in simulation.intents)
+        assert 3 * 24 * 60 / 16 * 0.9 < sent < 3000, "tried for as long, and ever less often"
+        said = reason(simulation)
+        assert " times since 2026-01-0" in said, said
+        assert ", the next time at 2026-01-04 00:" in said, said
+        simulation._open.refusals.clear()  # pyright: ignore[reportPrivateUsage]
+        simulation.advance(LIMIT)
+        assert status(simulation, "made") == "in_sync"
+
+
+def test_a_write_to_a_server_that_was_away_for_three_days_goes_through_within_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slow = ActuatorSettings(first_delay=timedelta(minutes=10), most_delay=LIMIT, outage=timedelta(minutes=10))
+    monkeypatch.setattr(world, "ActuatorSettings", lambda: slow)  # else it is tried twice a second
+
+    async def refused(*_: object, **__: object) -> None:
+        raise Unreachable("connection refused")
+
+    with Simulation(OP) as simulation:
+        with monkeypatch.context() as patch:
+            patch.setattr(KubeClient, "request", refused)
+            simulation.apply(a_web())
+            simulation.run()
+            simulation.advance(DAYS)
+            assert status(simulation, "made") == "settling"
+        simulation.advance(LIMIT)
+        assert status(simulation, "made") == "in_sync"
+
+
+def test_an_effect_that_raised_for_three_days_is_called_within_the_limit_with_the_same_key() -> None:
+    def away(_: Bill) -> str:
+        raise ConnectionResetError("by peer")
+
+    with Simulation(CALLED) as simulation:
+        simulation.stand_in(bill, away)
+        simulation.apply(a_web())
+        simulation.run()
+        simulation.advance(DAYS)
+        assert status(simulation, "billed") == "settling"
+        assert 250 < simulation.calls["bill"] < 600
+        assert "times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-04 00:" in reason(simulation)
+        simulation.stand_in(bill, lambda _: "billed")
+        simulation.advance(LIMIT)
+        assert status(simulation, "billed") == "in_sync"
+        assert len({each.idempotency_key for each in simulation.intents}) == 1
+
+
+def away(_: Bill) -> str:
+    raise ConnectionResetError("by peer")
+
+
+def gives_up(_: Bill) -> str:
+    raise GiveUp("there is no such team")
+
+
+@pytest.mark.parametrize("fails", [away, gives_up])
+@pytest.mark.parametrize("time", [timedelta(seconds=10), timedelta(hours=1)], ids=["in doubt", "late"])
+def test_a_call_that_keeps_failing_gives_way_to_what_its_view_sees_next(
+    fails: Callable[[Bill], str], time: timedelta
+) -> None:
+    def fails_for_a(request: Bill) -> str:
+        return fails(request) if request.team == "a" else request.team
+
+    with Simulation(CALLED) as simulation:
+        simulation.stand_in(bill, fails_for_a)
+        simulation.apply(a_web("a"))
+        simulation.run()
+        simulation.advance(time)
+        simulation.apply(a_web("b"))
+        simulation.advance(LIMIT)
+        assert status(simulation, "billed") == "in_sync"
+        assert [each.state for each in simulation.intents][-1] == "settled"
+
+
+def test_a_call_that_gave_up_is_not_made_again() -> None:
+    with Simulation(CALLED) as simulation:
+        simulation.stand_in(bill, gives_up)
+        simulation.apply(a_web())
+        simulation.run()
+        simulation.advance(DAYS)
+        assert (status(simulation, "billed"), simulation.calls["bill"]) == ("failed", 1)
+
+
+def test_a_view_that_raised_for_a_night_is_called_within_the_limit() -> None:
+    op, faults = Operator("webs"), [MemoryError()]
+
+    @op.view
+    def short(web: Web) -> Level[str]:
+        if faults:
+            raise faults[0]
+        return Level(desired=web.spec["team"], actual="a")
+
+    with Simulation(op) as simulation:
+        simulation.apply(a_web())
+        simulation.run()
+        simulation.advance(timedelta(hours=12))
+        assert status(simulation, "short") == "failed"
+        faults.clear()
+        simulation.advance(LIMIT)
+        assert status(simulation, "short") == "in_sync"
