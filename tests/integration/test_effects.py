@@ -1,12 +1,12 @@
 """Levels and effects, in a simulation: what a level waits for, what fails it, what it sees."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Struct, call, event
+from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, Struct, call, event, patch_status
 from levelog.errors import LevelogError
 from levelog.testing import Simulation
 
@@ -142,3 +142,98 @@ def test_a_simulation_asks_for_the_result_that_it_cannot_make_up() -> None:
             simulation.run()
         with pytest.raises(KeyError, match="print is no effect"):
             simulation.stand_in(print, lambda _: None)
+
+
+class TenantSpec(Struct):
+    plan: str
+    contact: str = "a"
+
+
+class TenantStatus(Struct):
+    seen: int = 0
+
+
+class Tenant(Resource, group="example.com", version="v1", plural="tenants"):
+    spec: TenantSpec
+    status: TenantStatus = TenantStatus()
+
+
+class Bill(Struct):
+    plan: str
+    contact: str
+
+
+def billing(*, ends: int) -> tuple[Operator, Callable[[Bill], str]]:
+    """Counts in its status, up to so many rounds, what its reconcile function has seen."""
+    op = Operator("tenants")
+
+    @op.effect
+    def bill(request: Bill) -> str:
+        raise AssertionError("a simulation calls no effect")
+
+    @op.view
+    def billed(tenant: Tenant, bill: Index[str, Call[Bill, str]]) -> Level[list[str]]:
+        return Level([tenant.spec.plan], [each.request.plan for each in bill[tenant.metadata.uid]])
+
+    @op.reconcile(billed)
+    def send_bill(tenant: Tenant) -> Iterator[Intent]:
+        if tenant.status.seen < ends:
+            yield patch_status(tenant, TenantStatus(seen=tenant.status.seen + 1))
+        yield call(bill, Bill(tenant.spec.plan, tenant.spec.contact))
+
+    return op, bill
+
+
+def tenant(contact: str) -> dict[str, Any]:
+    spec = {"plan": "small", "contact": contact}
+    return {"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": {"name": "a"}, "spec": spec}
+
+
+def busy(_: Bill) -> str:
+    raise Retry("busy")
+
+
+def away(_: Bill) -> str:
+    raise ConnectionResetError("by peer")
+
+
+@pytest.mark.parametrize("fails", [busy, away])
+@pytest.mark.parametrize("ends", [3, 1_000])
+def test_own_status_writes_leave_a_call_that_waits_its_key_and_its_pace(
+    ends: int, fails: Callable[[Bill], str]
+) -> None:
+    op, bill = billing(ends=ends)
+    with Simulation(op) as simulation:
+        simulation.stand_in(bill, fails)
+        simulation.apply(tenant("a"))
+        simulation.run()
+        simulation.advance(timedelta(hours=3))
+        assert len([each for each in simulation.intents if each.verb == "patch_status"]) > 2
+        calls = [each for each in simulation.intents if each.verb == "call"]
+        assert len({each.idempotency_key for each in calls}) == 1, calls
+        assert 15 < simulation.calls["bill"] < 40
+        simulation.apply(tenant("b"))
+        simulation.run()
+        simulation.advance(timedelta(minutes=16))
+        simulation.stand_in(bill, lambda _: "billed")
+        simulation.advance(timedelta(minutes=16))
+        assert simulation.level("billed", "default", "a").status == "in_sync"
+        calls = [each for each in simulation.intents if each.verb == "call"]
+        assert [(each.state, each.body["contact"]) for each in calls] == [("superseded", "a"), ("settled", "b")]
+
+
+def test_a_call_that_gave_up_in_a_later_round_than_it_was_decided_in_fails_that_round() -> None:
+    op, bill = billing(ends=1)
+    with Simulation(op) as simulation:
+        simulation.stand_in(bill, busy)
+        simulation.apply(tenant("a"))
+        simulation.run()
+
+        def gives_up(_: Bill) -> str:
+            raise GiveUp("no such plan")
+
+        simulation.stand_in(bill, gives_up)
+        simulation.advance(timedelta(days=1))
+        level = simulation.level("billed", "default", "a")
+        assert (level.status, level.reason) == ("failed", "effect bill: no such plan")
+        assert len({each.idempotency_key for each in simulation.intents if each.verb == "call"}) == 1

@@ -10,7 +10,7 @@ from msgspec import Struct
 from levelog.intents import Intent
 from levelog.levels import Level
 from levelog.wire.canonical import digest
-from levelog_processors.decide.settling import CALM, LONGEST_BACKOFF, Repeats, is_settled
+from levelog_processors.decide.settling import AT_ONCE, CALM, LONGEST_BACKOFF, Repeats, backoff, is_settled
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.changes import read_causes
@@ -63,11 +63,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     def unsettled(self) -> list[OpenIntent]:
         """Intents that are pending, claimed, or written and not shown by the log yet."""
         return [i for i in self.intents if not is_settled(i)]
-
-    @property
-    def pending(self) -> list[str]:
-        """Keys of intents that no actuator has claimed."""
-        return [i.key for i in self.intents if i.state == "pending"]
 
     @property
     def failures(self) -> list[OpenIntent]:
@@ -205,10 +200,23 @@ class Outlook(Struct, frozen=True):
         return digest(both.desired or b"", both.actual or b"")
 
     @property
+    def rests_until(self) -> datetime | None:
+        """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
+        last, now = self.facts.repeats, self.facts.now
+        if self.level is None or last is None or last.count < AT_ONCE or last.of != self.state:
+            return None
+        until = last.at + backoff(last.count - AT_ONCE + 1, self.facts.longest)
+        return until if until > now else None
+
+    @property
     def withdrawn(self) -> list[str]:
-        """Intents that nobody has claimed, once the view has seen something else than they were decided on."""
-        is_outdated = self.level is not None and self.digest != self.facts.before.decided_inputs
-        return self.facts.pending if is_outdated else []
+        """Intents that nobody has claimed, once the view has seen something else than they were decided on.
+
+        Without a round that asks for them anew, calls go on: the level is as it was when they were decided.
+        """
+        if self.level is None or self.digest == self.facts.before.decided_inputs:
+            return []
+        return [i.key for i in self.facts.intents if i.state == "pending" and not (i.request and self.rests_until)]
 
     @property
     def under_way(self) -> list[OpenIntent]:

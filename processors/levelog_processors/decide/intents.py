@@ -16,7 +16,7 @@ from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
 from levelog_processors.program import BoundView
-from levelog_store.decide.decisions import IntentRow, Target
+from levelog_store.decide.decisions import IntentRow, Target, request_of
 from levelog_store.rows import StoredObject
 
 
@@ -56,7 +56,10 @@ def with_rows(
     except Exception as error:  # noqa: BLE001 - what a user's function asks for may be anything; only this level is concerned
         name = view.reconcile.name if view.reconcile else view.handler.name
         return replace(round_, error=fault_reason("reconcile function", name, error))
-    return replace(round_, rows=rows)
+    # a call that waits, asked for again, goes on: with its key, and at its pace
+    waiting = {i.request: i.key for i in look.facts.intents if i.request and i.key in look.withdrawn}
+    keys = (waiting.get(request_of(row.verb, row.target, row.body, row.options), row.key) for row in rows)
+    return replace(round_, rows=[replace(row, key=key) for row, key in zip(rows, keys, strict=True)])
 
 
 def intent_rows(

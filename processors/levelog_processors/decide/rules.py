@@ -14,7 +14,7 @@ from levelog.handlers.owned import ChildrenLevel
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
-from levelog_processors.decide.settling import AT_ONCE, GONE, Repeats, backoff, pause
+from levelog_processors.decide.settling import GONE, Repeats, backoff, pause
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
 from levelog_store.rows import IndexKey, LevelRow
@@ -31,7 +31,7 @@ def must_act(look: Outlook) -> bool:
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
-    return facts.is_due or (look.digest != facts.before.decided_inputs and _rests_until(look) is None)
+    return facts.is_due or (look.digest != facts.before.decided_inputs and look.rests_until is None)
 
 
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
@@ -52,7 +52,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         intents=rows,
         settled=facts.settled,
         withdraws=facts.is_deleting,
-        withdrawn=look.withdrawn,
+        withdrawn=sorted({*look.withdrawn}.difference(row.key for row in rows)),
         is_evaluated=seen is not None,
         is_kept=is_kept,
         decided_at=facts.now,
@@ -109,7 +109,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
         wait = pause(failures, before.attempts, facts.longest)
         planned = [at for at in (recheck_at, before.recheck_at) if at is not None and at > now]
         return _Verdict("failed", failures[0].error, recheck_at if wait is None else min([now + wait, *planned]))
-    if until := _rests_until(look):
+    if until := look.rests_until:
         return _Verdict("drifting", f"{_undone(facts)}; the next round is at {until:%H:%M:%S} UTC", until)
     if facts.view.reconcile is None:
         return _Verdict("drifting", "", recheck_at)
@@ -133,15 +133,6 @@ def _when_withdrawable(look: Outlook, recheck_at: datetime | None) -> datetime |
         return recheck_at
     again = look.facts.now + CALLS_APART
     return again if recheck_at is None else min(recheck_at, again)
-
-
-def _rests_until(look: Outlook) -> datetime | None:
-    """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
-    last, now = look.facts.repeats, look.facts.now
-    if look.level is None or last is None or last.count < AT_ONCE or last.of != look.state:
-        return None
-    until = last.at + backoff(last.count - AT_ONCE + 1, look.facts.longest)
-    return until if until > now else None
 
 
 def _undone(facts: Facts) -> str:

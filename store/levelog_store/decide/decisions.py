@@ -4,6 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct, field
 
+from levelog.wire.canonical import digest
 from levelog_store.fold.changes import Causes
 from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
 
@@ -44,6 +45,8 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     """As its receipt has it; empty: there is none."""
     answer: int = 0
     """HTTP status that refused it, if it failed; 0: none."""
+    request: str = ""
+    """What it asks an effect for, by `request_of`."""
     sighted_version: int | None = None
     """Version that the API had when the target was looked at; 0: it was gone; None: nobody looked."""
     sighted_at: datetime | None = None
@@ -99,6 +102,11 @@ class Sendable(Asked, frozen=True, kw_only=True):
     sealed: bytes | None = None
     """The body as it is to be sent, encrypted, if `body` is redacted."""
     options: bytes
+
+
+def request_of(verb: str, target: str, body: bytes, options: bytes) -> str:
+    """Digest of what an intent asks an effect for, the same in every round; empty: it asks the API."""
+    return digest(target, body, options) if verb == "call" else ""
 
 
 class IntentRow(Sendable, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Seque
         dialect = connection.dialect
         await connection.execute(_settle(dialect), {"of_scope": scope.number, "keys": many(dialect, settled)})
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
-    await upsert(connection, intents, rows, update=())
+    await upsert(connection, intents, rows, update=("round", "ordinal"))  # a call that goes on is one of its new round
 
 
 @built_once

@@ -9,7 +9,7 @@ from msgspec import Struct
 from sqlalchemy import Dialect, Integer, Select, and_, bindparam, case, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.decide.decisions import OpenIntent, PendingWake, Target
+from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
 from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, many, many_pairs, now, one_of_named, pairs
 from levelog_store.rows import ERRORS, Bucket, IndexKey, LevelRow, Scope, StoredObject, ViewParent, WholeIndex
 from levelog_store.tables import (
@@ -237,9 +237,10 @@ async def read_open_intents(
     found: dict[ViewParent, list[OpenIntent]] = {}
     for row in rows.mappings():
         values = dict(row)
-        receipt = values.pop("receipt")
+        receipt, body, options = (values.pop(name) for name in ("receipt", "body", "options"))
         answer = _answered.decode(receipt).answer if receipt else 0
-        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**values, answer=answer))
+        request = request_of(row["verb"], row["target"], body, options)
+        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**values, answer=answer, request=request))
     return found
 
 
@@ -260,6 +261,7 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
         select(
             *(table[name] for name in fields),
             case((table.outcome == "failed", table.receipt)).label("receipt"),
+            *(case((table.verb == "call", table[name])).label(name) for name in ("body", "options")),
             held.uid.label("held_uid"),
             held.version.label("held_version"),
             held.is_deleting.label("held_is_deleting"),
