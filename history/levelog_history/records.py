@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from levelog.wire.objects import Partition
+from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Partition
 from levelog.wire.objects import Sequence as LogSequence
-from levelog.wire.records import LoggedRecord, SyncFinished, SyncStarted
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog.wire.subjects import Control, control_subjects, list_subjects, receipt_subjects, resource_subjects
 from levelog_history.selection import Selected
 from levelog_log.reader import Reader, read_up_to_now
@@ -63,6 +63,26 @@ class LogSource:
         """Only what is asked for is read."""
         receipts = receipt_subjects(self.stream.cluster) if has_receipts else ""
         return read_about(self.stream, selected, receipts=receipts, is_followed=is_followed)
+
+
+async def chosen(source: RecordSource, texts: Sequence[str]) -> list[Selected]:
+    """What texts select: `RESOURCE[.GROUP][/NAMESPACE[/NAME]]`, or how the names of recorded objects end.
+
+    Raises ConfigurationError.
+    """
+    held = await source.resources()
+    found: list[Selected] = []
+    for text in texts:
+        *place, name = parts = text.split("/")
+        keys: dict[ObjectKey, None] = {}
+        if held and len(parts) < 3 and all(parts) and parts[0] not in held:
+            ends = [Selected(GroupResource.parse(each), place[0] if place else "", name) for each in held]
+            async for logged in source.about(ends):
+                if isinstance(logged.record, ObjectSeen | ObjectDeleted):
+                    keys[logged.record.key] = None
+        named = [Selected(key.group_resource, key.namespace or CLUSTER_SCOPE, key.name) for key in keys]
+        found += named or [Selected.parse(text)]
+    return found
 
 
 async def read_about(

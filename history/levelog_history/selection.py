@@ -38,7 +38,7 @@ class Selected(Struct, frozen=True):
     @property
     def key(self) -> ObjectKey | None:
         """The one object that is meant, if it is one."""
-        if not self.name:
+        if not (self.name and self.namespace):
             return None
         namespace = "" if self.namespace == CLUSTER_SCOPE else self.namespace
         return ObjectKey(

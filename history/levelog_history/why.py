@@ -6,7 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import GroupResource
 from levelog_history.explaining import Explained, explain, newest_chain
 from levelog_history.happenings import Happened, read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
@@ -41,15 +41,10 @@ class Question(Struct, frozen=True, kw_only=True):
     is_suppressed: bool = False
 
     @property
-    def key(self) -> ObjectKey:
-        """The object that is asked about. Raises ConfigurationError."""
-        key = Selected.parse(self.name).key
-        if key is None:
-            raise ConfigurationError(
-                f"{self.name} names no object, but all of a resource or of a namespace: write "
-                "RESOURCE[.GROUP]/NAMESPACE/NAME"
-            )
-        return key
+    def place(self) -> str:
+        """The name of the object that is asked about, or a slash and how it ends. Raises ConfigurationError."""
+        parts = self.name.split("/")
+        return f"/{self.name}" if len(parts) < 3 and all(parts) else str(Selected.parse(self.name).key)
 
     def moment(self) -> Moment | None:
         """The moment that is asked about, if one is. Raises ConfigurationError."""
@@ -91,29 +86,29 @@ class Looking:
 
         Raises ConfigurationError for an object or view without a decision, and a moment that the log does not reach.
         """
-        key, moment = question.key, question.moment()
+        place, moment = question.place, question.moment()
         if moment is not None and (question.at or moment.time is None):
             await refuse_beyond(LogSource(self._stream), moment)
         found: list[KeptLevel] = []
         async with self._database.reading() as connection:
             for scope in self._scopes:
-                decisions, target = await read_decisions(connection, scope, [str(key)]), ""
-                if not decisions:
-                    target = str(key)
-                    intents = await read_intents_on(connection, scope, target)
-                    parents = list(dict.fromkeys(intent.parent for intent in intents))
-                    decisions = await read_decisions(connection, scope, parents) if parents else []
-                    decisions = _writing({intent.key for intent in intents}, decisions)
-                found += [KeptLevel(scope=scope, decisions=each, target=target) for each in _by_level(decisions)]
+                decisions = await read_decisions(connection, scope, [place])
+                found += [KeptLevel(scope=scope, decisions=each) for each in _by_level(decisions)]
+                intents = [] if decisions else await read_intents_on(connection, scope, place)
+                for target in dict.fromkeys(intent.target for intent in intents):
+                    writes = [intent for intent in intents if intent.target == target]
+                    decisions = await read_decisions(connection, scope, [intent.parent for intent in writes])
+                    written = _by_level(_writing({intent.key for intent in writes}, decisions))
+                    found += [KeptLevel(scope=scope, decisions=each, target=target) for each in written]
         chosen = [each for each in found if not question.view or is_named(question.view, each.view)]
         if not chosen and found:
+            views = few({each.view for each in found})
             raise ConfigurationError(
-                f"no view {question.view!r} decided on {key}; there are decisions of {few({f.view for f in found})}"
+                f"no view {question.view!r} decided on {question.name}; there are decisions of {views}"
             )
         if not chosen:
-            nothing = await unread(LogSource(self._stream), key.group_resource)
-            hint = f"`levelog history {key}` shows who changed it, `levelog levels` what there are levels of"
-            raise ConfigurationError(f"nothing was decided on {key} or written to it: {nothing or hint}")
+            nothing = await _unexplained(LogSource(self._stream), question.name)
+            raise ConfigurationError(f"nothing was decided on {question.name} or written to it: {nothing}")
         return chosen
 
     async def decisions(self, level: KeptLevel, question: Question) -> list[Explained]:
@@ -160,6 +155,15 @@ class Looking:
         return await read_happened(
             self._stream, sequences, {level.parent, *objects}, parent=level.parent, application=application
         )
+
+
+async def _unexplained(source: LogSource, name: str) -> str:
+    resource, *rest = name.split("/")
+    if len(rest) == 2 and (why := await unread(source, GroupResource.parse(resource))):
+        return why
+    if len(rest) < 2 and resource in await source.resources():
+        return f"{name} names no object, but all of a resource or of a namespace"
+    return f"`levelog history {name}` shows who changed it, `levelog levels` what there are levels of"
 
 
 def _by_level(decisions: list[Decision]) -> list[list[Decision]]:

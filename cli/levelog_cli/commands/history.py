@@ -15,8 +15,8 @@ def history(
     objects: Annotated[
         list[str],
         typer.Argument(
-            help="RESOURCE[.GROUP]/NAMESPACE/NAME, as in webs.example.com/default/shop; without a name, or without "
-            "both, all objects there. _ stands for no namespace.",
+            help="RESOURCE[.GROUP]/NAMESPACE/NAME, or how it ends: webs.example.com/default/shop, default/shop, shop; "
+            "webs.example.com/default and webs.example.com: all objects there. _ stands for no namespace.",
             metavar="OBJECT...",
         ),
     ],

@@ -14,8 +14,8 @@ def why(
     name: Annotated[
         str,
         typer.Argument(
-            help="RESOURCE[.GROUP]/NAMESPACE/NAME of a parent, as in webs.example.com/default/shop, or of something "
-            "that was written for one, as in pods/default/shop-0. _ stands for no namespace.",
+            help="A parent or what was written for one, or how its name ends: webs.example.com/default/shop, "
+            "default/shop, shop. _ stands for no namespace.",
             metavar="OBJECT",
         ),
     ],

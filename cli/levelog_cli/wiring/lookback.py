@@ -28,9 +28,9 @@ from levelog_cli.servers.nats import opened_log
 from levelog_cli.settings import Settings
 from levelog_history.levels import LevelFilter, levels_at, levels_now, scopes_of
 from levelog_history.reach import Moment, nothing_of, refuse_beyond
-from levelog_history.records import LogSource, RecordSource
+from levelog_history.records import LogSource, RecordSource, chosen
 from levelog_history.revisions import Missing
-from levelog_history.selection import Selected, Shown
+from levelog_history.selection import Shown
 from levelog_history.timeline import DecisionEntry, decisions_on, entries_of, interleaved, is_after, object_at
 from levelog_history.why import Looking, Question
 from levelog_history.writers import count_writers
@@ -115,9 +115,9 @@ async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as
 
 async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, as_json: bool) -> None:
     """Print a row for each field manager and resource. Raises ConfigurationError if nobody wrote such an object."""
-    selected = [Selected.parse(text) for text in objects]
     start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
     async with opened_log(settings) as stream:
+        selected = await chosen(LogSource(stream), objects)
         found = await count_writers(stream, selected, start)
     if as_json:
         print_plain(found)
@@ -139,12 +139,12 @@ async def show_history(
         raise ConfigurationError(
             "--follow shows records as they come, which decisions are not: drop one of --follow and --decisions"
         )
-    selected = [Selected.parse(text) for text in objects]
-    shown = Shown(selected, wanted.selector)
     start = Moment.parse(wanted.since, datetime.now(UTC)) if wanted.since else None
-    timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
     has_any_entry = False
     async with _opened(settings, bundle) as source, AsyncExitStack() as stack:
+        selected = await chosen(source, objects)
+        shown = Shown(selected, wanted.selector)
+        timeline = Timeline(only=str(selected[0]) if len(selected) == 1 and selected[0].key else "")
         decisions: list[AsyncIterator[DecisionEntry]] = []
         if wanted.has_decisions:
             decisions = await stack.enter_async_context(_opened_decisions(settings, source, shown))
@@ -172,11 +172,11 @@ async def show_object(
     settings: Settings, objects: Sequence[str], *, bundle: Path | None = None, at: str, as_json: bool
 ) -> None:
     """Print one object as it was at a moment: YAML, or JSON. Raises as `object_at`, and for a moment out of reach."""
-    selected = [Selected.parse(text) for text in objects]
-    if len(selected) != 1 or selected[0].key is None:
-        raise ConfigurationError("--at prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
     moment = Moment.parse(at, datetime.now(UTC))
     async with _opened(settings, bundle) as source:
+        selected = await chosen(source, objects)
+        if len(selected) != 1 or selected[0].key is None:
+            raise ConfigurationError("--at prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
         await refuse_beyond(source, moment)
         revision = await object_at(source, selected[0], moment)
     if as_json:

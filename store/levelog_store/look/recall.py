@@ -30,8 +30,8 @@ async def read_decisions(
 ) -> list[Decision]:
     """Decisions on the levels of parents, by parent, view and order.
 
-    `parents` are names, or how names begin if they end with a slash; `view` is `operator/view` or the view alone. A
-    record that asked again while a decision was written belongs to that one alone.
+    `parents` are names, how names begin if they end with a slash, or how they end if they begin with one; `view` is
+    `operator/view` or the view alone. A record that asked again while a decision was written belongs to that one alone.
     """
     table = decisions.c
     query = select(decisions).where(
@@ -167,18 +167,20 @@ async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str
 
 
 async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:
-    """Intents that wrote to an object, or were to, oldest first."""
+    """Intents that wrote to an object, or to those whose names end so, or were to, oldest first."""
     table = intents.c
     columns = [table[name] for name in PastIntent.__struct_fields__]
     rows = await connection.execute(
         select(*columns)
-        .where(table.scope == scope.number, table.target == target)
+        .where(table.scope == scope.number, _named(table.target, target))
         .order_by(table.decided_at, table.round, table.ordinal)
     )
     return [PastIntent(**row) for row in rows.mappings()]
 
 
 def _named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    if name.startswith("/"):
+        return column.endswith(name, autoescape=True)
     return column.startswith(name, autoescape=True) if name.endswith("/") else column == name
 
 
