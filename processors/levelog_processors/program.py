@@ -18,7 +18,7 @@ from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
 from levelog_processors.decide.settling import LONGEST_BACKOFF
-from levelog_store.look.sqlviews import IndexView, JsonColumn, LevelView, SqlType
+from levelog_store.look.sqlviews import EffectView, IndexView, JsonColumn, LevelView, SqlType, SqlView
 from levelog_store.owners.handlers import RESERVED, Handler
 
 
@@ -184,8 +184,8 @@ def _require_pure(operator: Operator) -> None:
 _SCALARS: Final[dict[Any, SqlType]] = {str: "text", int: "integer", float: "float", bool: "boolean"}
 
 
-def sql_views(program: Program) -> list[LevelView | IndexView]:
-    """The SQL views of all views, and of all indices but those that levelog keeps by itself.
+def sql_views(program: Program) -> list[SqlView]:
+    """The SQL views of all views and effects, and of all indices but those that levelog keeps by itself.
 
     One that shares its name with another is named after its operator too.
     """
@@ -196,8 +196,11 @@ def sql_views(program: Program) -> list[LevelView | IndexView]:
         name = source.partition("/")[2]
         return name if names.count(name) == 1 else source.replace("/", "_")
 
-    found: list[LevelView | IndexView] = []
+    found: list[SqlView] = []
     for source, index in indices.items():
+        if effect := program.effects.get(source):
+            found.append(EffectView(named(source), source, columns_of(effect.request), columns_of(effect.returns)))
+            continue
         key, value = index.handler.types
         found.append(IndexView(named(source), source, columns_of(key), columns_of(value)))
     for source, view in program.views.items():

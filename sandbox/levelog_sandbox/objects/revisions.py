@@ -187,6 +187,7 @@ class Store:
         self.compacted = 0
         self.collections: dict[str, Collection] = {}
         self.listeners: list[Callable[[Collection, Change], None]] = []
+        self._untold: deque[tuple[Collection, Change]] = deque()
         self._history = history
 
     def collection(self, storage: str) -> Collection:
@@ -236,8 +237,7 @@ class Store:
         self.compact()
         for storage, kept in restored.items():
             for stored in kept:
-                for listener in self.listeners:
-                    listener(self.collection(storage), Change(stored.revision, None, stored, stored))
+                self._tell(self.collection(storage), Change(stored.revision, None, stored, stored))
 
     def _stamped(self, body: Json) -> Stored:
         revision = self.revision + 1
@@ -248,5 +248,17 @@ class Store:
     def _record(self, storage: str, change: Change) -> None:
         collection = self.collection(storage)
         collection.record(change)
-        for listener in self.listeners:
-            listener(collection, change)
+        self._tell(collection, change)
+
+    def _tell(self, collection: Collection, change: Change) -> None:
+        """Tell all listeners of a change before any of the next, which a listener may make."""
+        self._untold.append((collection, change))
+        if len(self._untold) > 1:
+            return
+        try:
+            while self._untold:
+                for listener in self.listeners:
+                    listener(*self._untold[0])
+                self._untold.popleft()
+        finally:
+            self._untold.clear()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import (
     DDL,
     JSON,
@@ -30,6 +31,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateSchema, CreateView, DropView
 
+from levelog.handlers.indexers import MARK
 from levelog_store.connect.database import Database
 from levelog_store.look.contact import inputs_of_applications
 from levelog_store.owners.handlers import INPUTS
@@ -66,6 +68,17 @@ class IndexView(Struct, frozen=True):
     value: tuple[JsonColumn, ...]
 
 
+class EffectView(Struct, frozen=True):
+    """SQL view of the calls of an effect that took place."""
+
+    name: str
+    source: str
+    """Operator and effect, as in the tables."""
+    request: tuple[JsonColumn, ...]
+    result: tuple[JsonColumn, ...]
+
+
+SqlView: TypeAlias = LevelView | IndexView | EffectView
 _NUL: Final = r"(?<!\\)((?:\\\\)*)\\u0000"
 """A NUL in JSON: its backslash is not itself escaped."""
 _SHOWN_FOR_NUL: Final = "\N{REPLACEMENT CHARACTER}"
@@ -82,7 +95,7 @@ _MAY_MAKE: Final = text(
 )
 
 
-async def replace_views(database: Database, application: str, views: Sequence[LevelView | IndexView]) -> bool:
+async def replace_views(database: Database, application: str, views: Sequence[SqlView]) -> bool:
     """Make the SQL views of an application, if they are not as wanted; those of handlers that are gone go too.
 
     Tells whether they are as wanted now: in PostgreSQL, a user who may not make them leaves them as they are.
@@ -110,13 +123,8 @@ async def replace_views(database: Database, application: str, views: Sequence[Le
         return True
 
 
-def _made(
-    dialect: Dialect, application: str, views: Sequence[LevelView | IndexView], *, schema: str | None
-) -> list[CreateView]:
-    selects = [
-        (view.name, _levels(dialect, view) if isinstance(view, LevelView) else _entries(dialect, view))
-        for view in views
-    ]
+def _made(dialect: Dialect, application: str, views: Sequence[SqlView], *, schema: str | None) -> list[CreateView]:
+    selects = [(view.name, _select(dialect, view)) for view in views]
     is_ours = scopes.c.application == literal(application)
     return [
         CreateView(selected.where(is_ours), name, schema=schema)
@@ -156,6 +164,16 @@ async def _existing(connection: AsyncConnection, schema: str | None) -> list[str
 
 def _dropped(name: str, schema: str | None) -> DropView:
     return DropView(CreateView(select(literal(1).label("one")), name, schema=schema).table)
+
+
+def _select(dialect: Dialect, view: SqlView) -> Select[Any]:
+    match view:
+        case LevelView():
+            return _levels(dialect, view)
+        case IndexView():
+            return _entries(dialect, view)
+        case EffectView():
+            return _calls(dialect, view)
 
 
 def _levels(dialect: Dialect, view: LevelView) -> Select[Any]:
@@ -198,6 +216,35 @@ def _entries(dialect: Dialect, view: IndexView) -> Select[Any]:
             scopes.c.cluster,
         )
         .join(objects, and_(objects.c.scope == entry.scope, objects.c.object == entry.object))
+        .join(scopes, scopes.c.scope == entry.scope)
+        .where(entry.index == literal(view.source))
+    )
+
+
+def _calls(dialect: Dialect, view: EffectView) -> Select[Any]:
+    entry = index_entries.c
+
+    def column(name: str, *path: str) -> ColumnElement[Any]:
+        return _extracted(dialect, entry.value, JsonColumn("", "text", path), name)
+
+    def columns(part: str, within: tuple[JsonColumn, ...]) -> list[ColumnElement[Any]]:
+        return [_extracted(dialect, entry.value, replace(each, path=(part, *each.path)), part) for each in within]
+
+    call = column("call", "name")
+    # The entry stands under `@PARENT/CALL/`.
+    parent = func.substr(entry.object, len(MARK) + 1, func.length(entry.object) - func.length(call) - len(MARK) - 2)
+    return (
+        select(
+            objects.c.namespace,
+            objects.c.name,
+            call,
+            *columns("request", view.request),
+            *columns("result", view.result),
+            column("idempotency_key", "idempotency_key"),
+            column("called_at", "called_at"),
+            scopes.c.cluster,
+        )
+        .join(objects, and_(objects.c.scope == entry.scope, objects.c.object == parent))
         .join(scopes, scopes.c.scope == entry.scope)
         .where(entry.index == literal(view.source))
     )

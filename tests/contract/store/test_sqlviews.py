@@ -5,7 +5,9 @@ from typing import Any
 from msgspec.structs import replace
 from sqlalchemy import text, update
 
-from levelog import Index, Level, Operator, Resource, Struct
+from levelog import Call, Index, Level, Operator, Resource, Struct
+from levelog.handlers.indexers import call_entry
+from levelog.wire.canonical import canonical
 from levelog.wire.objects import Application, Cluster
 from levelog_processors.program import Program, sql_views
 from levelog_store.connect.database import Database
@@ -37,6 +39,10 @@ def operator() -> Operator:
     @op.index
     def images(web: Web) -> Iterator[tuple[str, tuple[str, int]]]:
         yield "a", ("b", 1)
+
+    @op.effect
+    def page(request: Size) -> int:
+        return 1
 
     @op.view
     def sizes(web: Web, images: Index[str, tuple[str, int]]) -> Level[Size]:
@@ -113,6 +119,27 @@ async def test_an_index_has_columns_for_the_parts_of_key_and_value(database: Dat
     found = await rows(database, f"select key, value_1, value_2, namespace, name, error from {prefix}images")
     assert found == [
         {"key": "a", "value_1": "nginx", "value_2": 80, "namespace": "default", "name": "shop", "error": ""}
+    ]
+
+
+async def test_an_effect_has_a_row_for_each_call_with_its_parent_request_and_result(database: Database) -> None:
+    prefix = await filled(database)
+    name = "webs.example.com/default/shop"
+
+    def entry(call: str, ready: int) -> tuple[str, Entry]:
+        done = Call(request=Size(ready), result=ready + 1, name=call, idempotency_key=f"k{ready}", called_at=NOON)
+        return call_entry(name, call), Entry("webs/page", '"u1"', 0, canonical(done))
+
+    async with database.reading() as connection:
+        [scope] = await find_scopes(connection)
+    async with database.transaction() as connection:
+        await write_changes(connection, scope, Changes(entries_written=[entry("", 1), entry("a/ü", 2)]))
+    found = await rows(database, f"select * from {prefix}page order by result")
+    about = {"namespace": "default", "name": "shop", "request_image": None, "cluster": "c1"}
+    assert [{**row, "called_at": row["called_at"][:16]} for row in found] == [
+        {**about, "call": call, "request_ready_replicas": n, "result": n + 1, "idempotency_key": f"k{n}"}
+        | {"called_at": "2026-01-01T12:00"}
+        for call, n in (("", 1), ("a/ü", 2))
     ]
 
 

@@ -155,6 +155,20 @@ async def test_patches_change_just_what_they_name(acting: Acting) -> None:
     assert [each.outcome for each in (merged, patched, same, refused)] == ["written", "written", "unchanged", "failed"]
 
 
+async def test_the_patch_that_takes_off_the_last_finalizer_is_written_and_waits_for_the_end(acting: Acting) -> None:
+    await acting.make("configmaps", "a", data={})
+    held = await acting.change("configmaps", "a", {"metadata": {"finalizers": ["x.io/one", "x.io/two"]}})
+    await acting.api.request("DELETE", acting.path("configmaps", "a"))
+    receipts: list[Any] = []
+    async with acting.running():
+        for rest in (["x.io/one"], ["x.io/one"], []):
+            seen = {**held, **await acting.get("configmaps", "a")}
+            body = {"metadata": {"finalizers": rest}}
+            receipts += await acting.carried_out(acting.intent("patch", seen, body=body))
+    assert [each.outcome for each in receipts] == ["written", "unchanged", "written"]
+    assert receipts[2].target_version > receipts[1].target_version
+
+
 @pytest.mark.parametrize("resource", [WEBS, "pods"])
 async def test_a_status_is_patched_also_after_other_fields_changed(acting: Acting, resource: str) -> None:
     spec = {"containers": [{"name": "c", "image": "i"}]} if resource == "pods" else {}

@@ -11,6 +11,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from levelog_sandbox import Sandbox
+from levelog_sandbox.objects.journal import Journal
+from rigs.depot import pod
 from rigs.levelog import WEBS
 from rigs.ports import free_port
 from rigs.processes import Process
@@ -133,6 +136,18 @@ async def test_garbage_is_collected_by_owners_from_before_the_start(sandbox: San
         return not (await sandbox.ask("GET", maps))["items"]
 
     await until(is_empty, "the end of what the owner owned")
+
+
+async def test_pods_that_ran_run_when_the_sandbox_is_started_again(tmp_path: Path) -> None:
+    async with Sandbox(pods_run=True) as first:
+        with Journal(tmp_path / "journal", first.store):
+            first.user.create(pod("runs"))
+            first.user.create(pod("goes"))
+            first.user.delete("pods", "goes")
+    async with Sandbox() as second:
+        with Journal(tmp_path / "journal", second.store):
+            [kept] = second.store.collection("pods").in_order()
+    assert (kept.name, kept.body["status"]["phase"]) == ("runs", "Running")
 
 
 async def test_a_line_that_a_killed_sandbox_did_not_finish_is_left_out(sandbox: SandboxProcess) -> None:
