@@ -95,14 +95,16 @@ class Fold:
             after = finish(before, record, logged.sequence)
             note_sync(self._changes, before, after, logged.sequence)
         for row, sequence in unlisted:
-            record = finished[sequence]
+            ended = finished.get(sequence)
+            if ended is None:  # told twice: the first end has swept
+                continue
             tombstone = Tombstone(
                 object=row.object,
                 partition=row.partition,
                 uid=row.uid,
-                version=swept_version(record, version=row.version, namespace=row.namespace),
+                version=swept_version(ended, version=row.version, namespace=row.namespace),
                 sequence=sequence,
-                deleted_at=record.time,
+                deleted_at=ended.time,
             )
             self._bury(row.resource, tombstone)
         self._expire()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -86,6 +86,7 @@ async def folded(records: list[LoggedRecord], size: int) -> dict[str, tuple[str,
 
 @settings(max_examples=examples(40), deadline=None)
 @given(STEPS, st.integers(1, 30))
+@example([("see", "b", 5, ""), ("start", "b", 1, ""), ("finish", "b", 7, ""), ("finish", "b", 8, "")], 4)
 def test_invariant_3_the_last_revisions_are_what_the_tables_hold(steps: list[Any], size: int) -> None:
     records = records_of(steps)
     revisions = Revisions(lambda _: True)
