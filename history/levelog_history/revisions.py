@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from levelog.wire.objects import GroupResource, ObjectKey
+from levelog.wire.objects import GroupResource, ObjectKey, is_newer
 from levelog.wire.records import (
     GapNoted,
     HistoryReverted,
@@ -19,6 +19,7 @@ from levelog.wire.records import (
     SyncStarted,
     Unreadable,
     Written,
+    api_version_of,
     follows,
     is_unlisted,
     swept_version,
@@ -101,6 +102,8 @@ class Revisions:
         self._states: dict[str, _State] = {}
         self._begun: dict[tuple[int, str], dict[str, int]] = {}
         """Lists under way with the sequence of their beginning, by partition and resource."""
+        self._api_versions: dict[tuple[int, str], str] = {}
+        """In which resources are recorded, by partition and resource."""
         self._missing: set[tuple[str, datetime]] = set()
 
     def take(self, logged: LoggedRecord) -> Iterator[Revision | Missing]:
@@ -108,17 +111,24 @@ class Revisions:
         record = logged.record
         match record:
             case ObjectSeen() | ObjectDeleted():
-                if self._is_wanted(record.key):
+                known = self._api_versions.get((logged.partition, str(record.key.group_resource)), "")
+                if self._is_wanted(record.key) and not is_newer(known, api_version_of(record)):
                     yield from self._object(logged, record)
             case SyncStarted():
                 place = logged.partition, str(record.resource)
+                recorded = self._api_versions.get(place, "")
+                if is_newer(recorded, record.api_version):
+                    return  # as the fold does
+                if is_newer(record.api_version, recorded):
+                    self._await_list(logged.partition, record.resource, is_other_history=False)
+                self._api_versions[place] = record.api_version or recorded
                 self._begun[place] = with_begun(self._begun.get(place, {}), record.sync_id, logged.sequence)
             case SyncFinished():
                 yield from self._swept(logged, record)
             case GapNoted():
                 yield from self._gap(logged.sequence, record, record.reason)
             case HistoryReverted():
-                self._forget_versions(logged.partition, record.resource)
+                self._await_list(logged.partition, record.resource, is_other_history=True)
                 reason = f"history went back from version {record.since} to {record.version}"
                 yield from self._gap(logged.sequence, record, reason)
             case Unreadable() | ObjectUnreadable():
@@ -211,12 +221,12 @@ class Revisions:
                     body=state.body,
                 )
 
-    def _forget_versions(self, partition: int, resource: GroupResource) -> None:
-        """Let whatever is told next of a resource be newer; lists under way are of the other history."""
+    def _await_list(self, partition: int, resource: GroupResource, *, is_other_history: bool) -> None:
+        """Let what is told next of a resource be newer; lists under way are of the past."""
         self._begun.pop((partition, str(resource)), None)
         for state in self._states.values():
             if (state.partition, state.key.group_resource) == (partition, resource):
-                state.version = 0
+                state.version = 0 if is_other_history else state.version - 1
 
     def _gap(self, sequence: int, record: GapNoted | HistoryReverted, reason: str) -> Iterator[Missing]:
         """One for each gap, which is noted in every partition."""

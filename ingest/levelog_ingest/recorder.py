@@ -113,7 +113,10 @@ class Recorder:
 
     def bookmark(self, version: Version) -> list[Message]:
         """The watch has come so far, told to all partitions: each has a time of its own."""
-        return self._writer.to_all_partitions(BookmarkNoted(resource=self._resource, version=version, time=_now()))
+        api_version = self._watched.api_version
+        return self._writer.to_all_partitions(
+            BookmarkNoted(resource=self._resource, api_version=api_version, version=version, time=_now())
+        )
 
     def _seen(self, trimmed: Trimmed, origin: Origin, *, is_deleted: bool) -> Message:
         key = self._key(trimmed.namespace, trimmed.name)

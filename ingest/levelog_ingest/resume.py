@@ -6,7 +6,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from levelog.wire.objects import Version
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import Version, is_newer
 from levelog.wire.records import (
     BookmarkNoted,
     GapNoted,
@@ -16,6 +17,8 @@ from levelog.wire.records import (
     ObjectSeen,
     Record,
     SyncFinished,
+    SyncStarted,
+    api_version_of,
 )
 from levelog.wire.subjects import Control, control_subjects, resource_subjects
 from levelog_ingest.status import WatchedResource
@@ -47,6 +50,7 @@ async def find_resume_point(stream: LogStream, watched: WatchedResource) -> Deci
     cluster, resource = stream.cluster, watched.resource
     return decide(
         watched.namespaces,
+        api_version=watched.api_version,
         sync=await stream.last_record(control_subjects(cluster, Control.SYNC, resource)),
         gap=await stream.last_record(control_subjects(cluster, Control.GAP, resource)),
         seen={
@@ -60,6 +64,7 @@ async def find_resume_point(stream: LogStream, watched: WatchedResource) -> Deci
 def decide(
     namespaces: Sequence[str],
     *,
+    api_version: str = "",
     sync: LoggedRecord | None,
     gap: LoggedRecord | None,
     seen: Mapping[str, LoggedRecord | None],
@@ -68,7 +73,8 @@ def decide(
     """The highest version among the last finished list, and the watch record and the bookmark after it.
 
     The arguments are the last records of each kind about a resource; `seen` by namespace, empty for all. A list comes
-    first if none was finished, the last one was not finished or covered other namespaces, or history is missing since.
+    first if none was finished, the last one was not finished, covered other namespaces or was of an older version of
+    the API, or history is missing since. Raises ConfigurationError if a newer version is recorded.
     The lookups need not be of one moment: what is found too early makes the watch begin too early, which only repeats
     records. Nor need they be of one ingester: each record says by itself up to where everything is in the log before
     it.
@@ -77,6 +83,8 @@ def decide(
     if sync is None:
         return ListFirst(reason="nothing is recorded yet", seen=highest)
     finished = sync.record
+    if other := _other_version(api_version, sync, *seen.values(), bookmark):
+        return ListFirst(reason=f"records are of version {other}, now it is {api_version}", seen=highest)
     if not isinstance(finished, SyncFinished):
         return ListFirst(reason="the last list was not finished", seen=highest)
     if finished.namespaces != tuple(namespaces):
@@ -93,6 +101,20 @@ def decide(
     }
     listed = {part: max(version, finished.version) for part, version in versions.items()}
     return ResumeAt(versions=listed, listed_at=finished.time, seen=highest)
+
+
+def _other_version(api_version: str, sync: LoggedRecord, *later: LoggedRecord | None) -> str:
+    """An older version in which the resource was recorded since the last list began; empty: none."""
+    for logged in (sync, *(each for each in later if each and each.sequence > sync.sequence)):
+        recorded = api_version_of(logged.record)
+        if is_newer(recorded, api_version):
+            resource = sync.record.resource if isinstance(sync.record, SyncStarted | SyncFinished) else "a resource"
+            raise ConfigurationError(
+                f"{resource} is recorded in version {recorded}, this process declares {api_version}, which is older"
+            )
+        if is_newer(api_version, recorded):
+            return recorded
+    return ""
 
 
 def _highest(*last: LoggedRecord | None) -> Version:

@@ -1,5 +1,6 @@
 """The stream that is the log of one cluster: its settings, its identity, and records looked up in it."""
 
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Final
 
@@ -96,6 +97,13 @@ class LogStream:
     async def record_at(self, sequence: Sequence) -> LoggedRecord | None:
         """The record at a position; None if it has expired or was never written. Raises Unavailable."""
         return await self._fetch(MessageRequest(seq=sequence)) if sequence > 0 else None
+
+    async def records_of(self, subject: str) -> AsyncGenerator[LoggedRecord]:
+        """The records of a subject, in order, each asked for by itself: for subjects with few. Raises Unavailable."""
+        sequence = 0
+        while found := await self._fetch(MessageRequest(seq=sequence + 1, next_by_subj=subject)):
+            yield found
+            sequence = found.sequence
 
     async def _fetch(self, request: MessageRequest) -> LoggedRecord | None:
         subject = f"STREAM.MSG.GET.{self.name}"

@@ -1,5 +1,6 @@
 """One engine to step: it folds records, decides on what is due, and tells what is due next."""
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
@@ -18,6 +19,8 @@ from levelog_store.decide import inputreads as stored
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.owners.leases import check_checkpoints
 from levelog_store.rows import Scope
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -54,6 +57,8 @@ class Engine:
         )
         self._readiness: Readiness | None = None
         """None: to be looked up."""
+        self._told = frozenset[str]()
+        """Resources of which it was said that they are recorded in another version."""
         self.epochs: Mapping[int, int] = {}
         """Leases under which it commits, by partition."""
         self.folded_to: dict[int, int] = {}
@@ -86,6 +91,7 @@ class Engine:
             sequence, record_id = await stored.read_last_record(connection, self._scope)
         self.newest = Sequence(sequence), record_id
         self.epochs = epochs
+        self._folder.forget()
         self.folded_to = {partition: checkpoints[partition] for partition in epochs}
         self._readiness = None
 
@@ -111,6 +117,10 @@ class Engine:
             async with self._database.reading() as connection:
                 rows = (await read_syncs(connection, self._scope)).values()
             found = Readiness(self._program, rows, partitions=self._scope.partitions)
+            for name in sorted(found.others.keys() - self._told):
+                said = "%s is recorded in version %s, this code declares %s: its views wait for a list in that version"
+                log.warning(said, name, *found.others[name])
+            self._told = frozenset(found.others)
         # another processor may fold the end of a list: then it is looked up again at the next step
         is_final = not self.is_shared or len(found.views) == len(self._program.views)
         self._readiness = found if is_final else None

@@ -21,7 +21,9 @@ from levelog_store.rows import ViewParent
 MOST_AT_ONCE: Final = 256
 """Decisions of one snapshot that are made side by side."""
 
-TOO_EARLY: Final = "history begins later: what the view reads was not listed yet"
+TOO_EARLY: Final = (
+    "history begins later: what the view reads was not listed yet, or not in the version that the code declares"
+)
 OUT_OF_ORDER: Final = "it was made while the tables were rebuilt, from less than others had seen before"
 
 

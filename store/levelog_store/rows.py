@@ -111,6 +111,8 @@ class SyncRow(Struct, frozen=True, kw_only=True):
     finished_sequence: int = 0
     namespaces: str = ""
     """That are listed and watched, with commas between; empty: all."""
+    api_version: str = ""
+    """In which it is recorded, the newest that a list was of; empty where none says."""
     version: int = 0
     gap_sequence: int = 0
     heard_at: datetime | None = None

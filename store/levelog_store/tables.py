@@ -120,6 +120,7 @@ syncs = Table(
     Column("started_sequence", BigInteger, nullable=False, comment="of the list that began last"),
     Column("finished_sequence", BigInteger, nullable=False, comment="0: no list was ever complete"),
     Column("namespaces", BYTE_TEXT, nullable=False, comment="that are listed and watched; empty: all"),
+    Column("api_version", BYTE_TEXT, nullable=False, comment="in which it is recorded; empty: nobody says"),
     Column("version", BigInteger, nullable=False, comment="resourceVersion of the last complete list"),
     Column("gap_sequence", BigInteger, nullable=False, comment="of the last note that history is missing; 0: none"),
     _time("heard_at"),

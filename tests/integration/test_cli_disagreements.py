@@ -93,7 +93,7 @@ async def test_another_api_version_than_is_recorded_is_refused_with_both_named(
     await begin_log(sandbox, nats_server, listed(GroupResource(group="example.com", resource="webs"), "example.com/v2"))
     assert (await levelog.refused("ingest", WEBS_FILE, status=2)).startswith(
         "application other records webs.example.com in version example.com/v2, Web of application webs declares "
-        "example.com/v1: declare the version that is recorded, or remove the stream "
+        "example.com/v1, which is older: declare the version that is recorded, or remove the stream "
     )
 
 
@@ -105,3 +105,26 @@ async def test_other_namespaces_than_another_application_records_are_refused(
         "application other records pods of namespaces one, two, application webs would record namespaces one: let both "
         "watch the same namespaces, or give each a log of its own"
     )
+
+
+async def test_a_newer_api_version_takes_over_once_nobody_watches_the_older_one_for_another_application(
+    sandbox: Sandbox, nats_server: NatsServer, levelog: Levelog
+) -> None:
+    newer = WEBS_FILE.read_text().replace('version="v1", plural="webs"', 'version="v2", plural="webs"')
+    (levelog.folder / "newer.py").write_text(newer)
+    recorded = "records webs.example.com in version example.com/v1, Web of application webs declares example.com/v2"
+    other = levelog.start("ingest", WEBS_FILE, "--application", "other")
+    ingest = None
+    try:
+        await other.says("listed 0 objects", "webs.example.com")
+        sentence = await levelog.refused("ingest", "newer.py", "--application", "webs", status=2)
+        assert sentence.startswith(f"application other, which watches now, {recorded}: stop it, begin this one, ")
+        assert await other.stops() == 0
+        told = " ".join((await levelog.ends("doctor", "newer.py", "--application", "webs")).stdout.split())
+        assert f"note log application other {recorded} → nothing: the next ingest lists it anew" in told
+        ingest = levelog.start("ingest", "newer.py", "--application", "webs")
+        await ingest.says("the cluster does not serve webs.example.com in version v2, but in version v1")
+    finally:
+        for process in (other, ingest):
+            if process is not None:
+                process.kill()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import Cluster, GroupResource, ObjectKey, Partition, decode_token, encode_token
+from levelog.wire.objects import Cluster, GroupResource, ObjectKey, Partition, decode_token, encode_token, is_newer
 from levelog.wire.subjects import fnv1a_32, object_subject, partition_of, resource_subjects, stream_subjects
 
 names = st.text(alphabet=string.ascii_lowercase + string.digits + "-.", min_size=1, max_size=20)
@@ -17,6 +17,15 @@ keys = st.builds(
     namespace=st.one_of(st.just(""), names),
     name=names,
 )
+
+
+def test_versions_of_a_group_are_ordered_by_what_came_later() -> None:
+    names = ["2020-01", "foo", "v1alpha1", "v1alpha2", "v1alpha10", "v1beta1", "v1", "v2alpha1", "v2beta1", "v2", "v10"]
+    for place, name in enumerate(names):
+        newer = [other for other in names if is_newer(f"example.com/{other}", f"example.com/{name}")]
+        assert newer == names[place + 1 :]
+    assert not is_newer("v1", "")
+    assert not is_newer("", "v1")
 
 
 @given(keys)

@@ -35,7 +35,7 @@ async def _findings(settings: Settings, files: Sequence[Path], role: Role | None
     async for finding in examine_cluster(settings, application, role, has_files=bool(files)):
         yield finding
         cluster = cluster or finding.cluster
-    async for finding in examine_nats(settings, cluster, application.name if application else None):
+    async for finding in examine_nats(settings, cluster, application):
         yield finding
     async for finding in examine_database(settings):
         yield finding

@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from levelog.errors import LevelogError
-from levelog.wire.objects import Application, Cluster
+from levelog.wire.objects import Cluster
 from levelog_cli.checks.findings import Finding
+from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.backing import given_redactor
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import database_url
 from levelog_cli.servers.embedded import MAX_PAYLOAD, nats_program
-from levelog_cli.servers.nats import connect_nats
+from levelog_cli.servers.nats import agreements, connect_nats
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.ingesting import INGEST
 from levelog_log.leadership import holder_of
@@ -26,7 +27,7 @@ _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nat
 
 
 async def examine_nats(
-    settings: Settings, cluster: Cluster | None, application: Application | None
+    settings: Settings, cluster: Cluster | None, application: LoadedApplication | None
 ) -> AsyncIterator[Finding]:
     """Look at the server that is given, else at the embedded one, which runs only while an application does."""
     url = settings.nats_url
@@ -83,7 +84,7 @@ def _server(connection: Connection, *, is_embedded: bool) -> list[Finding]:
 
 
 async def _stream(
-    settings: Settings, connection: Connection, cluster: Cluster | None, application: Application | None
+    settings: Settings, connection: Connection, cluster: Cluster | None, application: LoadedApplication | None
 ) -> AsyncIterator[Finding]:
     known = await clusters(connection)
     if cluster is None or cluster not in known:
@@ -98,8 +99,16 @@ async def _stream(
         f"each for {stream.max_age.days} days",
     )
     yield _redaction(settings, stream)
-    if application is not None and (held := await holder_of(stream, application, INGEST)) is not None:
-        yield Finding.ok(_LOG, f"{held.holder} watches for {application} since {held.since:%Y-%m-%d %H:%M:%S} UTC")
+    if application is None:
+        return
+    if (held := await holder_of(stream, application.name, INGEST)) is not None:
+        yield Finding.ok(_LOG, f"{held.holder} watches for {application.name} since {held.since:%Y-%m-%d %H:%M:%S} UTC")
+    for agreement in await agreements(stream, application, settings.namespaces):
+        if agreement.refusal:
+            yield Finding.wrong(_LOG, agreement.refusal)
+        elif agreement.replaces:
+            mend = "nothing: the next ingest lists it anew, what reads it is blocked until then, history stays"
+            yield Finding.note(_LOG, agreement.replaces, mend)
 
 
 def _redaction(settings: Settings, stream: LogStream) -> Finding:

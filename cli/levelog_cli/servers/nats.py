@@ -7,17 +7,20 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Final
 
+from msgspec import Struct
 from nats.aio.msg import Msg
 
 from levelog.errors import ConfigurationError
 from levelog.resources import ResourceType
-from levelog.wire.objects import Cluster
+from levelog.wire.objects import Application, Cluster, Partition, is_newer
 from levelog.wire.records import SyncFinished, SyncStarted
-from levelog.wire.subjects import Control, control_subjects, stream_name
+from levelog.wire.subjects import Control, control_subject, control_subjects, stream_name
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.embedded import EmbeddedNats
 from levelog_cli.settings import NATS, Settings, flag
+from levelog_cli.wiring.roles import Role
+from levelog_log.leadership import holder_of
 from levelog_log.stream import LogStream, clusters, find_stream, open_stream
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import INBOX, Connection, connect
@@ -137,39 +140,81 @@ async def _nats_url(settings: Settings) -> AsyncGenerator[str]:
             yield nats.url
 
 
+class Agreement(Struct, frozen=True, kw_only=True):
+    """How what an application declares of a resource goes with what the log holds of it."""
+
+    refusal: str = ""
+    """Why it may not go on with this log; empty: it may."""
+    replaces: str = ""
+    """What is recorded, and what takes its place; empty: nothing does."""
+
+
 async def refuse_disagreement(
     stream: LogStream, application: LoadedApplication, namespaces: Sequence[str] | None
 ) -> None:
-    """Raise ConfigurationError, naming both sides, for a resource that is recorded in another API version.
+    """Raise ConfigurationError, naming both sides, where one of `agreements` is a refusal. Raises Unavailable."""
+    for agreement in await agreements(stream, application, namespaces):
+        if agreement.refusal:
+            raise ConfigurationError(agreement.refusal)
+
+
+async def agreements(
+    stream: LogStream, application: LoadedApplication, namespaces: Sequence[str] | None
+) -> list[Agreement]:
+    """Compare each resource that is read with the last list of it in the log.
 
     `namespaces` are those that this process is going to watch, None if it watches nothing: where another application
-    watches others of a resource, what one lists would delete what the other holds. Raises Unavailable.
+    watches others of a resource, what one lists would delete what the other holds. A newer version of the API takes
+    over, unless another application watches now that recorded an older one. Raises Unavailable.
     """
     resources = application.program.resources.values()
-    await asyncio.gather(*(_compare(stream, application.name, resource, namespaces) for resource in resources))
+    return await asyncio.gather(*(_compare(stream, application.name, resource, namespaces) for resource in resources))
 
 
 async def _compare(
     stream: LogStream, application: str, resource: ResourceType, namespaces: Sequence[str] | None
-) -> None:
+) -> Agreement:
     found = await stream.last_record(control_subjects(stream.cluster, Control.SYNC, resource.group_resource))
     if found is None or not isinstance(found.record, SyncStarted | SyncFinished):
-        return
-    last = found.record
+        return Agreement()
+    last, declared, replaces = found.record, resource.api_version, ""
     name, other = resource.group_resource, f"application {last.application}"
-    if last.api_version not in ("", resource.api_version):
-        raise ConfigurationError(
-            f"{other} records {name} in version {last.api_version}, {resource.kind} of application {application} "
-            f"declares {resource.api_version}: declare the version that is recorded, or remove the stream "
-            f"{stream.name} on {stream.connection.url} to begin a new log"
-        )
+    if last.api_version not in ("", declared):
+        recorded = f"records {name} in version {last.api_version}"
+        declares = f"{resource.kind} of application {application} declares {declared}"
+        if not is_newer(declared, last.api_version):
+            return Agreement(
+                refusal=f"{other} {recorded}, {declares}, which is older: declare the version that is recorded, or "
+                f"remove the stream {stream.name} on {stream.connection.url} to begin a new log"
+            )
+        if namespaces is not None and (watching := await _watching(stream, resource, application)):
+            return Agreement(
+                refusal=f"application {watching}, which watches now, {recorded}, {declares}: stop it, begin this one, "
+                "and start it again with a class that declares the same"
+            )
+        replaces = f"{other} {recorded}, {declares}"
     if last.application in ("", application) or namespaces is None or resource.scope != "Namespaced":
-        return
+        return Agreement(replaces=replaces)
     if last.namespaces != tuple(namespaces):
-        raise ConfigurationError(
-            f"{other} records {name} of {_shown(last.namespaces)}, application {application} would record "
+        return Agreement(
+            refusal=f"{other} records {name} of {_shown(last.namespaces)}, application {application} would record "
             f"{_shown(namespaces)}: let both watch the same namespaces, or give each a log of its own"
         )
+    return Agreement(replaces=replaces)
+
+
+async def _watching(stream: LogStream, resource: ResourceType, application: str) -> str:
+    """Another application that recorded a resource in an older version, and of which a process watches; else empty."""
+    lists = control_subject(stream.cluster, Partition(0), Control.SYNC, resource.group_resource)
+    others = [
+        logged.record.application
+        async for logged in stream.records_of(lists)
+        if isinstance(logged.record, SyncStarted) and is_newer(resource.api_version, logged.record.api_version)
+    ]
+    for other in sorted({*others} - {"", application}):
+        if await holder_of(stream, Application(other), Role.INGEST) is not None:
+            return other
+    return ""
 
 
 def _shown(namespaces: Sequence[str]) -> str:

@@ -99,9 +99,11 @@ class StreamListRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MessageRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which message to fetch: by sequence, or the last one of a subject, which may hold wildcards."""
+    """Which message to fetch: by sequence, or the last one of a subject, which may hold wildcards, or the next."""
 
     seq: int = 0
+    next_by_subj: str = ""
+    """The first one from `seq` on."""
     last_by_subj: str = ""
 
 

@@ -23,14 +23,26 @@ class Readiness:
             row.resource: tuple(row.namespaces.split(",")) for row in rows if row.namespaces
         }
         """Namespaces that are watched of each resource; not there: all."""
-        complete = Counter(row.resource for row in rows if row.finished_sequence > 0)
+        self.others: Final = {
+            row.resource: (row.api_version, declared)
+            for row in rows
+            if (declared := self._declared(row.resource)) and row.api_version not in ("", declared)
+        }
+        """Resources that are recorded in another version than is declared, with both."""
+        complete = Counter(
+            row.resource for row in rows if row.finished_sequence > 0 and row.resource not in self.others
+        )
         self.listed: Final = frozenset(name for name, count in complete.items() if count == partitions)
-        """Resources that were listed once, in all partitions."""
+        """Resources that were listed once, in all partitions and the declared version."""
 
     @property
     def views(self) -> list[str]:
         """Names of the views that may decide."""
         return [v.name for v in self._program.views.values() if v.reads <= self.listed and self._agree(v)]
+
+    def _declared(self, resource: str) -> str:
+        found = self._program.resources.get(resource)
+        return found.api_version if found else ""
 
     def _agree(self, view: BoundView) -> bool:
         """Tell whether all that a view reads is of the same namespaces: after a change, one list ends before others."""

@@ -27,14 +27,14 @@ from levelog_store.fold.changewrites import advance_checkpoints, write_changes
 from levelog_store.fold.heldreads import read_expired, read_held, read_syncs, read_times, read_unlisted
 from levelog_store.owners.leases import guard
 from levelog_store.owners.upkeep import analyze_new
-from levelog_store.rows import IndexKey, Scope, ViewParent
+from levelog_store.rows import IndexKey, Input, Scope, ViewParent
 
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
 
 _MARKS: Final = (SyncStarted, GapNoted, HistoryReverted, BookmarkNoted, ContactLost)
 
-_ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted)}
+_ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, HistoryReverted, SyncStarted)}
 
 
 class Folded(Struct, frozen=True):
@@ -61,6 +61,12 @@ class Folder:
         self._unplanned = 0
         """Records folded since the statistics of the tables were looked at."""
         self._has_statistics = False
+        self._api_versions: Mapping[Input, str] | None = None
+        """In which each resource is recorded, by partition; None: to be looked up."""
+
+    def forget(self) -> None:
+        """Look up what others may have written since the last batch."""
+        self._api_versions = None
 
     async def fold(
         self, epochs: Mapping[int, int], records: Sequence[LoggedRecord], folded_to: Mapping[int, int] | None = None
@@ -119,8 +125,13 @@ class Folder:
         parents = self._concerned(names, self.program.views_of)
         async with self._database.reading() as connection:
             held = await read_held(connection, self.scope, names, indexed=indexed, parents=parents)
-            if any(isinstance(logged.record, _MARKS) for logged in records):
+            has_marks = any(isinstance(logged.record, _MARKS) for logged in records)
+            if has_marks or self._api_versions is None:
                 held.syncs = await read_syncs(connection, self.scope)
+                self._api_versions = {place: row.api_version for place, row in held.syncs.items() if row.api_version}
+            held.api_versions = self._api_versions
+            if any(isinstance(logged.record, SyncStarted) for logged in records):
+                self.forget()
             await self._look_for_expired(connection, held, records)
         return self.begin(held).records(records)
 

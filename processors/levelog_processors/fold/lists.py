@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from levelog.wire.objects import is_newer
 from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
@@ -24,12 +25,14 @@ Mark: TypeAlias = SyncStarted | GapNoted | HistoryReverted | BookmarkNoted | Con
 """What a record says of the watch of a resource, but for the end of a list, which sweeps."""
 
 
-def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> None:
-    """Put what a mark says of its resource into the changes."""
+def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRecord, record: Mark) -> SyncRow | None:
+    """Put what a mark says of its resource into the changes; returns what was known before it."""
     place: Input = (logged.partition, str(record.resource))
     before = changes.syncs.get(place) or held.get(place)
     after = before or SyncRow(partition=logged.partition, resource=str(record.resource))
     match record:
+        case SyncStarted() if is_newer(after.api_version, record.api_version):
+            return before  # by a process that does not know yet of the newer version
         case SyncStarted():
             after = _begun(after, record, logged.sequence)
         case GapNoted():
@@ -42,18 +45,22 @@ def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRec
         case ContactLost():
             after = replace(after, error=record.error)
     note_sync(changes, before, after, logged.sequence)
+    return before
 
 
 def _begun(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
     """The row after a list began."""
     namespaces = ",".join(record.namespaces)
+    is_newer_version = is_newer(record.api_version, row.api_version)
+    # Another version or other namespaces are other inputs: nothing is known of them before this list is complete.
+    is_same = row.namespaces == namespaces and not is_newer_version
     return replace(
         row,
-        unfinished=_text(with_begun(_unfinished(row), record.sync_id, sequence)),
+        unfinished=_text(with_begun({} if is_newer_version else _unfinished(row), record.sync_id, sequence)),
         started_sequence=sequence,
-        # Other namespaces are other inputs: nothing is known of them before this list is complete.
-        finished_sequence=row.finished_sequence if row.namespaces == namespaces else 0,
+        finished_sequence=row.finished_sequence if is_same else 0,
         namespaces=namespaces,
+        api_version=record.api_version or row.api_version,
         heard_at=record.time,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from levelog.calls.faults import Interruption, described
 from levelog.wire.canonical import digest
+from levelog.wire.objects import is_newer
 from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
@@ -24,6 +25,7 @@ from levelog.wire.records import (
     SyncStarted,
     TargetSighted,
     Unreadable,
+    api_version_of,
     follows,
     swept_version,
 )
@@ -33,7 +35,7 @@ from levelog_processors.fold.lists import finish, note_mark, note_sync
 from levelog_processors.fold.objects import Latest, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, Held, Reverted, Unlisted, Wake
+from levelog_store.fold.changes import Changes, Checkpoint, Held, Replaced, Unlisted, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Fold:
         self._receipts = Receipts(program, self._changes)
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
-        """Fold records of any kind but `SyncFinished`, and `HistoryReverted` by itself."""
+        """Fold records of any kind but `SyncFinished`; `HistoryReverted` and `SyncStarted` not after objects."""
         for logged in records:
             self._advance(logged)
             self._take(logged)
@@ -149,12 +151,9 @@ class Fold:
         match record:
             case ObjectSeen() | ObjectDeleted():
                 self._see(logged, str(record.key), record)
-            case HistoryReverted():
-                if self._latest:
-                    raise TypeError("a history that went back is folded by itself")
-                note_mark(self._changes, self._held.syncs, logged, record)
-                self._revert(logged, str(record.resource))
-            case SyncStarted() | GapNoted() | BookmarkNoted() | ContactLost():
+            case HistoryReverted() | SyncStarted():
+                self._begin(logged, record, note_mark(self._changes, self._held.syncs, logged, record))
+            case GapNoted() | BookmarkNoted() | ContactLost():
                 note_mark(self._changes, self._held.syncs, logged, record)
             case ReceiptNoted():
                 if record.application == self._application:
@@ -167,10 +166,24 @@ class Fold:
             case SyncFinished():
                 raise TypeError("a finished list is folded by Fold.sweep")
 
-    def _revert(self, logged: LoggedRecord, resource: str) -> None:
-        """Let whatever comes next of a resource be news, and its readers wait for the list of it."""
+    def _begin(self, logged: LoggedRecord, record: HistoryReverted | SyncStarted, before: SyncRow | None) -> None:
+        """Where history went back, or a list in a newer version began, let its readers wait for what replaces it."""
+        resource = str(record.resource)
+        if isinstance(record, HistoryReverted):
+            reason = f"the history of {resource} went back, as after a restore of etcd: it is not listed since"
+        elif before is not None and is_newer(record.api_version, before.api_version):
+            reason = (
+                f"{resource} is recorded in version {record.api_version}: waits for its list, and code that declares it"
+            )
+        else:
+            return
+        if self._latest:
+            raise TypeError("what replaces all that is held is folded by itself")
         views = tuple(view.name for view in self._program.views.values() if resource in view.reads)
-        self._changes.reverted.append(Reverted(logged.partition, resource, views, logged.sequence))
+        is_other_history = isinstance(record, HistoryReverted)
+        self._changes.replaced.append(
+            Replaced(logged.partition, resource, views, logged.sequence, reason, is_other_history)
+        )
 
     def _see(self, logged: LoggedRecord, name: str, record: ObjectSeen | ObjectDeleted) -> None:
         """Keep what a record says of an object if it is news, and can be read."""
@@ -179,11 +192,18 @@ class Fold:
                 self._see_again(logged, name, record)
         elif error := unreadable(record):
             self.skip(logged, name, error)
+        elif self._is_outdated(logged.partition, record):
+            return
         else:
             before = self._latest.get(name)
             causes = before.causes if before is not None else ()
             now = self._time.of(logged.partition)
             self._latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
+
+    def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
+        """Tell whether a record shows an object in an older version than it is recorded in, which is told as well."""
+        known = self._held.api_versions.get((partition, str(record.key.group_resource)), "")
+        return bool(known) and is_newer(known, api_version_of(record))
 
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted) -> bool:
         """Tell whether the record is newer than what is known, so that no state ever goes back."""

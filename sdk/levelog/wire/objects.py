@@ -1,5 +1,6 @@
 """Names of resources and objects, as every part of levelog writes them."""
 
+import re
 from typing import Final, NewType
 from urllib.parse import quote, unquote
 
@@ -41,6 +42,23 @@ def parse_version(text: str) -> Version:
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_VERSION)) and int(text) <= MAX_VERSION):
         raise ValueError(f"{text[:40]!r} is no resourceVersion")
     return Version(int(text))
+
+
+_NAMED: Final = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
+
+
+def is_newer(api_version: str, than: str) -> bool:
+    """Tell which of two versions of a group comes later: v1alpha1, v1beta1, v1, v2alpha1; other names before all these.
+
+    False where one of them is not known. Not Kubernetes' order of preference, which puts v1 after v2alpha1.
+    """
+    return bool(api_version and than) and _rank(api_version) > _rank(than)
+
+
+def _rank(api_version: str) -> tuple[int, str, int, str]:
+    name = api_version.rpartition("/")[2]
+    found = _NAMED.fullmatch(name)
+    return (int(found[1]), found[2] or "stable", int(found[3] or 0), "") if found else (0, "", 0, name)
 
 
 class GroupResource(Struct, frozen=True, order=True):

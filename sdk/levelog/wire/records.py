@@ -112,6 +112,8 @@ class BookmarkNoted(Struct, frozen=True, kw_only=True):
     """The watch of a resource has seen everything up to `version`."""
 
     resource: GroupResource
+    api_version: str = ""
+    """Version in which it is watched."""
     version: _Version
     time: datetime
 
@@ -270,6 +272,27 @@ def refuse_remains(found: Mapping[str, Any]) -> None:
         f"{name} has {left_out.bytes} bytes, which is more than the log takes; only its metadata are recorded "
         f"({left_out.reason})"
     )
+
+
+class _ApiVersion(Struct, rename="camel"):
+    api_version: str = ""
+
+
+_api_versions: Final = msgspec.json.Decoder(_ApiVersion)
+
+
+def api_version_of(record: Record) -> str:
+    """The version of the API that a record tells of; empty where it does not say, or cannot be read."""
+    match record:
+        case SyncStarted() | SyncFinished() | BookmarkNoted():
+            return record.api_version
+        case ObjectSeen():
+            try:
+                return _api_versions.decode(record.body).api_version
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                return ""
+        case _:
+            return ""
 
 
 MOST_UNFINISHED: Final = 8

@@ -1,6 +1,6 @@
 """What a fold begins with and what it changes, before that is written; which records asked for a level."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -63,6 +63,8 @@ class Held(Struct):
     """Those whose parent is in the batch."""
     syncs: dict[Input, "SyncRow"] = field(default_factory=dict[Input, "SyncRow"])
     """Of all partitions and resources, if the batch has marks."""
+    api_versions: Mapping[Input, str] = field(default_factory=dict[Input, str])
+    """In which resources are recorded, by partition; not there: nobody says."""
     times: dict[int, datetime] = field(default_factory=dict[int, datetime])
     """Time of each partition, if entries expire."""
     expired: list[ExpiredEntry] = field(default_factory=list[ExpiredEntry])
@@ -118,14 +120,18 @@ class FoldedSighting(Struct, frozen=True, kw_only=True):
     at: datetime
 
 
-class Reverted(Struct, frozen=True):
-    """The history of a resource went back, as one partition was told: what is held of it compares with nothing."""
+class Replaced(Struct, frozen=True):
+    """A list that is next replaces all that is held of a resource, as one partition was told."""
 
     partition: int
     resource: str
     views: tuple[str, ...]
     """Those that read it."""
     sequence: int
+    reason: str
+    """Why their levels are blocked until then."""
+    is_other_history: bool
+    """Versions that are held compare with nothing; else the same version is news."""
 
 
 class Changes(Struct):
@@ -156,7 +162,7 @@ class Changes(Struct):
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
     sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
-    reverted: list[Reverted] = field(default_factory=list[Reverted])
+    replaced: list[Replaced] = field(default_factory=list[Replaced])
     unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
     """By partition and place."""
     listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])

@@ -18,7 +18,7 @@ from levelog_store.dialects import (
     row_of,
     upsert,
 )
-from levelog_store.fold.changes import Changes, Reverted, Wake, merge_wake
+from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
 from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
 from levelog_store.owners.promotion import NOTHING_KNOWN
 from levelog_store.rows import IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
@@ -51,8 +51,8 @@ async def write_changes(
     if changes.calls_forgotten:
         await _forget_calls(connection, scope, changes.calls_forgotten)
     await _write_syncs(connection, scope, changes)
-    for each in changes.reverted:
-        await _forget_versions(connection, scope, each)
+    for each in changes.replaced:
+        await _await_list(connection, scope, each)
     await _write_unreadable(connection, scope, changes)
     await write_key_versions(connection, scope, changes.keys)
     if changes.gone:
@@ -70,7 +70,7 @@ async def write_changes(
 
 async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Changes) -> dict[ViewParent, Wake]:
     wakes = dict(changes.wakes)
-    for each in changes.reverted:
+    for each in changes.replaced:
         await _block_readers(connection, scope, each, wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
         await _wake_dependants(connection, scope, changes, wakes)
@@ -203,18 +203,20 @@ async def _write_syncs(connection: AsyncConnection, scope: Scope, changes: Chang
     await upsert(connection, syncs, rows)
 
 
-async def _forget_versions(connection: AsyncConnection, scope: Scope, each: Reverted) -> None:
-    """Let whatever is told next of a resource be newer than what is held of it, and what it does not tell be swept.
+async def _await_list(connection: AsyncConnection, scope: Scope, each: Replaced) -> None:
+    """Let what is told next of a resource be newer than what is held of it, and what it does not tell be swept.
 
-    Nothing waits for the log to show what was written to the history that is gone.
+    Of another history that is whatever comes, and nothing waits for the log to show what was written to the older one.
     """
     held, gone, asked = objects.c, tombstones.c, intents.c
     begins, ends = f"{each.resource}/", f"{each.resource}0"  # 0 is what follows /
     await connection.execute(
         update(objects)
         .where(held.scope == scope.number, held.resource == each.resource, held.partition == each.partition)
-        .values(version=0)
+        .values(version=0 if each.is_other_history else held.version - 1)
     )
+    if not each.is_other_history:
+        return
     await connection.execute(
         delete(tombstones).where(
             gone.scope == scope.number, gone.partition == each.partition, gone.object > begins, gone.object < ends
@@ -234,7 +236,7 @@ async def _forget_versions(connection: AsyncConnection, scope: Scope, each: Reve
 
 
 async def _block_readers(
-    connection: AsyncConnection, scope: Scope, each: Reverted, wakes: dict[ViewParent, Wake]
+    connection: AsyncConnection, scope: Scope, each: Replaced, wakes: dict[ViewParent, Wake]
 ) -> None:
     """Block the levels of the views that read a resource, and have them looked at once it is listed."""
     table = levels.c
@@ -245,8 +247,8 @@ async def _block_readers(
     )
     for view, parent in await connection.execute(select(table.view, table.parent).where(readers)):
         merge_wake(wakes, (view, parent), Wake(each.partition, (each.sequence,)))
-    reason = f"the history of {each.resource} went back, as after a restore of etcd: it is not listed since"
-    await connection.execute(update(levels).where(readers).values(status="blocked", reason=reason, **NOTHING_KNOWN))
+    blocked = update(levels).where(readers).values(status="blocked", reason=each.reason, **NOTHING_KNOWN)
+    await connection.execute(blocked)
 
 
 async def _write_unreadable(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:

@@ -270,7 +270,7 @@ def reverted_list_compared(_: Laboratory) -> Generator[None]:
 
     async def nothing(*_: Any) -> None: ...
 
-    with _replaced((changewrites, "_forget_versions"), by=nothing):
+    with _replaced((changewrites, "_await_list"), by=nothing):
         yield
 
 

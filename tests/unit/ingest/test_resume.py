@@ -1,6 +1,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from levelog.errors import ConfigurationError
 from levelog.wire.objects import Partition, Sequence, Version
 from levelog.wire.records import (
     BookmarkNoted,
@@ -42,6 +47,16 @@ def decided(namespace: str = "", **records: Any) -> Decision:
     given: dict[str, Any] = {"sync": None, "gap": None, "bookmark": None, **records}
     given["seen"] = {namespace: records.get("seen")}
     return decide(namespaces, **given)
+
+
+def of(api_version: str, record: Record) -> Record:
+    """The record as one in a version of the API."""
+    if isinstance(record, ObjectSeen):
+        return replace(
+            record, body=msgspec.json.encode({"apiVersion": api_version, **msgspec.json.decode(record.body)})
+        )
+    assert isinstance(record, SyncFinished | BookmarkNoted)
+    return replace(record, api_version=api_version)
 
 
 def resumed(**records: Any) -> int:
@@ -120,3 +135,26 @@ def test_what_was_seen_of_a_history_that_went_back_counts_no_more() -> None:
     listed = decided(**old, gap=at(10, reverted))
     assert isinstance(listed, ResumeAt)
     assert (listed.seen, listed.versions) == (31, {"": 31})
+
+
+OLD, NEW = "example.com/v1alpha1", "example.com/v1beta1"
+
+
+def test_a_newer_version_of_the_api_is_listed_first() -> None:
+    old = at(9, of(OLD, finished(50)))
+    assert reason(sync=old, api_version=NEW) == f"records are of version {OLD}, now it is {NEW}"
+    assert resumed(sync=old, api_version=OLD) == 50
+    assert resumed(sync=at(9, finished(50)), api_version=NEW) == 50  # nobody said which version that was
+
+
+@pytest.mark.parametrize("said", [{"seen": at(10, of(OLD, seen(60)))}, {"bookmark": at(10, of(OLD, bookmark(60)))}])
+def test_what_an_older_process_recorded_after_the_list_is_no_place_to_go_on(said: Any) -> None:
+    """It watched further than the one that takes over: between the two, nothing was recorded in the newer version."""
+    assert reason(sync=at(9, of(NEW, finished(50))), api_version=NEW, **said) == (
+        f"records are of version {OLD}, now it is {NEW}"
+    )
+
+
+def test_an_older_version_of_the_api_than_is_recorded_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=f"is recorded in version {NEW}, this process"):
+        decided(sync=at(9, of(NEW, finished(50))), api_version=OLD)
