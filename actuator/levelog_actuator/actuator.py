@@ -20,6 +20,7 @@ from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
+from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.relay import Relay
 from levelog_actuator.results import Later, Result, about
 from levelog_actuator.sending import Sender
@@ -101,6 +102,7 @@ class Actuator:
             is_busy=lambda: bool(self._sending),
             on_stored=self._note_stored,
         )
+        self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._hint.set)
         self._limits = Limits(self._settings)
         self._effects = Effects(
             database,
@@ -145,14 +147,17 @@ class Actuator:
         claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
         calling = asyncio.create_task(self._effects.run(), name="actuator effects")
         looking = asyncio.create_task(self._lookout.run(), name="actuator lookout")
-        tasks = (ledger, relay, claiming, calling, looking)
+        tasks = [ledger, relay, claiming, calling, looking]
+        if self._database.is_shared:
+            tasks.append(asyncio.create_task(self._presence.run(), name="actuator presence"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             looking.cancel()
             await self._stop(ledger, relay, claiming)
-            calling.cancel()
-            await asyncio.wait((calling, looking))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
                 task.result()
@@ -200,6 +205,7 @@ class Actuator:
         failures = 0
         while True:
             await self._limits.until_open(BESIDE)
+            await self._presence.until_there()
             if self._outage.is_on:
                 if self._sending:
                     await asyncio.wait(self._sending)
@@ -269,17 +275,20 @@ class Actuator:
 
     async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
         """Carry the intent out; None if the claim has gone to another actuator."""
-        clock = asyncio.get_running_loop().time
-        last_start = claimed_at + (self._settings.lease - self._settings.request).total_seconds()
+        clock, limit = asyncio.get_running_loop().time, self._presence.limit(intent)
+        last_start = claimed_at + (self._settings.lease - limit).total_seconds()
         if self._is_stopping or self._outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")
         if rest := self._limits.resting(intent):
             return Later.unsent(intent, "the API has too much to do for its group", rest)
         try:
-            if clock() - claimed_at > RECHECK_SECONDS and not await self._is_still_claimed(intent):
+            is_old = clock() - claimed_at > RECHECK_SECONDS or claimed_at <= self._presence.since
+            if is_old and not await self._is_still_claimed(intent):
                 log.warning("the claim ended while the intent waited", extra=about(intent))
                 return None
-            return await self._sender.carry_out(intent, lambda: clock() < last_start)
+            return await self._sender.carry_out(
+                intent, lambda: clock() < last_start and self._presence.outlasts(intent), limit
+            )
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one intent must not stop the others
             text = self._redactor.redact_text(f"{type(error).__name__}: {error}")
             log.error("an intent cannot be carried out: %s", text, extra=about(intent))  # noqa: TRY400 - traces may quote

@@ -32,9 +32,13 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     claimed: int = 256
     """Intents of one API group claimed at once, waiting ones included; of all groups together twice as many."""
     lease: timedelta = timedelta(seconds=30)
-    """How long a claim lasts; so long an intent waits when its actuator was killed."""
+    """How long a claim lasts at the most, unless it is kept."""
+    presence: timedelta = timedelta(seconds=6)
+    """How long others take an actuator for present that says nothing; so long most intents wait when it was killed."""
+    brief: timedelta = timedelta(seconds=3)
+    """Deadline of requests at the first attempt of a write, where others may take the claim: they are over before."""
     request: timedelta = timedelta(seconds=10)
-    """Deadline of one request; as long as kube-apiserver gives an admission webhook by default."""
+    """Deadline of any other request; as long as kube-apiserver gives an admission webhook by default."""
     attempts: int = 10
     """How often a write is sent before its round fails, over two to three minutes with the delays below; and how often
     an effect is called before the intent may be withdrawn."""
@@ -59,6 +63,8 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
                 f"a claim of {self.lease.total_seconds():g} s is too short for requests that may take "
                 f"{self.request.total_seconds():g} s: give it at least twice that"
             )
+        if self.brief * 2 > self.presence:
+            raise ConfigurationError("the presence of an actuator has to last at least twice a brief request")
 
     @property
     def few(self) -> int:

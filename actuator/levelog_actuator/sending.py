@@ -1,6 +1,7 @@
 """Carrying out one intent: requests, looks at the target, and the rule for each answer."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -86,11 +87,14 @@ class Sender:
         self.requests = 0
         self._events = EventWriter(self._ask, settings)
 
-    async def carry_out(self, intent: ClaimedIntent, may_send: Callable[[], bool]) -> Result:
+    async def carry_out(
+        self, intent: ClaimedIntent, may_send: Callable[[], bool], limit: timedelta | None = None
+    ) -> Result:
         """Send the intent, once or after looking at the target, and tell what came of it.
 
-        `may_send` says that the claim outlasts another request; if not, the intent is given back. No secret value of
-        the body is in the text of an error. Raises msgspec.MsgspecError for a row that cannot be read.
+        `may_send` says that the claim outlasts another request, whose deadline is `limit`; if not, the intent is given
+        back. No secret value of the body is in the text of an error. Raises msgspec.MsgspecError for a row that cannot
+        be read.
         """
         try:
             order = Order.read(intent, self._redactor)
@@ -100,10 +104,10 @@ class Sender:
         if order.verb == "event":
             result = await self._events.carry_out(order)
         else:
-            result = await self._carry_out(order, may_send)
+            result = await self._carry_out(order, may_send, limit or self._settings.request)
         return replace(result, error=self._redactor.redact_text(result.error, order.secrets))
 
-    async def _carry_out(self, order: Order, may_send: Callable[[], bool]) -> Result:
+    async def _carry_out(self, order: Order, may_send: Callable[[], bool], limit: timedelta) -> Result:
         intent = order.intent
         guard = order.first_guard
         refusal: Reply | None = None
@@ -115,7 +119,8 @@ class Sender:
                     return _answered(step, refusal)
                 guard = step
             try:
-                reply = await self._send(order, guard, may_send)
+                request = write_request(order, guard, limit, is_dry=self._is_dry)
+                reply = await self._ask(request, may_send, limit)
             except Withheld:
                 return Later.unsent(intent, "the claim was about to end")
             rule = rule_for_answer(order, reply)
@@ -246,11 +251,9 @@ class Sender:
             raise _Refused(reply)
         return Sighting.read(reply.body)
 
-    async def _send(self, order: Order, guard: Precondition, may_send: Callable[[], bool]) -> Reply:
-        request = write_request(order, guard, self._settings.request, is_dry=self._is_dry)
-        return await self._ask(request, may_send)
-
-    async def _ask(self, request: Request, may_send: Callable[[], bool] = lambda: True) -> Reply:
+    async def _ask(
+        self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None
+    ) -> Reply:
         self.requests += 1
         try:
             answer = await self._client.request(
@@ -259,7 +262,7 @@ class Sender:
                 query=request.query,
                 body=request.body,
                 content_type=request.content_type,
-                timeout=self._settings.request,
+                timeout=limit or self._settings.request,
                 may_send=may_send,
             )
         except ApiError as error:

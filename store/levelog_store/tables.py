@@ -85,6 +85,15 @@ processors = Table(
     _time("expires_at", nullable=False),
 )
 
+actuators = Table(
+    "actuators",
+    metadata,
+    _scope(),
+    _key("owner"),
+    _time("expires_at", nullable=False),
+    comment="until when each is present; then others take its claims",
+)
+
 handlers = Table(
     "handlers",
     metadata,

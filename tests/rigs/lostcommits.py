@@ -6,11 +6,11 @@ from sqlalchemy import Table, delete, insert, select
 
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
-from levelog_store.tables import leases, metadata, processors, scopes
+from levelog_store.tables import actuators, leases, metadata, processors, scopes
 
 Kept = dict[str, list[dict[str, Any]]]
 
-_DURABLE = {leases.name, processors.name, scopes.name}
+_DURABLE = {actuators.name, leases.name, processors.name, scopes.name}
 """Tables whose commits wait for the disk."""
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from sqlalchemy import ClauseElement, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate import claims, outcomes, presence
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
 from levelog_store.connect.database import Database
@@ -455,3 +455,58 @@ async def test_a_claim_passes_by_the_api_versions_that_it_is_told_to_leave(datab
 async def taken(database: Database, *, without: tuple[str, ...]) -> list[ClaimedIntent]:
     async with database.transaction() as connection:
         return await claims.claim(connection, SCOPE, "a", limit=10, lease=timedelta(seconds=30), without=without)
+
+
+GRACE = timedelta(seconds=10)
+
+
+async def stay(database: Database, owner: str, duration: timedelta) -> None:
+    async with database.transaction() as connection:
+        await presence.stay(connection, SCOPE, owner, duration)
+
+
+async def end_claims_of_gone(database: Database) -> int:
+    async with database.transaction() as connection:
+        return await presence.end_claims_of_gone(connection, SCOPE, GRACE)
+
+
+@pytest.mark.parametrize(
+    ("left", "ended"),
+    [
+        (timedelta(seconds=60), []),
+        (PAST, ["first"]),
+        (-GRACE, ["first", "again", "call", "event"]),
+        (None, []),
+    ],
+    ids=["there", "gone", "gone for long", "never said so"],
+)
+async def test_claims_end_with_the_presence_of_their_owner(
+    database: Database, left: timedelta | None, ended: list[str]
+) -> None:
+    rows = {
+        "first": intent(A),
+        "again": intent(B, attempts=1),
+        "call": intent("page.effects/default/a", verb="call"),
+        "event": intent("pods/default/c", verb="event"),
+    }
+    await decide(database, *rows.values())
+    assert len(await claim(database)) == 4
+    await decide(database, other := intent("pods/default/d"))
+    await claim(database, "here")
+    await stay(database, "here", LEASE)
+    if left is not None:
+        await stay(database, "one", left)
+    for _ in range(2):
+        await end_claims_of_gone(database)
+    taken = await claim(database, "two")
+    assert sorted(keys_of(taken)) == sorted(rows[name]["key"] for name in ended)
+    assert all(each.is_doubtful for each in taken)
+    assert other["key"] not in keys_of(taken)
+
+
+async def test_who_says_again_that_it_is_here_keeps_its_next_claims(database: Database) -> None:
+    await stay(database, "one", PAST)
+    await stay(database, "one", LEASE)
+    await decide(database, intent(A))
+    await claim(database)
+    assert (await end_claims_of_gone(database), await claim(database, "two")) == (0, [])

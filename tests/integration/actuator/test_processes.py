@@ -19,13 +19,16 @@ from sqlalchemy import update
 from levelog.errors import IdentityMismatch
 from levelog.wire.objects import Cluster, ObjectKey, Uid
 from levelog.wire.records import ReceiptNoted
-from levelog_actuator import Actuator
+from levelog_actuator import Actuator, ActuatorSettings
+from levelog_actuator.presence import ActuatorPresence
 from levelog_log.publisher import BatchPublisher
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.presence import stay
 from levelog_store.tables import intents
 from rigs.acting import ACTUATOR, QUICK, WEBS, Acting
 from rigs.apirequests import ApiRequest, asks
 from rigs.faults import Delay, Hold, Strike
-from rigs.intents import NOON, states
+from rigs.intents import NOON, intent, states
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -279,6 +282,78 @@ async def test_what_another_actuator_claimed_while_it_waited_for_its_turn_is_not
         await on_sandbox.receipts_of([keys[0], keys[2]])
         await first.until_applied()
     assert sorted(request.name for request in on_sandbox.sent()) == ["a-0", "a-2"]
+
+
+async def test_the_claims_of_a_killed_actuator_are_taken_over_as_soon_as_its_presence_is_gone(
+    shared: Acting, actuator: ActuatorProcess
+) -> None:
+    """Killed with requests on their way; its claims would last for another hour."""
+    seen = [await shared.make("configmaps", f"a-{number}") for number in range(40)]
+    await actuator.start()
+    strike = shared.proxy.add(Strike(call=actuator.kill, stage="answer"), writes)
+    keys = await shared.decide(*(shared.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
+    await strike.until_applied()
+    async with shared.database.transaction() as connection:
+        later = NOON + timedelta(days=36500)
+        held = await connection.execute(
+            update(intents).where(intents.c.state == "claimed").values(due_at=later, expires_at=later)
+        )
+        assert held.rowcount
+    async with shared.running():
+        receipts = await shared.receipts_of(keys)
+    assert {each.outcome for each in receipts} <= {"written", "unchanged"}
+    assert Counter(request.name for request in shared.effective()) == {each["metadata"]["name"]: 1 for each in seen}
+
+
+_ROW: dict[str, Any] = intent("pods/default/a", attempts=1) | {"is_doubtful": False}
+FIRST = ClaimedIntent(**{name: _ROW[name] for name in ClaimedIntent.__struct_fields__})
+AGAIN = msgspec.structs.replace(FIRST, attempts=2)
+
+
+async def test_a_request_is_over_before_the_presence_of_its_actuator_is(shared: Acting) -> None:
+    """Whoever takes over a first attempt does so when the presence ends, others when a long request is over as well."""
+    at, settings = [0.0], ActuatorSettings()
+    presence = ActuatorPresence(
+        shared.database, shared.scope, "one", settings, on_ended=lambda: None, clock=lambda: at[0]
+    )
+    assert (presence.outlasts(FIRST), presence.outlasts(AGAIN)) == (False, False)
+    assert (presence.limit(FIRST), presence.limit(AGAIN)) == (settings.brief, settings.request)
+    found = []
+    await presence.stay()
+    for at[0] in (0.0, 2.9, 3.1, 5.9, 6.1):
+        found.append((presence.outlasts(FIRST), presence.outlasts(AGAIN)))
+    assert found == [(True, True), (True, True), (False, True), (False, True), (False, False)]
+    await presence.stay()
+    assert (presence.since, presence.outlasts(FIRST)) == (6.1, True), "what it claimed before may be others' now"
+    at[0] = 11.0
+    await presence.stay()
+    assert presence.since == 6.1
+
+
+async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared: Acting) -> None:
+    at, ended = [0.0], list[float]()
+    presence = ActuatorPresence(
+        shared.database,
+        shared.scope,
+        "one",
+        ActuatorSettings(),
+        on_ended=lambda: ended.append(at[0]),
+        clock=lambda: at[0],
+    )
+    later = NOON + timedelta(days=36500)
+    left = shared.intent("patch", target=f"configmaps/{shared.namespace}/a") | {
+        "state": "claimed",
+        "owner": "two",
+        "due_at": later,
+        "expires_at": later,
+        "attempts": 1,
+    }
+    await shared.decide(left, hint=False)
+    async with shared.database.transaction() as connection:
+        await stay(connection, shared.scope, "two", timedelta(seconds=-1))
+    for at[0] in (0.0, 5.0, 20.0, 25.0, 26.0):  # away for a while before the 20
+        await presence.stay()
+    assert ended == [26.0]
 
 
 async def test_nothing_is_written_to_another_cluster_or_under_another_log(on_sandbox: Acting) -> None:

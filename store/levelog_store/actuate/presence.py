@@ -1,0 +1,73 @@
+"""Presence of actuators: while it lasts, nobody else ends their claims; once it is over, others take these over.
+
+All times are the database's. An actuator that says too late that it is here finds its presence renewed, and its claims
+perhaps ended: it can tell by its own clock, which knows when the last presence was over at the latest.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Delete, Dialect, Select, Update, and_, delete, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.actuate.claims import CLAIMED, IS_IN_SCOPE
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of_named
+from levelog_store.rows import Scope
+from levelog_store.tables import actuators, intents
+
+
+async def stay(connection: AsyncConnection, scope: Scope, owner: str, duration: timedelta) -> None:
+    """Say that an actuator is present for so long from now."""
+    dialect = connection.dialect
+    row = insert_for(dialect, actuators).values(scope=scope.number, owner=owner, expires_at=now(dialect, duration))
+    changed = {"expires_at": row.excluded.expires_at}
+    await connection.execute(row.on_conflict_do_update(index_elements=list(actuators.primary_key), set_=changed))
+
+
+async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: timedelta) -> int:
+    """End the claims of actuators whose presence is over; returns how many.
+
+    Those under which only a short request can be on its way end at once, the others after `grace`. Whoever says that it
+    is here at the same moment waits for this to commit, or is left alone.
+    """
+    dialect = connection.dialect
+    rows = (await connection.execute(_gone(dialect, grace), {"of_scope": scope.number})).all()
+    if not rows:
+        return 0
+    over = many(dialect, [row.owner for row in rows if row.is_over])
+    values = {"of_scope": scope.number, "gone": many(dialect, [row.owner for row in rows]), "over": over}
+    ended = await connection.execute(_end(dialect), values)
+    await connection.execute(_forget(dialect), {"of_scope": scope.number, "over": over})
+    return ended.rowcount
+
+
+@built_once
+def _gone(dialect: Dialect, grace: timedelta) -> Select[Any, bool]:
+    table = actuators.c
+    return (
+        select(table.owner, (table.expires_at <= now(dialect, -grace)).label("is_over"))
+        .where(table.scope == OF_SCOPE, table.expires_at <= now(dialect))
+        .order_by(table.owner)
+        .with_for_update(skip_locked=True)
+    )
+
+
+def _is_brief() -> ColumnElement[bool]:
+    """The first attempt of a write: `ActuatorSettings.brief` is the deadline of its requests."""
+    return and_(intents.c.attempts <= 1, intents.c.verb.not_in(("call", "event")))
+
+
+@built_once
+def _end(dialect: Dialect) -> Update:
+    table = intents.c
+    is_over = or_(_is_brief(), one_of_named(dialect, table.owner, "over"))
+    return (
+        update(intents)
+        .where(IS_IN_SCOPE, table.state == CLAIMED, one_of_named(dialect, table.owner, "gone"), is_over)
+        .values(due_at=now(dialect), expires_at=now(dialect), owner="")
+    )
+
+
+@built_once
+def _forget(dialect: Dialect) -> Delete:
+    return delete(actuators).where(actuators.c.scope == OF_SCOPE, one_of_named(dialect, actuators.c.owner, "over"))
