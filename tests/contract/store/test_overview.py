@@ -107,6 +107,7 @@ def sync(scope: Scope, resource: str, partition: int, finished: int) -> dict[str
         "namespaces": "",
         "version": 1,
         "gap_sequence": 0,
+        "api_version": "",
         "heard_at": None,
         "error": "",
     }

@@ -8,7 +8,7 @@ from levelog_store.tables import objects, syncs
 
 
 def sync(partition: int, **changed: Any) -> dict[str, Any]:
-    row = {"unfinished": "", "namespaces": "", "version": 0, "error": ""}
+    row = {"unfinished": "", "namespaces": "", "api_version": "", "version": 0, "error": ""}
     row |= dict.fromkeys(("started_sequence", "finished_sequence", "gap_sequence"), 0)
     return {"scope": 1, "partition": partition, "resource": "pods", **row, **changed}
 
