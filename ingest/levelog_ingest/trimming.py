@@ -145,7 +145,8 @@ def _last_written(managed_fields: Raw) -> Written:
     if not managed_fields:
         return Written()
     entries = _managed_fields.decode(managed_fields) or ()
-    newest = max(entries, key=lambda entry: entry.time, default=_ManagedFields())
+    # Times are whole seconds. The server puts what was applied first: a status that follows within the second is last.
+    newest = max(reversed(entries), key=lambda entry: entry.time, default=_ManagedFields())
     return Written(manager=storable(newest.manager), at=newest.time)
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from levelog.wire.objects import Cluster
+from levelog_log.stream import ensure_stream
+from levelog_log.transport.connection import connect
 from levelog_sandbox import Denial, Sandbox
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE, Levelog, define_webs
@@ -147,6 +150,26 @@ async def test_beside_a_running_application_its_servers_are_examined(sandbox: Sa
         assert token not in found
     finally:
         running.kill()
+
+
+async def test_a_processor_is_asked_for_no_cluster_and_its_log_is_the_one_on_nats(
+    levelog: Levelog, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    without = Levelog(tmp_path)
+    arguments = (WEBS_FILE, "--role", "process", "--nats-url", nats_server.url)
+    found = await examine(without, *arguments, is_well=True)
+    assert lines(found, "cluster") == ["ok     cluster      not asked: a processor has no access to it"]
+    assert "there is no log of the cluster yet" in lines(found, "log")[0]
+    async with await connect(nats_server.url, name="test") as connection:
+        for cluster in ("one", "two"):
+            await ensure_stream(connection, Cluster(cluster), redaction="")
+            found = await examine(without, *arguments, "--cluster", cluster, is_well=True)
+            assert lines(found, "log")[0].startswith(f"ok     log          levelog-{cluster} holds 0 records")
+            if cluster == "one":
+                assert lines(await examine(without, *arguments, is_well=True), "log") == lines(found, "log")
+    found = await examine(without, *arguments, is_well=True)
+    [said] = lines(found, "log")
+    assert said.startswith("note   log          there are logs of several clusters, one, two, and which is meant")
 
 
 async def test_at_a_real_api_server_the_user_and_each_missing_verb_are_named(

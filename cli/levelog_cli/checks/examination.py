@@ -32,9 +32,12 @@ async def _findings(settings: Settings, files: Sequence[Path], role: Role | None
             resources = ", ".join(application.program.resources)
             yield Finding.ok("operators", f"application {application.name}, which reads {resources}")
     cluster = None
-    async for finding in examine_cluster(settings, application, role, has_files=bool(files)):
-        yield finding
-        cluster = cluster or finding.cluster
+    if role is Role.PROCESS:
+        yield Finding.ok("cluster", "not asked: a processor has no access to it")
+    else:
+        async for finding in examine_cluster(settings, application, role, has_files=bool(files)):
+            yield finding
+            cluster = cluster or finding.cluster
     async for finding in examine_nats(settings, cluster, application):
         yield finding
     async for finding in examine_database(settings):

@@ -87,6 +87,12 @@ async def _stream(
     settings: Settings, connection: Connection, cluster: Cluster | None, application: LoadedApplication | None
 ) -> AsyncIterator[Finding]:
     known = await clusters(connection)
+    if cluster is None:
+        cluster = Cluster(settings.cluster) or (known[0] if len(known) == 1 else None)
+    if cluster is None and known:
+        text = f"there are logs of several clusters, {', '.join(known)}, and which is meant is not known"
+        yield Finding.note(_LOG, text, "--cluster UID")
+        return
     if cluster is None or cluster not in known:
         others = f"; there are logs of other clusters: {', '.join(known)}" if known else ""
         yield Finding.ok(_LOG, f"there is no log of the cluster yet, ingest makes it{others}")

@@ -19,8 +19,9 @@ from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 
-# The field manager under which the server itself writes.
+# The field managers under which the server itself writes, and what runs pods.
 SERVER = "kube-apiserver"
+KUBELET = "kubelet"
 
 
 class Cluster:
@@ -140,7 +141,13 @@ class Cluster:
                 self.registry.named("pods"), pod.namespace, pod.name, DeleteOptions(uid=pod.uid, grace_seconds=0)
             )
         elif pod.body.get("status", {}).get("phase") == "Pending":
-            self.store.put("pods", {**pod.body, "status": running(pod.body, self.clock)})
+            self.writes.patch(
+                self.registry.named("pods"),
+                pod.namespace,
+                pod.name,
+                lambda body: {**body, "status": running(body, self.clock)},
+                Options(field_manager=KUBELET, subresource="status"),
+            )
 
 
 def running(body: Json, clock: Clock) -> Json:

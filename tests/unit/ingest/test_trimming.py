@@ -87,6 +87,7 @@ def test_a_look_alike_elsewhere_is_not_cut() -> None:
 def test_manager_and_time_of_the_newest_entry_are_told() -> None:
     managed = [
         {"manager": "old", "time": "2026-01-01T00:00:00Z"},
+        {"manager": "applied", "time": "2026-03-01T00:00:00Z"},
         {"manager": "new", "time": "2026-03-01T00:00:00Z"},
         {"manager": "middle", "time": "2026-02-01T00:00:00Z"},
     ]
