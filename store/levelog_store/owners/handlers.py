@@ -104,6 +104,7 @@ INPUTS: Final = "inputs"
 
 RESERVED: Final = frozenset(
     {
+        "actuators",
         "alembic_version",
         "backfills",
         "checkpoints",
