@@ -1,6 +1,7 @@
 """Levels as they are, or as they were at a moment."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.heldreads import read_syncs
-from levelog_store.look.contact import UnreadableRecord, read_errors, read_unreadable
+from levelog_store.look.contact import UnreadableRecord, read_errors, read_oldest_contact, read_unreadable
 from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled
 from levelog_store.look.recall import read_newest
 from levelog_store.rows import Scope
@@ -52,6 +53,8 @@ class LevelsNow(Struct, kw_only=True):
     """Records that cannot be read."""
     silent: list[tuple[str, str]]
     """Resources that nothing is heard of now, each with the reason."""
+    contacts: dict[int, tuple[str, datetime]]
+    """By scope: of the other resources the one whose last list or bookmark is the oldest, and when that came."""
 
 
 async def scopes_of(
@@ -70,12 +73,14 @@ async def scopes_of(
 
 async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
     """The levels that are selected. Raises ConfigurationError for a view or parent without one, naming those with."""
-    found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[])
+    found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[], contacts={})
     for scope in scopes:
         lines = await read_level_lines(connection, scope, view=wanted.view, status=wanted.status, name=wanted.name)
         found.lines += [(scope, line) for line in lines]
         found.skipped += await read_unreadable(connection, scope)
         found.silent += await read_errors(connection, scope)
+        if contact := await read_oldest_contact(connection, scope):
+            found.contacts[scope.number] = contact
     if not found.lines:
         await refuse_unknown(connection, scopes, wanted.name, wanted.view)
     return found

@@ -1,6 +1,7 @@
 """Answers as JSON objects, the same for each command."""
 
 import sys
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -129,8 +130,8 @@ def ignored_plain(level: KeptLevel, ignored: Ignored) -> dict[str, Any]:
     return {"type": "ignored", "view": level.view, "parent": level.parent, **msgspec.to_builtins(ignored)}
 
 
-def level_plain(scope: Scope, line: LevelLine) -> dict[str, Any]:
-    """A level as it is."""
+def level_plain(scope: Scope, line: LevelLine, last_contact: datetime | None) -> dict[str, Any]:
+    """A level as it is, as far as was known at the last contact."""
     return {
         "cluster": scope.cluster,
         "application": scope.application,
@@ -141,6 +142,7 @@ def level_plain(scope: Scope, line: LevelLine) -> dict[str, Any]:
         "drift": msgspec.json.decode(line.drift) if line.drift else None,
         "round": line.round,
         "evaluated_at": line.evaluated_at,
+        "last_contact": last_contact,
         "writes": line.writes,
     }
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -18,6 +19,9 @@ from levelog_store.rows import Scope
 
 _NAMED: Final = 5
 _FIELDS: Final = 4
+_FRESH: Final = timedelta(seconds=5)
+_BOOKMARKED: Final = timedelta(minutes=2)
+"""Twice the time between two bookmarks: https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks"""
 
 
 def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool) -> None:
@@ -39,6 +43,18 @@ def _drift(level: LevelLine | Decision) -> str:
 def print_blanks(levels: LevelsNow) -> None:
     """Print what the levels do not know of."""
     sys.stdout.write(_silent(levels.silent) + _skipped(levels.skipped))
+
+
+def print_age(levels: LevelsNow, now: datetime) -> None:
+    """Say on stderr how old what the levels go by is, where that is more than a few seconds."""
+    for scope in levels.scopes:
+        resource, at = levels.contacts.get(scope.number, ("", now))
+        age = now - at
+        if age > _FRESH:
+            where = f" of {scope.application} on {scope.cluster}" if len(levels.scopes) > 1 else ""
+            why = "; do ingest, NATS and a processor run?" if age > _BOOKMARKED else ""
+            ago = f"{timedelta(seconds=int(age.total_seconds()))} ago"
+            sys.stderr.write(f"last contact{where}: {resource}, {at:%Y-%m-%d %H:%M:%S} UTC, {ago}{why}\n")
 
 
 def _silent(inputs: Sequence[tuple[str, str]]) -> str:

@@ -20,7 +20,7 @@ from levelog_cli.printing.plain import (
     past_level_plain,
     print_plain,
 )
-from levelog_cli.printing.rows import print_blanks, print_levels, print_writers
+from levelog_cli.printing.rows import print_age, print_blanks, print_levels, print_writers
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
@@ -88,7 +88,8 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
         async with database.reading() as connection:
             levels = await levels_now(connection, scopes, wanted)
     if as_json:
-        print_plain([level_plain(*each) for each in levels.lines])
+        contacts = {number: at for number, (_, at) in levels.contacts.items()}
+        print_plain([level_plain(scope, line, contacts.get(scope.number)) for scope, line in levels.lines])
         return
     if levels.lines:
         print_levels(levels.lines, has_several=len(scopes) > 1)
@@ -96,6 +97,7 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
         nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
         sys.stdout.write(f"{nothing}\n")
     print_blanks(levels)
+    print_age(levels, datetime.now(UTC))
 
 
 async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:

@@ -7,6 +7,8 @@ from msgspec import Struct
 from sqlalchemy import Select, and_, case, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.resources import is_external
+from levelog.wire.objects import GroupResource
 from levelog_store.rows import Scope
 from levelog_store.tables import objects, scopes, syncs, tombstones, unreadable
 
@@ -55,6 +57,22 @@ async def read_errors(connection: AsyncConnection, scope: Scope) -> list[tuple[s
         .order_by(syncs.c.resource)
     )
     return [(resource, error) for resource, error in rows]
+
+
+async def read_oldest_contact(connection: AsyncConnection, scope: Scope) -> tuple[str, datetime] | None:
+    """The watched resource whose last list or bookmark is the oldest, and when that came; None: there was none yet.
+
+    What fails now is left out, and so are external records: their sources may be asked once a day.
+    """
+    heard = func.max(syncs.c.heard_at)
+    rows = await connection.execute(
+        select(syncs.c.resource, heard)
+        .where(syncs.c.scope == scope.number, syncs.c.error == "")
+        .group_by(syncs.c.resource)
+        .order_by(heard, syncs.c.resource)
+    )
+    watched = ((name, at) for name, at in rows if at is not None and not is_external(GroupResource.parse(name)))
+    return next(watched, None)
 
 
 def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:

@@ -1,5 +1,5 @@
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.fold.changes import Changes
 from levelog_store.fold.changewrites import write_changes
+from levelog_store.look.contact import read_oldest_contact
 from levelog_store.look.overview import find_scopes
 from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_views
 from levelog_store.owners.handlers import INPUTS, RESERVED
@@ -239,6 +240,25 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
     assert await shown(replace(done[1], gap_sequence=6)) == (True, True)
     assert await shown(replace(done[1], gap_sequence=6, finished_sequence=7)) == (True, False)
     assert await shown(replace(done[2], started_sequence=8)) == (True, True)
+
+
+async def test_the_oldest_contact_is_of_a_resource_that_is_watched_and_does_not_fail(database: Database) -> None:
+    await filled(database)
+    heard = {"pods": 3, "webs.example.com": 2, "nodes": 1, "pagers.external": 0}
+
+    def row(resource: str, partition: int, error: str = "") -> SyncRow:
+        at = NOON + timedelta(minutes=heard[resource], seconds=partition)
+        return SyncRow(partition=partition, resource=resource, started_sequence=1, heard_at=at, error=error)
+
+    async with database.reading() as connection:
+        [scope] = await find_scopes(connection)
+        assert await read_oldest_contact(connection, scope) is None
+    rows = [row(resource, partition, "refused" * (resource == "nodes")) for resource in heard for partition in (0, 1)]
+    async with database.transaction() as connection:
+        await write_changes(connection, scope, Changes(syncs={(each.partition, each.resource): each for each in rows}))
+    async with database.reading() as connection:
+        contact = await read_oldest_contact(connection, scope)
+    assert contact == ("webs.example.com", NOON + timedelta(minutes=2, seconds=1))
 
 
 async def test_views_of_handlers_that_are_gone_go_with_the_next_start(database: Database) -> None:

@@ -1,0 +1,38 @@
+"""How old what `levelog levels` shows is."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from levelog.wire.objects import Application, Cluster
+from levelog_cli.printing.rows import print_age
+from levelog_history.levels import LevelsNow
+from levelog_store.rows import Scope
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HEARD = "last contact: pods, 2026-01-01 12:00:00 UTC, "
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (4, ""),
+        (43, f"{HEARD}0:00:43 ago\n"),
+        (3723, f"{HEARD}1:02:03 ago; do ingest, NATS and a processor run?\n"),
+    ],
+)
+def test_the_last_contact_is_told_once_it_is_some_seconds_old(
+    seconds: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scope = Scope(
+        number=1,
+        cluster=Cluster("c"),
+        application=Application("webs"),
+        partitions=1,
+        fingerprint="",
+        stream_created="",
+        resets=0,
+    )
+    levels = LevelsNow(scopes=[scope], lines=[], skipped=[], silent=[], contacts={1: ("pods", NOON)})
+    print_age(levels, NOON + timedelta(seconds=seconds))
+    assert capsys.readouterr() == ("", said)
