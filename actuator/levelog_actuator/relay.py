@@ -4,18 +4,23 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import msgspec
 
 from levelog.absence import level_of
+from levelog.effects import GROUP, Call
 from levelog.errors import Unavailable
-from levelog.wire.records import ReceiptNoted
+from levelog.handlers.indexers import called_parent
+from levelog.wire.objects import Application, ObjectKey, Uid
+from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
 from levelog_store.connect.database import Database
+from levelog_store.fold import calls
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
@@ -26,6 +31,7 @@ MOST_WAITING: Final = 10_000
 """Receipts kept in memory while the log is away; more are read from the database afterwards."""
 
 _decoder: Final = msgspec.json.Decoder(ReceiptNoted)
+_call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
 
 
 class Relay:
@@ -61,6 +67,7 @@ class Relay:
                 await self.flush()
                 if self._is_behind or clock() >= sweep_at:
                     await self._sweep()
+                    await self._keep_calls()
                     sweep_at = clock() + self._settings.sweep.total_seconds()
                 failures = 0
                 await self._wait_until(sweep_at)
@@ -107,7 +114,51 @@ class Relay:
                 break
         self._seen, self._is_behind = left, False
 
+    async def _keep_calls(self) -> None:
+        """Record again what effects did: in a new log, and before this one forgets it.
+
+        Origin of the period: the tables may be lost, and filled from the log again, three times while a record lasts.
+        """
+        age = self._publisher.stream.max_age
+        async with self._database.reading() as connection:
+            if not await calls.is_time_to_record(connection, self._scope, age / 4 if age else None):
+                return
+        last, count = None, 0
+        while True:
+            async with self._database.reading() as connection:
+                found = await calls.read_calls(connection, self._scope, BATCH, after=last)
+            if not found:
+                break
+            records = [_again(call, self._scope.application) for call in found]
+            await self._publisher.publish([self._writer.message(record) for record in records])
+            last, count = found[-1], count + len(found)
+        if count:
+            log.info("what %d calls of effects did is recorded again, so that the log does not forget it", count)
+        async with self._database.transaction(durable=False) as connection:
+            await calls.note_recorded(connection, self._scope)
+
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
         await self._publisher.publish([self._writer.message(receipt) for receipt in receipts])
         async with self._database.transaction(durable=False) as connection:
             await outcomes.mark_relayed(connection, self._scope, [receipt.key for receipt in receipts])
+
+
+def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:
+    """The record that repeats what an effect did; which view asked for it, and when, is not known any more."""
+    call = _call_decoder.decode(stored.value)
+    operator, _, effect = stored.index.partition("/")
+    parent = ObjectKey.parse(called_parent(stored.object, call.name))
+    return ReceiptNoted(
+        application=application,
+        key=call.idempotency_key,
+        view=f"{operator}/",
+        parent=parent,
+        parent_uid=Uid(msgspec.json.decode(stored.key, type=str)),
+        round=0,
+        verb="call",
+        target=ObjectKey(group=GROUP, resource=effect, namespace=parent.namespace, name=parent.name),
+        outcome="written",
+        attempts=0,
+        call=CallNoted(name=call.name, request=call.request, result=call.result, called_at=call.called_at),
+        time=datetime.now(UTC),
+    )

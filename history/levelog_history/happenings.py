@@ -62,6 +62,8 @@ async def read_happened(
     receipts: dict[str, tuple[int, ReceiptNoted]] = {}
     async for logged in read_about(stream, selected, receipts=subject):
         record = logged.record
+        if isinstance(record, ReceiptNoted) and record.is_repeated:
+            continue
         if isinstance(record, ReceiptNoted | TargetSighted):
             if has_any(selected, record.parent) or has_any(selected, record.target):
                 entries[logged.sequence] = [record]

@@ -62,6 +62,8 @@ async def entries_of(records: AsyncIterator[LoggedRecord], shown: Shown) -> Asyn
     revisions = Revisions(shown.selects)
     async for logged in records:
         record = logged.record
+        if isinstance(record, ReceiptNoted) and record.is_repeated:
+            continue
         if isinstance(record, ReceiptNoted | TargetSighted):
             if shown.has(str(record.parent)) or shown.has(str(record.target)):
                 yield record, logged.sequence

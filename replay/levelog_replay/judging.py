@@ -181,7 +181,8 @@ class Judge:
         scope = self._scratch.scope
         identity = (scope.cluster, scope.application)
         if round_ is not None:
-            round_ = with_rows(look, round_, identity, targets, {}, self._scratch.is_watched, redactor=self._redactor)
+            called, is_watched, redactor = past.basis.called, self._scratch.is_watched, self._redactor
+            round_ = with_rows(look, round_, identity, targets, {}, is_watched, called=called, redactor=redactor)
             round_ = replace(round_, rows=[_as_then(row, past) for row in round_.rows])
         decided = conclude(look, round_, past.decided_at)
         reads = look.seen.contents if look.seen is not None else {}

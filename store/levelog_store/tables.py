@@ -52,6 +52,7 @@ scopes = Table(
     Column("fingerprint", BYTE_TEXT, nullable=False, comment="code that may commit"),
     Column("stream_created", BYTE_TEXT, nullable=False, comment="identity of the stream that was folded"),
     Column("resets", Integer, nullable=False, comment="how often all that was folded was deleted"),
+    _time("calls_recorded_at"),
     Index("scopes_cluster_application", "cluster", "application", unique=True),
 )
 

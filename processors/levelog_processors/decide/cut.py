@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
-from levelog_processors.decide.facts import Outlook
+from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
-from levelog_processors.decide.intents import target_names, with_rows
+from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
@@ -213,12 +213,16 @@ class Decider:
         async with self._database.reading() as connection:
             targets = await stored.read_targets(connection, self._scope, names)
             applied = await stored.read_last_applied(connection, self._scope, sorted(targets)) if targets else {}
+            buckets = await stored.read_buckets(connection, self._scope, sorted(places_of_calls(acted)))
         identity = (self._scope.cluster, self._scope.application)
         is_shown = partial(is_watched, self._program, self.namespaces)
-        return [
-            (look, round_ and with_rows(look, round_, identity, targets, applied, is_shown, redactor=self._redactor))
-            for look, round_ in acted
-        ]
+
+        def completed(look: Outlook, round_: Round) -> Round:
+            called = last_called(look, round_, buckets)
+            redactor = self._redactor
+            return with_rows(look, round_, identity, targets, applied, is_shown, called=called, redactor=redactor)
+
+        return [(look, round_ and completed(look, round_)) for look, round_ in acted]
 
     async def _commit(
         self,

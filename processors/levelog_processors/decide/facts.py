@@ -118,8 +118,8 @@ class Facts(Struct, frozen=True, kw_only=True):
         texts = (self.wake.causes, self.before.suppressed)
         return min((each for text in texts for each in read_causes(text).sequences), default=sys.maxsize)
 
-    def basis(self, rows: Sequence[IntentRow]) -> Basis:
-        """What a decision that asks for these rests on, to be kept with it."""
+    def basis(self, rows: Sequence[IntentRow], called: Mapping[str, str]) -> Basis:
+        """What a decision that asks for these rests on, to be kept with it; `called` as a round has it."""
         counts = {intent.key for intent in (*self.unsettled, *self.failures)}
         return Basis(
             folded=self.folded,
@@ -131,6 +131,7 @@ class Facts(Struct, frozen=True, kw_only=True):
             repeats=self.before.repeats,
             intents=tuple(intent for intent in self.intents if intent.key in counts),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
+            called=dict(called),
         )
 
 
@@ -162,6 +163,8 @@ class Round(Struct, frozen=True, kw_only=True):
 
     intents: Sequence[Intent] = ()
     rows: Sequence[IntentRow] = ()
+    called: Mapping[str, str] = {}
+    """Keys of the last calls that took place, by target, as far as it asks for such."""
     error: str = ""
     is_called: bool = True
     """False: the call before still hangs, so that this one was not made and does not count."""

@@ -1,9 +1,10 @@
 """From the intents that a function yields to rows that an actuator can send: owners, content, identity."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.calls.faults import fault_reason
@@ -15,15 +16,47 @@ from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
+from levelog_processors.fold.receipts import calls_key
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import IntentRow, Target, request_of
-from levelog_store.rows import StoredObject
+from levelog_store.rows import Bucket, IndexKey, StoredObject
 
 
 def target_names(acted: Iterable[tuple[Outlook, Round | None]]) -> list[str]:
     """Objects that rounds ask to write to, sorted."""
     asked = ((look.facts, intent) for look, round_ in acted if round_ is not None for intent in round_.intents)
     return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in asked})
+
+
+def places_of_calls(acted: Iterable[tuple[Outlook, Round | None]]) -> set[IndexKey]:
+    """Where the last calls are of the effects that rounds ask for."""
+    return {
+        (f"{look.facts.view.operator}/{key.resource}", calls_key(look.facts.parent.uid))
+        for look, round_ in acted
+        if round_ is not None
+        for intent in round_.intents
+        if intent.verb == "call" and (key := target_key(look.facts.view, look.facts.parent, intent))
+    }
+
+
+def last_called(look: Outlook, round_: Round, buckets: Mapping[IndexKey, Bucket]) -> dict[str, str]:
+    """Keys of the last calls that took place of the effects that a round asks for, by target."""
+    found: dict[str, str] = {}
+    for intent in round_.intents:
+        if intent.verb == "call":
+            key = target_key(look.facts.view, look.facts.parent, intent)
+            bucket = buckets[f"{look.facts.view.operator}/{key.resource}", calls_key(look.facts.parent.uid)]
+            calls = (_called.decode(value) for value in bucket.values)
+            found |= {str(key): call.idempotency_key for call in calls if call.name == intent.options.name}
+    return found
+
+
+class _Called(Struct):
+    idempotency_key: str
+    name: str = ""
+
+
+_called: Final = msgspec.json.Decoder(_Called)
 
 
 def with_rows(
@@ -34,11 +67,12 @@ def with_rows(
     last_applied: Mapping[str, bytes],
     is_watched: Callable[[ObjectKey], bool],
     *,
+    called: Mapping[str, str],
     redactor: Redactor,
 ) -> Round:
     """The round with the rows of what it asks for; where that cannot be sent, with the reason as its error.
 
-    `identity` is (cluster, application).
+    `identity` is (cluster, application); `called` are the keys of the last calls that took place, by target.
     """
     view, before = look.facts.view, look.facts.before
     try:
@@ -56,10 +90,20 @@ def with_rows(
     except Exception as error:  # noqa: BLE001 - what a user's function asks for may be anything; only this level is concerned
         name = view.reconcile.name if view.reconcile else view.handler.name
         return replace(round_, error=fault_reason("reconcile function", name, error))
-    # a call that waits, asked for again, goes on: with its key, and at its pace
-    waiting = {i.request: i.key for i in look.facts.intents if i.request and i.key in look.withdrawn}
-    keys = (waiting.get(request_of(row.verb, row.target, row.body, row.options), row.key) for row in rows)
-    return replace(round_, rows=[replace(row, key=key) for row, key in zip(rows, keys, strict=True)])
+    rows = [replace(row, key=_call_key(look, row, identity, called)) if row.verb == "call" else row for row in rows]
+    return replace(round_, rows=rows, called={row.target: called[row.target] for row in rows if row.target in called})
+
+
+def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Mapping[str, str]) -> str:
+    """Key of a call: of its parent and request, from one that took place to the next, so that no store alone has it.
+
+    A call that waits, asked for again, goes on: with its key, and at its pace. One that gave up has ended.
+    """
+    facts, request = look.facts, request_of(row.verb, row.target, row.body, row.options)
+    waiting = {i.request: i.key for i in facts.intents if i.key in look.withdrawn}
+    ended = {i.request: i.key for i in facts.failures}
+    before = called.get(row.target, ""), ended.get(request, "")
+    return waiting.get(request) or digest(*identity, facts.view.name, facts.parent.uid, *before, request)
 
 
 def intent_rows(

@@ -57,7 +57,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         is_kept=is_kept,
         decided_at=facts.now,
         parent_sequence=facts.parent.sequence,
-        basis=facts.basis(rows),
+        basis=facts.basis(rows, round_.called if round_ is not None else {}),
         contents=_contents(look),
         suppressed=before.suppressed,
     )

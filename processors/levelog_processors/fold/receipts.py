@@ -1,7 +1,10 @@
 """Receipts as the fold writes them down, and what they say of children and effects."""
 
-from typing import Any
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from levelog.effects import Call
@@ -11,7 +14,7 @@ from levelog.wire.canonical import canonical
 from levelog.wire.records import STATE_AFTER, CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, Wake
+from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, Held, Wake
 from levelog_store.rows import Entry
 
 
@@ -43,18 +46,23 @@ class Receipts:
     What the last receipt of a target says of it becomes an entry once the batch is through.
     """
 
-    def __init__(self, program: Program, changes: Changes) -> None:
+    def __init__(self, program: Program, changes: Changes, held: Held) -> None:
         self._program = program
         self._changes = changes
+        self._held = held
         self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
 
     def note(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
         """Take in a receipt; the level that waits for it is looked at."""
+        memory = memory_of(record)
+        if record.is_repeated:
+            if memory is not None and memory.index in self._program.indices and self._is_news(memory):
+                self._memories[memory.index, memory.key, memory.object] = memory, logged
+            return
         has_view = record.view in self._program.views  # the code may have changed since
         self._changes.receipts.append(folded_receipt(record, logged, has_view=has_view))
         if has_view and record.verb != "event":
             self._wake(logged, record)
-        memory = memory_of(record)
         if memory is not None and memory.index in self._program.indices:
             self._memories[memory.index, memory.key, memory.object] = memory, logged
 
@@ -73,6 +81,14 @@ class Receipts:
                 self._changes.entries_written.append((name, memory.entry))
             at = logged.sequence
             change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
+
+    def _is_news(self, memory: "Memory") -> bool:
+        """Tell whether a record that repeats a call tells of a newer one than is known."""
+        place = memory.index, memory.key, memory.object
+        noted = self._memories.get(place)
+        held = [e for e in self._held.entries.get(memory.object, ()) if (e.index, e.key) == place[:2]]
+        known = [noted[0].entry] if noted is not None else held
+        return all(_called_at(entry) < _called_at(memory.entry) for entry in known)
 
     def _wake(self, logged: LoggedRecord, record: ReceiptNoted | TargetSighted) -> None:
         self._changes.wake((record.view, str(record.parent)), Wake(logged.partition, (logged.sequence,)))
@@ -102,6 +118,24 @@ def memory_of(record: ReceiptNoted) -> Memory | None:
     return Memory(index, key, name, Entry(index, key, 0, canonical(value)))
 
 
+def repeated_calls(records: Iterable[LoggedRecord]) -> set[str]:
+    """What stands for objects in the entries of the calls that records repeat."""
+    told = (each.record for each in records)
+    receipts = (each for each in told if isinstance(each, ReceiptNoted) and each.is_repeated)
+    return {call_entry(str(each.parent), each.call.name) for each in receipts if each.call is not None}
+
+
+class _Called(Struct):
+    called_at: datetime
+
+
+_called: Final = msgspec.json.Decoder(_Called)
+
+
+def _called_at(entry: Entry | None) -> datetime:
+    return _called.decode(entry.value).called_at if entry is not None else datetime.min.replace(tzinfo=UTC)
+
+
 def calls_key(parent_uid: str) -> str:
     """Key of an index of an effect."""
     return canonical(parent_uid).decode()
@@ -110,6 +144,10 @@ def calls_key(parent_uid: str) -> str:
 def _memory_of_call(record: ReceiptNoted, call: CallNoted) -> Memory:
     index, key = f"{record.view.partition('/')[0]}/{record.target.resource}", calls_key(record.parent_uid)
     value = Call[Any, Any](
-        request=call.request, result=call.result, name=call.name, idempotency_key=record.key, called_at=record.time
+        request=call.request,
+        result=call.result,
+        name=call.name,
+        idempotency_key=record.key,
+        called_at=call.called_at or record.time,
     )
     return Memory(index, key, call_entry(str(record.parent), call.name), Entry(index, key, 0, canonical(value)))

@@ -56,7 +56,7 @@ class Fold:
         self._changes = Changes()
         self._latest: dict[str, Latest] = {}
         """By object."""
-        self._receipts = Receipts(program, self._changes)
+        self._receipts = Receipts(program, self._changes, held)
 
     def records(self, records: Sequence[LoggedRecord]) -> Changes:
         """Fold records of any kind but `SyncFinished`; `HistoryReverted` and `SyncStarted` not after objects."""

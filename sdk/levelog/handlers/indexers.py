@@ -205,6 +205,11 @@ def call_entry(parent: str, name: str) -> str:
     return f"{MARK}{parent}/{name}/"
 
 
+def called_parent(entry: str, name: str) -> str:
+    """The parent in the name of an entry that `call_entry` made."""
+    return entry[len(MARK) : -len(f"/{name}/")]
+
+
 def calls_of(parent: str) -> tuple[str, str]:
     """Between what the names of all entries of calls for a parent are, in byte order."""
     return f"{MARK}{parent}/", f"{MARK}{parent}0"  # 0 is what follows /

@@ -125,6 +125,8 @@ class CallNoted(Struct, frozen=True, kw_only=True):
     request: Any
     """As JSON says it, decoded; the same holds for the result."""
     result: Any
+    called_at: datetime | None = None
+    """When, if the record repeats what an older one said, so that the log does not forget it; None: just now."""
 
 
 class ContactLost(Struct, frozen=True, kw_only=True):
@@ -165,6 +167,11 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     call: CallNoted | None = None
     """What an effect was asked and returned."""
     time: datetime
+
+    @property
+    def is_repeated(self) -> bool:
+        """It tells again what an older receipt told, so that the log does not forget it: nothing has happened."""
+        return self.call is not None and self.call.called_at is not None
 
 
 class TargetSighted(Struct, frozen=True, kw_only=True):

@@ -136,6 +136,8 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """That were under way, or had failed."""
     satisfied: tuple[str, ...] = ()
     """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
+    called: dict[str, str] = {}
+    """Keys of the last calls that took place of the effects that the new intents call, by target."""
 
 
 class Read(Struct, frozen=True):

@@ -161,7 +161,18 @@ async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Seque
         dialect = connection.dialect
         await connection.execute(_settle(dialect), {"of_scope": scope.number, "keys": many(dialect, settled)})
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
+    if called := sorted(intent.key for d in batch for intent in d.intents if intent.verb == "call"):
+        # one that has ended is asked for again under the key that it had, as after a withdrawal
+        dialect = connection.dialect
+        await connection.execute(_remove_ended(dialect), {"of_scope": scope.number, "keys": many(dialect, called)})
     await upsert(connection, intents, rows, update=("round", "ordinal"))  # a call that goes on is one of its new round
+
+
+@built_once
+def _remove_ended(dialect: Dialect) -> Delete:
+    table = intents.c
+    is_ended = table.state.in_(("settled", "satisfied", "failed", "superseded"))
+    return delete(intents).where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"), is_ended)
 
 
 @built_once

@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.handlers.indexers import calls_of
 from levelog_store.dialects import (
     OF_SCOPE,
     among,
@@ -18,6 +17,7 @@ from levelog_store.dialects import (
     row_of,
     upsert,
 )
+from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
 from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
 from levelog_store.owners.promotion import NOTHING_KNOWN
@@ -49,7 +49,7 @@ async def write_changes(
     await _write_objects(connection, scope, changes)
     await _write_entries(connection, scope, changes)
     if changes.calls_forgotten:
-        await _forget_calls(connection, scope, changes.calls_forgotten)
+        await forget_calls(connection, scope, changes.calls_forgotten)
     await _write_syncs(connection, scope, changes)
     for each in changes.replaced:
         await _await_list(connection, scope, each)
@@ -307,15 +307,4 @@ def _unsettled(dialect: Dialect) -> Select[str, str, int, str]:
     table = intents.c
     return select(table.view, table.parent, table.partition, table.target).where(
         table.scope == OF_SCOPE, table.state.in_(UNSETTLED), one_of_named(dialect, table.target, "targets")
-    )
-
-
-async def _forget_calls(connection: AsyncConnection, scope: Scope, parents: Collection[str]) -> None:
-    """Delete what indices of effects hold of parents; these entries have names that begin with their parent's."""
-    entry = index_entries.c
-    await connection.execute(
-        delete(index_entries).where(
-            entry.scope == scope.number, entry.object > bindparam("begins"), entry.object < bindparam("ends")
-        ),
-        [dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)],
     )

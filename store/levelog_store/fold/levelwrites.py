@@ -24,6 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.indexers import applied_place
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, one_of, row_of
+from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, FoldedSighting, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
@@ -218,6 +219,7 @@ async def forget_orphans(connection: AsyncConnection, scope: Scope, partition: i
     )
     if gone := [(view, parent) for view, parent in orphans]:
         await forget_levels(connection, scope, gone)
+        await forget_calls(connection, scope, {parent for _, parent in gone})
 
 
 async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:

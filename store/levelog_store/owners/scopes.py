@@ -4,13 +4,14 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import delete, null, select, update
+from sqlalchemy import delete, null, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.dialects import insert_for
+from levelog_store.fold.calls import IS_CALL
 from levelog_store.owners.handlers import Handler, differences
 from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
 from levelog_store.rows import Scope
@@ -119,8 +120,9 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
 async def reset_scope(database: Database, scope: Scope, *, stream_created: str, reason: str) -> Scope:
     """Delete everything that was folded, so that it is folded again from the beginning of the stream.
 
-    Levels keep their rounds, and the numbers of their evaluations, and are blocked for `reason`. Intents stay, but
-    those that nobody has claimed are superseded: who wants them may be gone without its deletion being folded. Receipts
+    Levels keep their rounds, and the numbers of their evaluations, and are blocked for `reason`. What effects did
+    stays, and an actuator records it anew. Intents stay, but those that nobody has claimed are superseded: who wants
+    them may be gone without its deletion being folded. A call that was tried waits, so that it keeps its key. Receipts
     that did not come back through the log are handed to it again. All epochs are raised. When another process did it
     since `scope` was opened, nothing is done; the scope as it is now is returned.
     """
@@ -133,7 +135,8 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
             return found
         await _dispossess(connection, scope)
         for table in _FOLDED:
-            await connection.execute(delete(table).where(table.c.scope == scope.number))
+            mine = table.c.scope == scope.number
+            await connection.execute(delete(table).where(mine, ~IS_CALL if table is index_entries else true()))
         await connection.execute(
             update(checkpoints)
             .where(checkpoints.c.scope == scope.number)
@@ -142,7 +145,11 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await _block_levels(connection, scope, reason)
         await connection.execute(
             update(intents)
-            .where(intents.c.scope == scope.number, intents.c.state == "pending")
+            .where(
+                intents.c.scope == scope.number,
+                intents.c.state == "pending",
+                or_(intents.c.verb != "call", intents.c.attempts == 0),
+            )
             .values(state="superseded")
         )
         await connection.execute(
@@ -158,7 +165,7 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
         await connection.execute(
             update(scopes)
             .where(scopes.c.scope == scope.number)
-            .values(stream_created=stream_created, resets=scopes.c.resets + 1)
+            .values(stream_created=stream_created, resets=scopes.c.resets + 1, calls_recorded_at=null())
         )
         reset = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
     if reset is None:

@@ -1,0 +1,62 @@
+"""What effects did for parents: entries of the indices of effects, which outlive the log that told of them."""
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.handlers.indexers import MARK, calls_of
+from levelog_store.dialects import now
+from levelog_store.rows import Scope
+from levelog_store.tables import index_entries, scopes
+
+_ENTRY: Final = index_entries.c
+IS_CALL: Final[ColumnElement[bool]] = and_(
+    _ENTRY.object > MARK, _ENTRY.object < chr(ord(MARK) + 1), ~_ENTRY.index.like(f"%/{MARK}%")
+)
+"""The entry is of the index of an effect: no object has such a name, and no other entry in an index without a mark."""
+
+
+class StoredCall(Struct, frozen=True):
+    """An entry of the index of an effect."""
+
+    index: str
+    key: str
+    object: str
+    value: bytes
+
+
+async def is_time_to_record(connection: AsyncConnection, scope: Scope, every: timedelta | None) -> bool:
+    """Tell whether all calls have to be recorded: never was in this log, or not for so long; None: once is enough."""
+    at = scopes.c.calls_recorded_at
+    is_old = or_(at.is_(None), at <= now(connection.dialect, -every)) if every else at.is_(None)
+    return (await connection.execute(select(at).where(scopes.c.scope == scope.number, is_old))).first() is not None
+
+
+async def note_recorded(connection: AsyncConnection, scope: Scope) -> None:
+    """Note that all calls were recorded just now."""
+    values = {"calls_recorded_at": now(connection.dialect)}
+    await connection.execute(update(scopes).where(scopes.c.scope == scope.number).values(values))
+
+
+async def read_calls(
+    connection: AsyncConnection, scope: Scope, limit: int, *, after: StoredCall | None
+) -> list[StoredCall]:
+    """Up to `limit` calls, those that follow another one."""
+    place = (_ENTRY.index, _ENTRY.key, _ENTRY.object)
+    query = select(*place, _ENTRY.value).where(_ENTRY.scope == scope.number, IS_CALL).order_by(*place).limit(limit)
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple_(after.index, after.key, after.object))
+    return [StoredCall(*row) for row in await connection.execute(query)]
+
+
+async def forget_calls(connection: AsyncConnection, scope: Scope, parents: Collection[str]) -> None:
+    """Delete what indices of effects hold of parents; these entries have names that begin with their parent's."""
+    between = _ENTRY.object > bindparam("begins"), _ENTRY.object < bindparam("ends")
+    values: list[dict[str, Any]] = [
+        dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)
+    ]
+    await connection.execute(delete(index_entries).where(_ENTRY.scope == scope.number, *between), values)

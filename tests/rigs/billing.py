@@ -1,0 +1,242 @@
+"""An operator whose effect posts to a local server, that server, and both of them with everything between."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import delete, select, update
+
+from levelog import Call, Index, Intent, Level, Manifest, Operator, Resource, Struct, call
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application
+from levelog_actuator import Actuator
+from levelog_ingest.ingest import Ingest
+from levelog_ingest.status import WatchedResource
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import LogStream, ensure_stream
+from levelog_log.transport.connection import connect as connect_nats
+from levelog_processors.processor import Processor
+from levelog_processors.program import Program
+from levelog_processors.upkeep import verify
+from levelog_sandbox import Sandbox
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import open_scope
+from levelog_store.tables import levels, metadata, scopes
+from rigs.acting import QUICK
+from rigs.logs import delete_stream, expire
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+APPLICATION: Final = Application("billing")
+TURNS: Final = 10
+"""Of the loop, until the tasks that others began are cancelled too."""
+TENANTS: Final = "tenants.example.com"
+
+
+_NAMES: Final = {"plural": "tenants", "singular": "tenant", "kind": "Tenant"}
+_SCHEMA: Final = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+DEFINITION: Final[Manifest] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": TENANTS},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": _NAMES,
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": _SCHEMA}],
+    },
+}
+
+
+class Bill(Struct):
+    tenant: str
+    plan: str
+
+
+class TenantSpec(Struct):
+    plan: str
+
+
+class Tenant(Resource, group="example.com", version="v1", plural="tenants"):
+    spec: TenantSpec
+
+
+class Till:
+    """Counts what it is asked, by tenant and plan; what is in `lost` is done, and its answer does not come."""
+
+    def __init__(self) -> None:
+        self.keys: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self.lost: set[tuple[str, str]] = set()
+        self.url = ""
+
+    @property
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How often each was asked, where the same key counts once."""
+        return {asked: len(set(keys)) for asked, keys in self.keys.items()}
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        server = await asyncio.start_server(self._serve, "127.0.0.1")
+        async with server:
+            self.url = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            yield
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        headers = dict(line.split(": ", 1) for line in head.splitlines()[1:] if line)
+        bill = json.loads(await reader.readexactly(int(headers["Content-Length"])))
+        asked = bill["tenant"], bill["plan"]
+        self.keys[asked].append(headers["Idempotency-Key"])
+        status = HTTPStatus.BAD_GATEWAY if asked in self.lost else HTTPStatus.OK
+        writer.write(f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+
+def billing(till: Till) -> Operator:
+    """Each tenant is billed for its plan."""
+    op = Operator("billing")
+
+    @op.effect
+    async def bill(request: Bill, idempotency_key: str) -> int:
+        host, _, port = till.url.partition(":")
+        body = json.dumps({"tenant": request.tenant, "plan": request.plan})
+        reader, writer = await asyncio.open_connection(host, int(port))
+        headers = f"Content-Length: {len(body)}\r\nIdempotency-Key: {idempotency_key}"
+        writer.write(f"POST / HTTP/1.1\r\n{headers}\r\n\r\n{body}".encode())
+        status = int((await reader.readline()).split()[1])
+        writer.close()
+        if status != HTTPStatus.OK:
+            raise ConnectionError(f"answered {status}")
+        return status
+
+    @op.view
+    def billed(tenant: Tenant, bill: Index[str, Call[Bill, int]]) -> Level[list[str]]:
+        return Level([tenant.spec.plan], [each.request.plan for each in bill[tenant.metadata.uid]])
+
+    @op.reconcile(billed)
+    def send(tenant: Tenant) -> Iterator[Intent]:
+        yield call(bill, Bill(tenant.metadata.name, tenant.spec.plan))
+
+    return op
+
+
+def tenant(name: str, plan: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Tenant", "metadata": metadata, "spec": {"plan": plan}}
+
+
+class Company:
+    """A sandbox with tenants, a log and tables, each of which can be emptied while nothing runs."""
+
+    def __init__(self, sandbox: Sandbox, till: Till, nats: NatsServer, database_url: str, folder: Path) -> None:
+        self.sandbox = sandbox
+        self.till = till
+        self._nats = nats
+        self._database_url = database_url
+        self._folder = folder
+        self.database: Database
+        sandbox.user.create(DEFINITION)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Ingest, a processor and an actuator, started as commands start them."""
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                await connect_kube(self.sandbox.kubeconfig(self._folder / "kubeconfig"))
+            )
+            connection = await stack.enter_async_context(await connect_nats(self._nats.url))
+            self._cluster = await cluster_uid(client)
+            stream = await ensure_stream(connection, self._cluster, partitions=2)
+            hints = await stack.enter_async_context(Hints(connection, stream.cluster, APPLICATION))
+            self.database = await stack.enter_async_context(await Database.open(self._database_url))
+            code = Program([billing(self.till)])
+            opened = await open_scope(
+                self.database,
+                cluster=stream.cluster,
+                application=APPLICATION,
+                partitions=stream.partitions,
+                stream_created=stream.identity.created,
+                fingerprint=code.fingerprint,
+                code=code.handlers,
+            )
+            scope = await verify(self.database, opened, stream)
+            watched = [WatchedResource(resource=Tenant.resource_type.group_resource, version="v1")]
+            runs = [
+                Ingest(client, stream, watched, Redactor()).run(),
+                Processor(self.database, scope, code, stream, hints, owner="one").run(),
+                Actuator(
+                    self.database, scope, client, BatchPublisher(stream), hints, settings=QUICK, effects=code.effects
+                ).run(),
+            ]
+            self._tasks = [asyncio.create_task(each) for each in runs]
+            try:
+                yield
+            finally:
+                async with self.database.transaction():  # so that none of theirs is cut short, which SQLite holds on to
+                    for task in self._tasks:
+                        task.cancel()
+                    for _ in range(TURNS):
+                        await asyncio.sleep(0)
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def shows(self, **statuses: str) -> None:
+        """Wait until the levels of tenants have these statuses."""
+
+        async def is_there() -> bool:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+            async with self.database.reading() as connection:
+                rows = await connection.execute(select(levels.c.parent, levels.c.status))
+                return {parent.rpartition("/")[2]: status for parent, status in rows}.items() >= statuses.items()
+
+        await until(is_there, f"levels {statuses}", seconds=30)
+
+    async def is_asked(self, *asked: tuple[str, str]) -> None:
+        """Wait until the till was asked for each of these."""
+
+        async def is_there() -> bool:
+            return {*asked} <= self.till.keys.keys()
+
+        await until(is_there, f"calls for {asked}", seconds=30)
+
+    async def has_recorded(self) -> None:
+        """Wait until what effects did is in the log as it is now."""
+
+        async def is_there() -> bool:
+            async with self.database.reading() as connection:
+                at = (await connection.execute(select(scopes.c.calls_recorded_at))).scalar_one()
+                return at is not None and at > datetime.now(UTC) - timedelta(hours=1)
+
+        await until(is_there, "calls that are recorded", seconds=30)
+
+    async def forget_records(self) -> None:
+        """Let all records of the log expire but the newest, those of effects long after they were recorded last."""
+        async with self._log() as stream:
+            await expire(stream, keep=1)
+        async with await Database.open(self._database_url) as database, database.transaction() as connection:
+            await connection.execute(update(scopes).values(calls_recorded_at=datetime.now(UTC) - timedelta(days=2)))
+
+    @asynccontextmanager
+    async def _log(self) -> AsyncGenerator[LogStream]:
+        async with await connect_nats(self._nats.url) as connection:
+            yield await ensure_stream(connection, self._cluster, partitions=2)
+
+    async def lose(self, *stores: str) -> None:
+        """Empty `log` or `tables`; nothing runs meanwhile."""
+        if "log" in stores:
+            async with self._log() as stream:
+                await delete_stream(stream.connection, stream)
+        if "tables" in stores:
+            async with await Database.open(self._database_url) as database, database.transaction() as connection:
+                for table in metadata.sorted_tables:
+                    await connection.execute(delete(table))
