@@ -16,7 +16,7 @@ from rigs.nats import NatsServer
 from rigs.waiting import until
 
 NAMES = [f"shop{number}" for number in range(6)]
-OWN = {"leases", "processors"}
+OWN = {"actuators", "leases", "processors"}
 """Tables of processes that live, which they renew while nothing happens."""
 
 TELLTALE = """
