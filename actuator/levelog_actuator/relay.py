@@ -159,6 +159,7 @@ def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:
         target=ObjectKey(group=GROUP, resource=effect, namespace=parent.namespace, name=parent.name),
         outcome="written",
         attempts=0,
-        call=CallNoted(name=call.name, request=call.request, result=call.result, called_at=call.called_at),
+        call=CallNoted(name=call.name, request=call.request, result=call.result),
+        called_at=call.called_at,
         time=datetime.now(UTC),
     )

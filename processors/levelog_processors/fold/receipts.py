@@ -148,6 +148,6 @@ def _memory_of_call(record: ReceiptNoted, call: CallNoted) -> Memory:
         result=call.result,
         name=call.name,
         idempotency_key=record.key,
-        called_at=call.called_at or record.time,
+        called_at=record.called_at or record.time,
     )
     return Memory(index, key, call_entry(str(record.parent), call.name), Entry(index, key, 0, canonical(value)))

@@ -125,8 +125,6 @@ class CallNoted(Struct, frozen=True, kw_only=True):
     request: Any
     """As JSON says it, decoded; the same holds for the result."""
     result: Any
-    called_at: datetime | None = None
-    """When, if the record repeats what an older one said, so that the log does not forget it; None: just now."""
 
 
 class ContactLost(Struct, frozen=True, kw_only=True):
@@ -166,12 +164,14 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     """What the server made of an applied manifest, where the intent asks for it."""
     call: CallNoted | None = None
     """What an effect was asked and returned."""
+    called_at: datetime | None = None
+    """When, if the record repeats what an older one said of a call, so that the log does not forget it."""
     time: datetime
 
     @property
     def is_repeated(self) -> bool:
         """It tells again what an older receipt told, so that the log does not forget it: nothing has happened."""
-        return self.call is not None and self.call.called_at is not None
+        return self.called_at is not None
 
 
 class TargetSighted(Struct, frozen=True, kw_only=True):
