@@ -96,7 +96,10 @@ async def test_a_newer_version_takes_over_with_nothing_removed_and_nothing_writt
 
     async def serves(version: str) -> None:
         async def is_served() -> bool:
-            return (await api.request("GET", at(version)))[0] == 200
+            try:
+                return (await api.request("GET", at(version)))[0] == 200
+            except json.JSONDecodeError:  # the group is not served yet, and "404 page not found" is no JSON
+                return False
 
         await until(is_served, f"shops in {version}", seconds=60)
 
