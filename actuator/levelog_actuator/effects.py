@@ -99,7 +99,8 @@ class EffectCaller:
         asked = error.delay if error is not None else None
         is_doubtful = is_doubtful and intent.attempts < self._settings.attempts
         if isinstance(asked, timedelta):
-            delay = min(max(asked, timedelta(0)), MOST_DELAY)
+            least = timedelta(seconds=intent.attempts >= self._settings.attempts)  # for ever, but not in a hot loop
+            delay = min(max(asked, least), MOST_DELAY)
         elif asked is not None:  # pyright: ignore[reportUnnecessaryComparison] - as a user may write it
             text = f"{text} (its delay is of type {type(asked).__name__}, not a timedelta)"
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
