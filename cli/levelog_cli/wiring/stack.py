@@ -125,6 +125,11 @@ class _Process(Struct, kw_only=True):
             if self.backing.nats is not None:
                 tasks.create_task(self.backing.nats.watch(), name="nats-server")
             tasks.create_task(self.connection.until_refused(), name="refusals of NATS")
+            if self.client is not None and self.backing.data is not None and not self.settings.dry_run:
+                from levelog_cli.wiring.runlease import RunLease
+
+                lease = RunLease(self.client, self.application.name, self.backing.data)
+                tasks.create_task(lease.keep(), name="lease of this run")
             tasks.create_task(self._run_roles(), name="roles")
 
     async def _run_roles(self) -> None:
