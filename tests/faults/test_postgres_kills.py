@@ -82,7 +82,7 @@ class Stack(NamedTuple):
         proxy.remove(trigger)
         await self.server.start()
         checkpoints = (await tables(self.first.database_url))["checkpoints"]
-        stored = max(int(row["sequence"]) for row in checkpoints)
+        stored = max((int(row["sequence"]) for row in checkpoints), default=0)
         return stored < max(map(last_folded, (self.first, self.second)))
 
 

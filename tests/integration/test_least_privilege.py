@@ -203,7 +203,7 @@ LOG = f"levelog-{UID}"
             ],
         ),
         ("retry", [OBJECT, RECEIPT, f"levelog-hint.{UID}.other.wake", f"$JS.API.STREAM.MSG.GET.{LOG}"]),
-        ("doctor", [OBJECT, f"$JS.API.STREAM.MSG.GET.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"]),
+        ("doctor", [OBJECT, f"$JS.API.CONSUMER.CREATE.{LOG}", f"$JS.API.STREAM.CREATE.{LOG}"]),
         *((user, [f"$JS.API.STREAM.DELETE.{LOG}", f"$JS.API.STREAM.PURGE.{LOG}"]) for user in ("ingest", "process")),
     ],
 )

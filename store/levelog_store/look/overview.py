@@ -176,15 +176,16 @@ async def read_level_lines(
 
 def _line(values: dict[str, Any]) -> LevelLine:
     attempts, repeats, next_at = (values.pop(name, None) for name in ("attempts", "repeats", "recheck_at"))
-    if values["status"] != "failed" or next_at is None or not attempts:
-        return LevelLine(**values)
+    line = LevelLine(**values)
+    if line.status != "failed" or next_at is None or not attempts:
+        return line
     rounds = _rounds.decode(repeats) if repeats else None
     tried = Tried(
         count=max(attempts, rounds.count if rounds else 0),
         since=(rounds.since or rounds.at) if rounds else None,
         next_at=next_at,
     )
-    return LevelLine(**values | {"reason": f"{values['reason']}; {tried.text}"}, tried=tried)
+    return replace(line, reason=f"{line.reason}; {tried.text}", tried=tried)
 
 
 def _moment(time: datetime) -> str:

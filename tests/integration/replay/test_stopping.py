@@ -251,7 +251,7 @@ def test_replay(monkeypatch):
     finally:
         gate.release()
     hanging.join()
-    assert faults == ["took longer than 0.02 s"]
+    assert faults[0].startswith("took longer than 0.02 s")  # it ended, or the next shot met it as it was let go
 """
 
 
