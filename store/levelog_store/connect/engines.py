@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
-from sqlalchemy.util.concurrency import await_
+from sqlalchemy.util.concurrency import await_, in_greenlet
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15
@@ -123,8 +123,15 @@ def _sqlite_engine(driver: str, path: Path, mode: str, size: int, begin: str, pr
     def began(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
+    def dropped(connection: Any, record: object, error: object) -> None:  # noqa: ARG001
+        # A statement that was cancelled before its rows were read keeps a closed connection's transaction, and with it
+        # the write lock, until nobody holds the cursor any more, which the traceback does.
+        if in_greenlet():
+            connection.rollback()
+
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "begin", began)
+    event.listen(engine.sync_engine, "invalidate", dropped)
     return engine
 
 

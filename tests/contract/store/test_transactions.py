@@ -84,6 +84,30 @@ async def test_a_statement_that_is_cancelled_leaves_the_database_usable(database
     assert await keys(database) == ["b"]
 
 
+async def test_a_transaction_cancelled_at_any_moment_lets_go_of_its_locks_while_its_traceback_is_held(
+    database: Database,
+) -> None:
+    async with database.transaction() as connection:
+        for number in range(1000):
+            await write(connection, f"k{number}")
+
+    async def work() -> None:
+        async with database.transaction() as connection:
+            while True:
+                await connection.execute(update(key_versions).values(version=2))
+                (await connection.execute(select(key_versions))).all()
+
+    ended: list[asyncio.Task[None]] = []
+    for moment in range(80):
+        ended.append(asyncio.create_task(work()))
+        await asyncio.wait(ended[-1:], timeout=moment / 4000)
+        ended[-1].cancel()
+        await asyncio.wait(ended[-1:])
+        async with asyncio.timeout(5), database.transaction() as connection:
+            await connection.execute(update(key_versions).values(version=3))
+    assert all(task.cancelled() for task in ended)
+
+
 async def test_a_snapshot_sees_the_same_commits_throughout(database: Database) -> None:
     statement = select(key_versions.c.key)
     async with database.reading() as connection:
