@@ -236,11 +236,11 @@ async def connect(
     access = access or NatsAccess()
     access.check(servers)
     attempt = _Attempt(url, servers, access)
-    await attempt.make(name, inbox, timeout)
     connection = attempt.connection
     try:
+        await attempt.make(name, inbox, timeout)
         await _require_jetstream(connection)
-    except LevelogError:
+    except BaseException:  # also where the task is cancelled
         await connection.close()
         raise
     if connection.max_payload_bytes < SMALL_PAYLOAD_BYTES:
@@ -281,7 +281,6 @@ class _Attempt:
             if not connecting.done():
                 connecting.cancel()
                 await asyncio.gather(connecting, return_exceptions=True)
-                await self.connection.close()
         if connecting.cancelled() or connecting.exception() is not None:
             raise _cannot_connect(self.connection.url, self._failures[-1] if self._failures else None, limit)
         self._has_succeeded = True

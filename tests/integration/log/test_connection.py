@@ -1,4 +1,6 @@
+import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +47,30 @@ async def test_a_second_server_is_used_when_the_first_is_not_there(nats_server: 
     url = f"nats://127.0.0.1:{free_port()},{nats_server.url}"
     async with await connect(url, timeout=timedelta(seconds=10)) as connection:
         assert connection.is_connected
+
+
+async def test_an_attempt_that_is_cancelled_at_any_moment_leaves_no_connection(nats_server: NatsServer) -> None:
+    is_done, moment, before = False, 0, open_files()
+    while not is_done:
+        attempt = asyncio.create_task(connect(nats_server.url))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        await asyncio.wait([attempt], timeout=moment / 10_000)
+        is_done = attempt.done()
+        moment += 1
+        attempt.cancel()
+        await asyncio.wait([attempt])
+        if not attempt.cancelled():
+            await attempt.result().close()
+
+    async def is_left() -> bool:
+        return open_files() <= before
+
+    await until(is_left, "as many open files as before")
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def test_a_request_under_way_ends_when_the_connection_breaks(nats_server: NatsServer) -> None:
