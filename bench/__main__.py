@@ -1,8 +1,8 @@
 """`python -m bench [WHAT ...]`: measurements, one after the other, on servers that all of them share.
 
-WHAT is `first` (the first list, and a write for each object), `latency`, `noise` (calls for changes that nothing
-reads), `starts` (start with one index), `groups` (evaluations for one changed pod of many), `replay` (history
-read and decided again); by default all.
+WHAT is `changes` (side by side with Go and Kopf), `first` (the first list, and a write for each object), `latency`,
+`noise` (calls for changes that nothing reads), `starts` (start with one index), `groups` (evaluations for one changed
+pod of many), `replay` (history read and decided again); by default all.
 """
 
 import argparse
@@ -11,12 +11,12 @@ import asyncio
 import uvloop
 from rich.console import Console
 
-from bench import first, groups, latency, noise, replay, starts
+from bench import changes, first, groups, latency, noise, replay, starts
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
-PARTS = ("first", "latency", "noise", "starts", "groups", "replay")
+PARTS = ("changes", "first", "latency", "noise", "starts", "groups", "replay")
 
 
 async def main() -> None:
@@ -30,6 +30,11 @@ async def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="changes a second, for the latency")
     parser.add_argument("--noise", type=int, default=10_000, help="changes that nothing reads")
     parser.add_argument("--records", type=int, default=100_000, help="records of 3 KB, for `replay`")
+    parser.add_argument("--objects", type=int, default=2_000, help="objects of 3 KB, for `changes`")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, for `changes`")
+    parser.add_argument(
+        "--peer", action="append", default=[], help="one of those that `changes` compares: Go, SQLite, …"
+    )
     arguments = parser.parse_args()
     what = arguments.what or PARTS
     if unknown := set(what) - set(PARTS):
@@ -42,6 +47,9 @@ async def main() -> None:
     if set(what) == {"replay"}:
         return
     async with Servers() as servers:
+        if "changes" in what:
+            await changes.run(servers, console, arguments.objects, arguments.rounds, arguments.peer)
+            await servers.delete_webs()
         if {"first", "latency"} & set(what):
             async with Installation(servers, OPERATORS / "statuses.py") as levelog:
                 await first.run(servers, levelog, console, arguments.webs)

@@ -1,0 +1,147 @@
+"""From a change to its written status, side by side: at steady rates, all at once, and after the first list."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from itertools import count
+from statistics import median
+
+import msgspec
+from msgspec import Struct
+from rich.console import Console
+from rich.table import Table
+
+from bench.load import Timed
+from bench.programs import SERVERS, Peer, Used, all_peers, running, used
+from bench.servers import Servers
+from rigs.processes import Process
+
+RATES = (20, 100, 200)
+SECONDS = 15
+"""How long each rate is held."""
+BURST = 2_000
+"""Changes, 400 a second."""
+BURST_RATE = 400
+
+
+class Load(Struct, frozen=True):
+    """One load, and what it cost."""
+
+    timed: Timed
+    cpu_ms: float
+    """Of the operator's programs, a change."""
+    servers_ms: float
+    """Of the servers, a change."""
+
+
+class Round(Struct, frozen=True):
+    """What one peer did in one round."""
+
+    listed_seconds: float
+    """From the start to all objects written."""
+    memory_mb: float
+    loads: dict[int, Load]
+    """By rate."""
+
+
+async def run(servers: Servers, console: Console, objects: int, rounds: int, names: Sequence[str]) -> None:
+    """Measure and print; `names` are parts of the names of those to be measured, none for all."""
+    peers = [peer for peer in all_peers() if not names or any(name in peer.name for name in names)]
+    await servers.create_webs(objects)
+    replicas = count(2, 1_000_000)
+    done: dict[str, list[Round]] = {peer.name: [] for peer in peers}
+    for number in range(rounds):
+        for peer in peers:
+            done[peer.name].append(await _round(servers, peer, objects, next(replicas)))
+            console.print(f"round {number + 1}: {peer.name}")
+    _print(console, done, objects)
+
+
+async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Round:
+    await _unsettle(servers, objects, first)
+    began = time.monotonic()
+    loads: dict[int, Load] = {}
+    async with running(servers, peer) as processes:
+        await _until_written(servers, processes, first)
+        listed_seconds = time.monotonic() - began
+        first += 1
+        for rate in (*RATES, BURST_RATE):
+            changes = BURST if rate == BURST_RATE else rate * SECONDS
+            before = used()
+            timed = await _load(servers, objects, changes, rate, first)
+            first += changes
+            loads[rate] = _cost(timed, before, used(), changes)
+            for process in processes:
+                process.check()
+        memory = sum(mb for name, mb in used().memory_mb.items() if _is_operator(name))
+    return Round(listed_seconds, memory, loads)
+
+
+async def _unsettle(servers: Servers, objects: int, replicas: int) -> None:
+    """Let each object need a write."""
+
+    async def change(number: int) -> None:
+        await servers.patch_web(number, {"spec": {"replicas": replicas}})
+
+    await servers.for_each(range(objects), change)
+
+
+async def _until_written(servers: Servers, processes: Sequence[Process], replicas: int) -> None:
+    async with asyncio.timeout(300):
+        while set((await servers.statuses()).values()) != {replicas}:
+            for process in processes:
+                process.check()
+            await asyncio.sleep(0.2)
+
+
+async def _load(servers: Servers, objects: int, changes: int, rate: int, first: int) -> Timed:
+    asked = (servers.control_plane.kubeconfig, objects, changes, rate, first)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.load", *map(str, asked)), stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"the load of {rate}/s ended with status {process.returncode}")
+    return msgspec.json.decode(printed, type=Timed)
+
+
+def _cost(timed: Timed, before: Used, after: Used, changes: int) -> Load:
+    spent = {name: seconds - before.cpu_seconds[name] for name, seconds in after.cpu_seconds.items()}
+    servers = sum(seconds for name, seconds in spent.items() if name in SERVERS)
+    operator = sum(seconds for name, seconds in spent.items() if _is_operator(name))
+    return Load(timed, 1000 * operator / changes, 1000 * servers / changes)
+
+
+def _is_operator(program: str) -> bool:
+    return program in {"levelog", "kopf", "gopeer"}
+
+
+def _print(console: Console, done: dict[str, list[Round]], objects: int) -> None:
+    table = Table(title=f"{objects} objects of 3 KB, medians of {len(next(iter(done.values())))}", title_justify="left")
+    table.add_column("")
+    for name in done:
+        table.add_column(name, justify="right")
+    rows = {"first list and a write for each, s": [median(r.listed_seconds for r in each) for each in done.values()]}
+    for rate in RATES:
+        timed = [[each.loads[rate].timed for each in rounds] for rounds in done.values()]
+        rows[f"{rate} changes/s: p50, ms"] = [median(one.p50 for one in each) for each in timed]
+        rows[f"{rate} changes/s: p99, ms"] = [median(one.p99 for one in each) for each in timed]
+    rows[f"{BURST} changes at {BURST_RATE}/s: all done after, s"] = [
+        median(each.loads[BURST_RATE].timed.seconds for each in rounds) for rounds in done.values()
+    ]
+    for rate in (*RATES, BURST_RATE):
+        loads = [[each.loads[rate] for each in rounds] for rounds in done.values()]
+        rows[f"CPU of the operator per change at {rate}/s, ms"] = [median(one.cpu_ms for one in each) for each in loads]
+        rows[f"CPU of all servers per change at {rate}/s, ms"] = [
+            median(one.servers_ms for one in each) for each in loads
+        ]
+    rows["memory of the operator, MB"] = [median(each.memory_mb for each in rounds) for rounds in done.values()]
+    for what, values in rows.items():
+        table.add_row(what, *(_shown(value, values[0]) for value in values))
+    console.print(table)
+    console.print(f"Behind each figure: how many times that of {next(iter(done))}.")
+
+
+def _shown(value: float, first: float) -> str:
+    return f"{value:,.1f} ({value / first:.1f})" if first else f"{value:,.1f}"

@@ -1,0 +1,119 @@
+"""Load from a process of its own: Webs change at a steady rate, and each change is timed until its status is seen.
+
+`python -m bench.load KUBECONFIG OBJECTS CHANGES RATE FIRST` asks for FIRST, FIRST + 1, … replicas, one change after the
+other over the objects; RATE 0 sends as fast as the API server answers. Prints one JSON object: see `Timed`.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from statistics import quantiles
+from typing import Final
+
+import msgspec
+import uvloop
+from msgspec import Struct
+
+from bench.servers import MERGE_PATCH, PATIENCE, WEBS, web_name
+from levelog_kube.client import KubeClient, connect
+
+LATE_SECONDS: Final = 120.0
+AT_ONCE: Final = 64
+"""Changes that wait for their answer at the same time."""
+
+
+class Timed(Struct, frozen=True, kw_only=True):
+    """Milliseconds from sending a change to its status, and seconds from the first change sent to the last one seen."""
+
+    p50: float
+    p99: float
+    seconds: float
+    sent_seconds: float
+    """From the first change to the last answer: more than asked for where the API server is the limit."""
+
+
+class _Web(Struct):
+    class Metadata(Struct):
+        name: str
+
+    class Status(Struct, frozen=True):
+        replicas: int = 0
+
+    metadata: Metadata
+    status: Status = Status()
+
+
+class _Event(Struct):
+    object: _Web
+
+
+class _List(Struct):
+    class Metadata(Struct, rename="camel"):
+        resource_version: str
+
+    metadata: Metadata
+
+
+_event = msgspec.json.Decoder(_Event)
+
+
+async def load(client: KubeClient, objects: int, changes: int, rate: float, first: int) -> Timed:
+    """Send the changes and wait for all. Raises TimeoutError."""
+    loop = asyncio.get_running_loop()
+    sent: dict[int, float] = {}
+    seen: dict[int, float] = {}
+    is_done = asyncio.Event()
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def change(number: int) -> None:
+        path = f"{WEBS}/{web_name(number % objects)}"
+        body = msgspec.json.encode({"spec": {"replicas": first + number}})
+        async with places:
+            sent[number] = loop.time()
+            await client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout=PATIENCE)
+
+    async def watch(version: str) -> None:
+        async with client.stream(WEBS, query={"watch": "1", "resourceVersion": version}) as chunks:
+            async for lines in chunks:
+                at = loop.time()
+                for line in lines:
+                    shown = _event.decode(line).object.status.replicas - first
+                    # What a later change of the same object replaced was done with it.
+                    while shown in sent and shown not in seen:
+                        seen[shown] = at
+                        shown -= objects
+                    if len(seen) == changes:
+                        is_done.set()
+
+    listed = (await client.request("GET", WEBS, query={"limit": "1"})).decode(_List)
+    watching = asyncio.create_task(watch(listed.metadata.resource_version))
+    began = loop.time()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(changes):
+            if rate and (wait := began + number / rate - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            tasks.create_task(change(number))
+    sent_seconds = loop.time() - began
+    try:
+        async with asyncio.timeout(LATE_SECONDS):
+            await is_done.wait()
+    finally:
+        watching.cancel()
+    took = sorted(seen[number] - sent[number] for number in seen)
+    cuts = quantiles(took, n=100)
+    return Timed(
+        p50=cuts[49] * 1000, p99=cuts[98] * 1000, seconds=max(seen.values()) - began, sent_seconds=sent_seconds
+    )
+
+
+async def main() -> None:
+    """Run as a process."""
+    kubeconfig, objects, changes, rate, first = sys.argv[1:]
+    async with await connect(Path(kubeconfig)) as client:
+        timed = await load(client, int(objects), int(changes), float(rate), int(first))
+    sys.stdout.buffer.write(msgspec.json.encode(timed))
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

@@ -1,0 +1,139 @@
+"""What is measured side by side: one operator in Go, in Kopf and in levelog, each as programs that are started."""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from bench.kopfprocess import OPERATORS
+from bench.kopfprocess import PROGRAM as KOPF
+from bench.servers import Servers
+from rigs.nats import NatsServer
+from rigs.preloaded import PROGRAM as LEVELOG
+from rigs.processes import Process
+
+SOURCES: Final = Path(__file__).parent / "peers"
+SERVERS: Final = frozenset({"kube-apiserver", "etcd", "postgres", "nats-server"})
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 2**20
+_OPERATOR: Final = OPERATORS / "statuses.py"
+
+
+class Peer(Struct, frozen=True):
+    """One way to run the operator."""
+
+    name: str
+    commands: Sequence[Sequence[str | Path]]
+    """Programs that run beside each other."""
+    env: Mapping[str, str] = {}
+    has_postgresql: bool = False
+    has_nats: bool = False
+    """A nats-server of its own; else what is needed of it is embedded."""
+
+
+def all_peers() -> list[Peer]:
+    """Go first, which the others are compared with; without Go or without Kopf's environment the rest."""
+    run: list[str | Path] = [LEVELOG, "run", _OPERATOR]
+    roles = [[LEVELOG, role, _OPERATOR] for role in ("ingest", "process", "actuate")]
+    kopf: list[str | Path] = [
+        KOPF,
+        "run",
+        "--standalone",
+        "--all-namespaces",
+        "--quiet",
+        OPERATORS / "kopf_statuses.py",
+    ]
+    go = _built()
+    return [
+        *([Peer("Go", [[go]])] if go is not None else []),
+        *([Peer("Kopf", [kopf], {"BENCH_VARIANT": "tuned"})] if KOPF.exists() else []),
+        Peer("levelog, PostgreSQL", [run], has_postgresql=True),
+        Peer("levelog, SQLite", [run]),
+        Peer("levelog, split", roles, has_postgresql=True, has_nats=True),
+    ]
+
+
+@asynccontextmanager
+async def running(servers: Servers, peer: Peer) -> AsyncGenerator[list[Process]]:
+    """The peer's programs, with a folder and servers of their own."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-bench-")))
+        key = folder / "redaction.key"
+        key.write_text("0" * 64)
+        env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("LEVELOG_")},
+            "KUBECONFIG": str(servers.control_plane.kubeconfig),
+            "BENCH_CALLS": str(folder / "calls"),
+            "LEVELOG_REDACTION_KEY_FILE": str(key),
+            **peer.env,
+        }
+        if peer.has_postgresql:
+            env["LEVELOG_DATABASE_URL"] = servers.postgres.url_of(await servers.postgres.create_database())
+            migrating = await asyncio.create_subprocess_exec(LEVELOG, "migrate", env=env, cwd=folder)
+            if await migrating.wait():
+                raise RuntimeError(f"levelog migrate ended with status {migrating.returncode}")
+        if peer.has_nats:
+            env["LEVELOG_NATS_URL"] = (await stack.enter_async_context(NatsServer())).url
+        processes: list[Process] = []
+        for number, command in enumerate(peer.commands):
+            processes.append(Process(command, folder / f"{number}.log", env=env, folder=folder))
+            stack.callback(processes[-1].stop)
+        yield processes
+
+
+class Used(Struct, frozen=True):
+    """What programs have used so far, by their name."""
+
+    cpu_seconds: dict[str, float]
+    memory_mb: dict[str, float]
+
+
+def used() -> Used:
+    """CPU time and resident memory of all programs that this process has started, and those that they started."""
+    parents: dict[int, int] = {}
+    found = Used(defaultdict(float), defaultdict(float))
+    programs: dict[int, tuple[str, float, float]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = stat.read_text().rpartition(")")
+            pages = int((stat.parent / "statm").read_text().split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        fields = tail.split()
+        pid = int(stat.parent.name)
+        parents[pid] = int(fields[1])
+        programs[pid] = (head.partition("(")[2], (int(fields[11]) + int(fields[12])) / _TICKS, pages * _PAGE_MB)
+    for pid, (name, seconds, memory) in programs.items():
+        ancestor = parents[pid]
+        while ancestor in parents and ancestor != os.getpid():
+            ancestor = parents[ancestor]
+        if ancestor == os.getpid():
+            found.cpu_seconds[name] += seconds
+            found.memory_mb[name] += memory
+    return found
+
+
+def _built() -> Path | None:
+    """The Go program, built from its modules where that was not done before; None without Go."""
+    go = shutil.which("go")
+    if go is None:
+        return None
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(SOURCES.iterdir())))
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    program = caches / "levelog" / "peers" / digest.hexdigest()[:16] / "gopeer"
+    if not program.exists():
+        print(f"building {program}: some minutes, once")
+        program.parent.mkdir(parents=True, exist_ok=True)
+        env = {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+        command: list[str | Path] = [go, "build", "-mod=readonly", "-trimpath", "-ldflags=-s -w", "-o", program, "."]
+        subprocess.run(command, cwd=SOURCES, env=env, check=True)
+    return program
