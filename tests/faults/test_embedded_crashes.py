@@ -64,7 +64,7 @@ async def test_it_goes_on_after_being_killed_around_a_write_and_writes_nothing_t
     points = 0
     for nth in itertools.count(1):
         strike = Strike(call=stack.running.kill, stage=stage, is_last=True)
-        rule = stack.proxy.add(strike, _is_write, nth=nth)
+        rule = stack.proxy.add(strike, _is_write_of_a_pod, nth=nth)
         await stack.shop.change(f"image-{nth}")
 
         async def is_decided() -> bool:
@@ -87,5 +87,5 @@ async def test_it_goes_on_after_being_killed_around_a_write_and_writes_nothing_t
     )
 
 
-def _is_write(request: ApiRequest) -> bool:
-    return request.is_write
+def _is_write_of_a_pod(request: ApiRequest) -> bool:
+    return request.is_write and request.point.resource == "pods"

@@ -4,17 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog import Intent, Level, Operator, Resource, Struct, apply
 from levelog.wire.objects import Application, Cluster
+from levelog_processors.decide import cut
 from levelog_processors.decide.cut import Cut
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
+from levelog_store.decide import inputreads
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
@@ -201,12 +205,19 @@ async def test_a_wakeup_that_was_forgotten_and_asked_for_again_is_another_one(st
 
 
 async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
-    stepped: Stepped, released: asyncio.Event
+    stepped: Stepped, released: asyncio.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a clock of its own that is behind, a processor would find its next round due at once, and never pause."""
+    ahead = timedelta(minutes=6)
+
+    async def read_moment(connection: AsyncConnection) -> datetime:
+        return await inputreads.read_moment(connection) + ahead
+
+    # of the database, as decisions ask for it: the processor's own clock is not
+    monkeypatch.setattr(cut, "stored", SimpleNamespace(**{**vars(inputreads), "read_moment": read_moment}))
     released.set()
     await stepped.fold(web("shop", 1, image="nothing to write"))
     async with asyncio.timeout(10):
         while (due := await stepped.next_due()) is None:
             await stepped.decide()
-    assert timedelta(0) < due[0] - due[1] <= timedelta(seconds=1)
+    assert ahead < due[0] - due[1] <= ahead + timedelta(seconds=1)
