@@ -214,7 +214,7 @@ ANSWER_RULES: Final = (
         "403",
         lambda _, reply: reply.status == 403,
         Judgement.FAILED,
-        "forbidden: by a role, a quota or a webhook, or the namespace is being deleted; asking again does not help",
+        "forbidden: by a role, a quota or a webhook, or the namespace is being deleted",
     ),
     AnswerRule(
         "410",

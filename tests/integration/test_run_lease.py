@@ -15,6 +15,7 @@ import yaml
 
 from levelog.wire.objects import Application
 from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.wiring.manifests import dns_name
 from levelog_cli.wiring.runlease import NAMESPACE, RunLease
 from levelog_kube.client import KubeClient, connect
 from levelog_sandbox import Denial, Sandbox
@@ -34,8 +35,8 @@ class Cluster:
     def __init__(self, api: Api, client: KubeClient) -> None:
         self.api = api
         self.client = client
-        self.application = Application(f"a-{id(self):x}")
-        self.name = f"levelog-run-{self.application}"
+        self.application = Application(f"Shop_{id(self):x}")
+        self.name = f"levelog-run-{dns_name(self.application)}"
         self.path = f"{LEASES}/{self.name}"
 
     async def holder(self) -> str | None:

@@ -60,7 +60,7 @@ def refuse_undeclared(application: LoadedApplication) -> None:
 
 def _identities(application: LoadedApplication, namespaces: Sequence[str]) -> Iterator[_Identity]:
     program = application.program
-    prefix = f"levelog-{_dns_name(application.name)}"
+    prefix = f"levelog-{dns_name(application.name)}"
     yield _Identity(
         name=f"{prefix}-{Role.INGEST}",
         does="Watches what the operators read.",
@@ -136,7 +136,8 @@ def _place(permission: Permission) -> tuple[str, str, str]:
     return permission.group, permission.resource + subresource, permission.name
 
 
-def _dns_name(text: str) -> str:
+def dns_name(text: str) -> str:
+    """The text as part of the name of an object in a cluster."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MOST_NAME]
 
 

@@ -16,6 +16,7 @@ from levelog.absence import level_of
 from levelog.errors import LevelogError, Unavailable
 from levelog.wire.objects import Application
 from levelog_cli.servers.data_dir import DataDir
+from levelog_cli.wiring.manifests import dns_name
 from levelog_kube.client import KubeClient
 from levelog_kube.failures import ApiError
 
@@ -58,7 +59,7 @@ class RunLease:
         self._client = client
         self._period = period
         self._application = application
-        self._name = f"levelog-run-{application}"
+        self._name = f"levelog-run-{dns_name(application)}"
         self._holder = f"{socket.gethostname()}:{data.path}"
         self._named = ""
         self._renewed: datetime | None = None

@@ -73,7 +73,7 @@ def _moment(dialect: Dialect) -> Select[datetime]:
 async def read_generations(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, int]:
-    """How often each level was asked for by now; levels without a wakeup are left out."""
+    """What the wakeup of each level is known by now; levels without one are left out."""
     dialect = connection.dialect
     rows = await connection.execute(_generations(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     return {(view, parent): generation for view, parent, generation in rows}
