@@ -15,7 +15,7 @@ from levelog_cli.settings import LogFormat, LogLevel
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LIBRARIES: Final = ("nats", "aiohttp", "asyncio", "alembic", "kubernetes_asyncio")
-_FLOODING: Final = ("sqlalchemy", "aiosqlite")  # each statement and each of its parameters, below a warning
+_FLOODING: Final = ("sqlalchemy",)  # each statement and each of its parameters, below a warning
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 

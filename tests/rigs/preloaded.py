@@ -33,7 +33,6 @@ LOADED: Final = ("PYTHON", "LC_", "LANG")
 _LIBRARIES: Final = (
     "alembic.command",
     "sqlalchemy.dialects.postgresql.asyncpg",
-    "sqlalchemy.dialects.sqlite.aiosqlite",
     "uvloop",
 )
 """Loaded by their users when they are used first."""

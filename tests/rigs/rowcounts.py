@@ -34,7 +34,7 @@ async def _instructions(connection: AsyncConnection, run: Callable[[AsyncConnect
         return 0
 
     driver: Any = (await connection.get_raw_connection()).driver_connection
-    await driver.set_progress_handler(count, 100)
+    driver.set_progress_handler(count, 100)
     await run(connection)
-    await driver.set_progress_handler(None, 0)
+    driver.set_progress_handler(None, 0)
     return counted

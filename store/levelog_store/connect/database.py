@@ -1,11 +1,12 @@
 """A database as the rest of levelog sees it: transactions that write, snapshots that read."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from sqlalchemy import Dialect
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -15,10 +16,9 @@ from levelog.errors import ConfigurationError, Unavailable
 from levelog_store.connect.engines import (
     postgresql_readers,
     postgresql_writers,
-    scratch_readers,
-    scratch_writer,
     sqlite_readers,
     sqlite_writer,
+    to_the_end,
 )
 from levelog_store.connect.failures import CONNECTION_ERRORS, translate_errors, translate_refusal
 from levelog_store.connect.locations import FileLock, Location, locate
@@ -41,7 +41,14 @@ class Database:
     """
 
     def __init__(
-        self, location: Location, engine: AsyncEngine, readers: AsyncEngine, lock: FileLock | None, *, read_only: bool
+        self,
+        location: Location,
+        engine: AsyncEngine,
+        readers: AsyncEngine,
+        *,
+        lock: FileLock | None,
+        waits: Executor | None,
+        read_only: bool,
     ) -> None:
         self._location = location
         self._engine = engine
@@ -50,6 +57,7 @@ class Database:
         for each in {engine.sync_engine, readers.sync_engine}:
             translate_errors(each, location, self.absence)
         self._lock = lock
+        self._waits = waits
         self._read_only = read_only
         # SQLite has one writer: whoever waits does so here, in order, and not in its busy loop.
         self._writing = asyncio.Lock() if location.path is not None else None
@@ -68,27 +76,25 @@ class Database:
 
         `url` is a PostgreSQL URL, `sqlite:///` and a path, or a path. A SQLite file is created, unless `read_only`, and
         locked until `close`; `read_only` works beside the process that holds the lock, and so does `beside`, which may
-        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, and the loop
-        serves nobody else meanwhile, so that SQLite waits for no disk and runs on the loop's own thread.
-        `statement_time` ends statements in PostgreSQL, None never.
+        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, so that SQLite
+        waits for no disk. `statement_time` ends statements in PostgreSQL, None never.
         """
         location = locate(url)
         lock: FileLock | None = None
+        waits: ThreadPoolExecutor | None = None
         if location.path is None:
             readers = postgresql_readers(location.url, statement_time=statement_time)
             engine = readers if read_only else postgresql_writers(location.url, statement_time=statement_time)
-        elif read_only or beside:
-            if not location.path.exists():
-                raise ConfigurationError(f"there is no database file {location.path}")
-            readers = sqlite_readers(location.path)
-            engine = readers if read_only else sqlite_writer(location.path)
         else:
-            lock = FileLock.take(location.path)
-            if is_scratch:
-                engine, readers = scratch_writer(location.path), scratch_readers(location.path)
-            else:
-                engine, readers = sqlite_writer(location.path), sqlite_readers(location.path)
-        database = cls(location, engine, readers, lock, read_only=read_only)
+            if not (read_only or beside):
+                lock = FileLock.take(location.path)
+            elif not location.path.exists():
+                raise ConfigurationError(f"there is no database file {location.path}")
+            if not (read_only or is_scratch):
+                waits = ThreadPoolExecutor(1, "levelog SQLite")
+            readers = sqlite_readers(location.path)
+            engine = readers if read_only else sqlite_writer(location.path, waits=waits)
+        database = cls(location, engine, readers, lock=lock, waits=waits, read_only=read_only)
         try:
             async with database._begun(engine):
                 pass
@@ -99,13 +105,15 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections, then let go of the file; to the end, also where the task is cancelled meanwhile."""
-        await _to_the_end(self._close())
+        await to_the_end(self._close())
 
     async def _close(self) -> None:
         try:
             await self._readers.dispose()
             await self._engine.dispose()
         finally:
+            if self._waits is not None:
+                self._waits.shutdown()
             if self._lock is not None:
                 self._lock.release()
 
@@ -171,14 +179,4 @@ class Database:
                 yield connection
             self.absence.ended()
         finally:
-            await _to_the_end(connection.close())
-
-
-async def _to_the_end(closing: Coroutine[Any, Any, None]) -> None:
-    """Close something, and only then be cancelled: what is half closed, SQLAlchemy complains of and drops."""
-    task = asyncio.ensure_future(closing)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise
+            await to_the_end(connection.close())

@@ -1,12 +1,14 @@
 """Engines for the two dialects, with the settings that the guarantees rest on.
 
-A scratch database runs SQLite on the thread of the event loop. aiosqlite hands each statement to a thread and waits
-for its answer, so that a loop which serves others is not held up; where nobody else waits, as in a replay, the two hops
-cost more than the statement.
+SQLite runs on the thread of the event loop: a statement takes microseconds, and two switches of threads more than that.
+The beginning and the end of a transaction that writes, which wait for another process and for the disk, have a thread.
 """
 
+import asyncio
 import sqlite3
 from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +20,8 @@ from sqlalchemy.dialects.sqlite.base import SQLiteExecutionContext
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import URL, Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
-from sqlalchemy.util.concurrency import await_, in_greenlet
+from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
+from sqlalchemy.util.concurrency import await_
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15
@@ -79,39 +81,37 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
     )
 
 
-def sqlite_writer(path: Path) -> AsyncEngine:
-    """The one connection that writes; each of its transactions takes the file's write lock as it begins."""
-    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY")
-    return _sqlite_engine("sqlite+aiosqlite", path, "rwc", 1, "BEGIN IMMEDIATE", pragmas)
+BEGIN_TO_WRITE: Final = "BEGIN IMMEDIATE"
+
+
+def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
+    """The one connection that writes; each of its transactions takes the file's write lock as it begins.
+
+    It waits in a thread of `waits`. Without, it waits for no disk: nobody needs the file after a crash.
+    """
+    synchronous = "FULL" if waits else "OFF"
+    pragmas = ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON", "temp_store=MEMORY")
+    return _sqlite_engine(path, "rwc", 1, BEGIN_TO_WRITE, pragmas, waits)
 
 
 def sqlite_readers(path: Path) -> AsyncEngine:
     """Connections that only read, each transaction in a snapshot of its own, beside the writer."""
-    return _sqlite_engine("sqlite+aiosqlite", path, "ro", READERS, "BEGIN", ("query_only=ON",))
+    return _sqlite_engine(path, "ro", READERS, "BEGIN", ("query_only=ON",))
 
 
-def scratch_writer(path: Path) -> AsyncEngine:
-    """As `sqlite_writer`, on the loop's own thread, and without waiting for the disk."""
-    pragmas = ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON", "temp_store=MEMORY")
-    return _sqlite_engine(INLINE, path, "rwc", 1, "BEGIN IMMEDIATE", pragmas)
-
-
-def scratch_readers(path: Path) -> AsyncEngine:
-    """As `sqlite_readers`, on the loop's own thread."""
-    return _sqlite_engine(INLINE, path, "ro", READERS, "BEGIN", ("query_only=ON",))
-
-
-def _sqlite_engine(driver: str, path: Path, mode: str, size: int, begin: str, pragmas: tuple[str, ...]) -> AsyncEngine:
+def _sqlite_engine(
+    path: Path, mode: str, size: int, begin: str, pragmas: tuple[str, ...], waits: Executor | None = None
+) -> AsyncEngine:
     # as a URI for `mode`; as_uri() quotes what has a meaning there
-    url = URL.create(driver, database=path.as_uri(), query={"mode": mode, "uri": "true"})
+    url = URL.create(INLINE, database=path.as_uri(), query={"mode": mode, "uri": "true"})
     engine = create_async_engine(
         url,
         hide_parameters=True,
-        poolclass=AsyncAdaptedQueuePool,
         pool_size=size,
         max_overflow=0,
-        connect_args={"timeout": BUSY_SECONDS, "cached_statements": STATEMENTS},
+        connect_args={"timeout": BUSY_SECONDS, "cached_statements": STATEMENTS, "check_same_thread": False},
     )
+    engine.dialect.waits = waits  # type: ignore[attr-defined]
 
     def connected(connection: Any, record: object) -> None:  # noqa: ARG001
         connection.isolation_level = None  # transactions begin where `began` says, not where the driver guesses
@@ -123,15 +123,8 @@ def _sqlite_engine(driver: str, path: Path, mode: str, size: int, begin: str, pr
     def began(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
-    def dropped(connection: Any, record: object, error: object) -> None:  # noqa: ARG001
-        # A statement that was cancelled before its rows were read keeps a closed connection's transaction, and with it
-        # the write lock, until nobody holds the cursor any more, which the traceback does.
-        if in_greenlet():
-            connection.rollback()
-
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "begin", began)
-    event.listen(engine.sync_engine, "invalidate", dropped)
     return engine
 
 
@@ -182,10 +175,31 @@ class InlineSqlite(SQLiteDialect_pysqlite):
     supports_server_side_cursors = True
     execution_ctx_cls = _Context
 
+    waits: Executor | None = None
+
+    @classmethod
+    def get_pool_class(cls, url: URL) -> type[Pool]:  # noqa: ARG003
+        """The pool of async engines."""
+        return AsyncAdaptedQueuePool
+
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
-        """Execute, and await nothing: an async engine refuses a driver that never awaits."""
+        """Execute, and await something: an async engine refuses a driver that never does."""
+        if statement == BEGIN_TO_WRITE:
+            await_(self._apart(lambda: cursor.execute(statement)))
+            return
         cursor.execute(statement, parameters)
         await_(_nothing())
+
+    def do_commit(self, dbapi_connection: Any) -> None:
+        """Commit, which waits for the disk."""
+        await_(self._apart(dbapi_connection.commit))
+
+    async def _apart(self, function: Callable[[], object]) -> None:
+        """Run in a thread, and be cancelled only when it has ended: nobody else may use the connection meanwhile."""
+        if self.waits is None:
+            function()
+        else:
+            await to_the_end(asyncio.get_running_loop().run_in_executor(self.waits, function))
 
     def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
         """Execute for each row."""
@@ -195,6 +209,21 @@ class InlineSqlite(SQLiteDialect_pysqlite):
 
 async def _nothing() -> None:
     pass
+
+
+async def to_the_end(ending: Awaitable[object]) -> None:
+    """Wait for something that must not stop half-way, and only then be cancelled."""
+    task = asyncio.ensure_future(ending)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.exception()  # which nobody hears of
+        raise cancelled
+    task.result()
 
 
 registry.register(INLINE.replace("+", "."), __name__, InlineSqlite.__name__)

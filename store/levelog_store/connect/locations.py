@@ -63,7 +63,7 @@ def _file(text: str) -> Location:
     if text in ("", ":memory:"):
         raise ConfigurationError("a SQLite database needs a file: state in memory would be lost with the process")
     path = Path(text).expanduser().resolve()  # one file has one lock, whatever links lead to it
-    return Location(URL.create("sqlite+aiosqlite", database=str(path)), path)
+    return Location(URL.create("sqlite", database=str(path)), path)
 
 
 def _without(text: str, error: Exception) -> str:

@@ -15,9 +15,10 @@ from levelog.errors import ConfigurationError, MigrationRequired
 from levelog_migrations import check, current, downgrade, head, upgrade
 from levelog_migrations.schema import known
 from levelog_store.connect.database import Database
+from levelog_store.connect.engines import INLINE
 from levelog_store.tables import metadata
 
-DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql+asyncpg": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg"}
+DRIVERS = {"sqlite": INLINE, "postgresql+asyncpg": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg"}
 CATALOG = {
     "sqlite": "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'alembic%' AND sql IS NOT NULL ORDER BY name",
     "postgresql": """

@@ -92,8 +92,8 @@ async def test_a_transaction_cancelled_at_any_moment_lets_go_of_its_locks_while_
             await write(connection, f"k{number}")
 
     async def work() -> None:
-        async with database.transaction() as connection:
-            while True:
+        while True:
+            async with database.transaction() as connection:
                 await connection.execute(update(key_versions).values(version=2))
                 (await connection.execute(select(key_versions))).all()
 

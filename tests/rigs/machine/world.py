@@ -22,7 +22,6 @@ from levelog_store.tables import leases, processors
 from rigs.lostcommits import keep, lose
 from rigs.machine.checks import Broken, Call, check_call, check_fold, check_tables, is_unsettled
 from rigs.machine.cluster import KINDS, Cluster, key_of
-from rigs.machine.inline import inline_sqlite
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
 from rigs.machine.operator import BEGIN, make_operator
 from rigs.machine.reference import Look, Reference
@@ -61,7 +60,6 @@ class Laboratory:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._loop = stack.enter_context(asyncio.Runner()).get_loop()
-            stack.enter_context(inline_sqlite())
             self.run(self._open())
             stack.callback(lambda: self.run(self.database.close()))
             stack.callback(lambda: self.run(self._end()))
@@ -80,7 +78,7 @@ class Laboratory:
 
     async def _open(self) -> None:
         await migrate(self._url)
-        self.database = SeamedDatabase(await Database.open(self._url))
+        self.database = SeamedDatabase(await Database.open(self._url, is_scratch=True))
 
     async def world(self) -> "World":
         """A new world; the one before ends."""
