@@ -9,7 +9,7 @@ from msgspec import Struct
 from levelog.wire.canonical import storable
 from levelog.wire.objects import Application, ObjectKey, Uid, field_manager
 from levelog.wire.projection import Applied
-from levelog.wire.records import STATE_AFTER, CallNoted, Outcome, ReceiptNoted
+from levelog.wire.records import CallNoted, Outcome, ReceiptNoted
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.outcomes import StoredReceipt
 
@@ -100,10 +100,9 @@ Result: TypeAlias = Ended | Later
 
 def stored(receipt: ReceiptNoted) -> StoredReceipt:
     """How the row is changed by a receipt."""
-    state = STATE_AFTER[receipt.outcome]
     return StoredReceipt(
         key=receipt.key,
-        state="settled" if (receipt.verb, state) == ("event", "written") else state,  # no level waits for Events
+        state=receipt.state,
         outcome=receipt.outcome,
         error=receipt.error,
         attempts=receipt.attempts,

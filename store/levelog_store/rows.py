@@ -49,6 +49,12 @@ def whole_index_key(partition: int) -> str:
     return f"{WHOLE_INDEX}{partition}"
 
 
+UNSETTLED: Final = ("pending", "claimed", "written")
+"""States of intents that levels wait for."""
+ENDED: Final = ("settled", "satisfied", "failed", "superseded")
+"""The others."""
+
+
 class Entry(Struct, frozen=True):
     """One value that an object gives under a key of an index."""
 

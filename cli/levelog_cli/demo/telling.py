@@ -20,11 +20,11 @@ from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import LoggedRequest
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import find_scopes, listed_resources
+from levelog_store.rows import UNSETTLED
 from levelog_store.tables import checkpoints, decisions, intents, levels, objects, wakeups
 
 PATIENCE: Final = timedelta(seconds=30)
 _AGENT: Final = "levelog/"
-_UNSETTLED: Final = ("pending", "claimed", "written")
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Watching:
                 if not all(listed.get(name) for name in self._resources):
                     return False
             waiting = select(func.count()).select_from(wakeups).where(wakeups.c.due_at.is_(None))
-            unsettled = select(func.count()).select_from(intents).where(intents.c.state.in_(_UNSETTLED))
+            unsettled = select(func.count()).select_from(intents).where(intents.c.state.in_(UNSETTLED))
             drifting = select(func.count()).select_from(levels).where(levels.c.status != "in_sync")
             return not any([(await connection.execute(query)).scalar_one() for query in (waiting, unsettled, drifting)])
 

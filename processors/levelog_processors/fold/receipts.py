@@ -11,7 +11,7 @@ from levelog.effects import Call
 from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
 from levelog.wire.canonical import canonical
-from levelog.wire.records import STATE_AFTER, CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
+from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, Held, Wake
@@ -20,9 +20,6 @@ from levelog_store.rows import Entry
 
 def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool) -> FoldedReceipt:
     """What a receipt changes; `has_view`: the code still has the view whose level decided the intent."""
-    state: str = STATE_AFTER[record.outcome]
-    if (record.verb, state) == ("event", "written"):
-        state = "settled"  # no level waits for Events
     return FoldedReceipt(
         key=record.key,
         view=record.view,
@@ -30,7 +27,7 @@ def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool
         parent_uid=record.parent_uid,
         partition=logged.partition,
         round=record.round,
-        state=state,
+        state=record.state,
         outcome=record.outcome,
         receipt=canonical(record),
         result_uid=record.target_uid,

@@ -22,14 +22,6 @@ _Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
 
 Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed"]
 """`conflict`: refused because the target had changed, the next round decides anew; `failed`: refused for good."""
-STATE_AFTER: Final[Mapping[Outcome, Literal["written", "failed"]]] = {
-    "written": "written",
-    "unchanged": "written",
-    "gone": "written",
-    "conflict": "written",  # until the log shows what the actuator saw
-    "failed": "failed",
-}
-"""State of an intent whose receipt says so."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -167,6 +159,13 @@ class ReceiptNoted(Struct, frozen=True, kw_only=True):
     called_at: datetime | None = None
     """When, if the record repeats what an older one said of a call, so that the log does not forget it."""
     time: datetime
+
+    @property
+    def state(self) -> Literal["written", "settled", "failed"]:
+        """State of the intent whose receipt this is; after a conflict too until the log shows what the actuator saw."""
+        if self.outcome == "failed":
+            return "failed"
+        return "settled" if self.verb == "event" else "written"  # no level waits for Events
 
     @property
     def is_repeated(self) -> bool:

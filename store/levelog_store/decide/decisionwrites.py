@@ -24,7 +24,7 @@ from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
 from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of, upsert
 from levelog_store.fold.levelwrites import supersede
-from levelog_store.rows import IndexKey, LevelRow, Scope, Verdict
+from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -171,7 +171,7 @@ async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Seque
 @built_once
 def _remove_ended(dialect: Dialect) -> Delete:
     table = intents.c
-    is_ended = table.state.in_(("settled", "satisfied", "failed", "superseded"))
+    is_ended = table.state.in_(ENDED)
     return delete(intents).where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"), is_ended)
 
 

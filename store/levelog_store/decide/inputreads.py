@@ -11,7 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
 from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, many, many_pairs, now, one_of_named, pairs
-from levelog_store.rows import ERRORS, Bucket, IndexKey, LevelRow, Scope, StoredObject, ViewParent, WholeIndex
+from levelog_store.rows import (
+    ERRORS,
+    UNSETTLED,
+    Bucket,
+    IndexKey,
+    LevelRow,
+    Scope,
+    StoredObject,
+    ViewParent,
+    WholeIndex,
+)
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -277,7 +287,7 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
             table.parent_uid == levels.c.parent_uid,
             table.state != "superseded",
             table.verb != "event",
-            or_(table.round == levels.c.round, table.state.in_(("pending", "claimed", "written"))),
+            or_(table.round == levels.c.round, table.state.in_(UNSETTLED)),
         )
         .order_by(table.round, table.ordinal)
     )

@@ -21,7 +21,7 @@ from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
 from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
 from levelog_store.owners.promotion import NOTHING_KNOWN
-from levelog_store.rows import IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
+from levelog_store.rows import UNSETTLED, IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -34,8 +34,6 @@ from levelog_store.tables import (
     tombstones,
     unreadable,
 )
-
-UNSETTLED = ("pending", "claimed", "written")
 
 
 async def write_changes(

@@ -14,7 +14,7 @@ from levelog_store.connect.database import Database
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
-from levelog_store.rows import Scope, ViewParent
+from levelog_store.rows import UNSETTLED, Scope, ViewParent
 from levelog_store.tables import intents, levels, scopes, syncs, wakeups
 
 
@@ -204,7 +204,7 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
         .where(
             table.scope == scope.number,
             or_(
-                and_(level.status == "settling", table.state.in_(("pending", "claimed", "written"))),
+                and_(level.status == "settling", table.state.in_(UNSETTLED)),
                 and_(level.status == "failed", table.state == "failed", table.round == level.round),
             ),
         )

@@ -12,7 +12,7 @@ from sqlalchemy import Column, ColumnElement, Table, and_, delete, exists, or_, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
+from levelog_store.rows import ENDED, Scope
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -31,7 +31,6 @@ Place = tuple[Any, ...]
 PAGE: Final = 1000
 """Rows of each table that are deleted in one transaction: few enough that nobody waits long for their locks."""
 
-_ENDED: Final = ("settled", "satisfied", "failed", "superseded")
 _MADE: Final = ("settled", "satisfied")
 
 
@@ -94,7 +93,7 @@ def _has_ended() -> ColumnElement[bool]:
     """It is settled or will never be: nobody settles Events, nor what was decided for a parent that is gone."""
     has_level = exists().where(_same(intents, levels, ("view", "parent", "parent_uid")))
     is_let_go = and_(intents.c.state == "written", intents.c.is_folded, or_(intents.c.verb == "event", ~has_level))
-    return or_(intents.c.state.in_(_ENDED), is_let_go)
+    return or_(intents.c.state.in_(ENDED), is_let_go)
 
 
 def _is_of_last_round() -> ColumnElement[bool]:
