@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from greenlet import GreenletExit
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, apply, call, delete, event, patch
@@ -260,7 +260,6 @@ def web(name: str) -> dict[str, Any]:
 MANY: Final = settings(
     max_examples=examples(60),
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 DRIFTS: Final = returning(Level(1, 0))
 

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
 from sqlalchemy import ClauseElement, select, text, update
@@ -235,7 +235,7 @@ async def test_what_may_be_on_its_way_goes_before_an_earlier_decision_that_came_
     assert keys_of(await claim(database, "two")) == ([sent["key"]] if is_late else [])
 
 
-@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 10_000))
 async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(database: Database, seed: int) -> None:
     """Random claims, receipts, delays and lost claims: one open claim a target, and receipts in order."""

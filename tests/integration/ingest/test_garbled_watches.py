@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from levelog.errors import RecordError
 from levelog.secrets.redaction import Redactor
@@ -76,7 +76,7 @@ async def recorder(nats_server: NatsServer) -> AsyncGenerator[Recorder]:
         yield Recorder(BatchPublisher(stream), writer, Redactor(b"k" * 16), ResourceStatus(watched=SECRETS))
 
 
-@settings(max_examples=examples(1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1000), deadline=None)
 @given(garbled(*LINES))
 def test_invariant_14_each_line_is_an_object_in_the_log_or_said_to_be_none(recorder: Recorder, given: bytes) -> None:
     try:

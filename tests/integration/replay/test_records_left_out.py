@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy import select
@@ -137,7 +137,7 @@ async def folded(
         return await tables(one), await tables(other), history.reads
 
 
-@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None)
 @given(CHANGES, st.lists(st.integers(0, 25), max_size=3), st.sampled_from([1, 7, 1000]), st.sampled_from([1, 5, 2000]))
 def test_invariant_3_what_the_next_version_replaces_need_not_be_folded(
     changes: Sequence[tuple[str, str, int, str, int]], moments: Sequence[int], size: int, fold_batch: int

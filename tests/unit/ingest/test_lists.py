@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from levelog.secrets.redaction import Redactor
@@ -149,7 +149,7 @@ cuts = st.builds(
 )
 
 
-@settings(max_examples=60, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, derandomize=True, database=None)
 @given(broken=st.lists(cuts, max_size=3))
 def test_a_list_says_what_is_there_however_often_it_broke_off(
     monkeypatch: pytest.MonkeyPatch, broken: list[Cut]
@@ -211,7 +211,7 @@ class RestoredServer(Server):
 names = st.lists(st.sampled_from(NAMES), max_size=4)
 
 
-@settings(max_examples=60, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, derandomize=True, database=None)
 @given(lost=names, since=names)
 def test_a_server_that_was_restored_is_listed_as_it_is_now(
     monkeypatch: pytest.MonkeyPatch, lost: list[str], since: list[str]

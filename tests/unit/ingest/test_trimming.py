@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from levelog.errors import ObjectTooLarge, RecordError
@@ -46,7 +46,6 @@ def without_what_is_cut(given_object: dict[str, Any]) -> dict[str, Any]:
     return {**given_object, "metadata": metadata}
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # a loaded machine is slow
 @given(OBJECTS, st.randoms(use_true_random=False))
 def test_just_managed_fields_and_last_applied_are_cut(value: dict[str, Any], randoms: Random) -> None:
     value = reordered({**value, "metadata": reordered(value["metadata"], randoms)}, randoms)
