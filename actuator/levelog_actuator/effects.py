@@ -52,13 +52,12 @@ class EffectCaller:
         effect = self._effects.get(f"{operator}/{name}")
         if effect is None:  # newer or older code may have it, and run beside this one
             text = f"call of {name}: this code has no effect of that name in the operator {operator}: was it renamed?"
-            return self._unfit(intent, text)
+            return self._later(intent, text, is_doubtful=intent.is_doubtful)
         try:
             request = msgspec.json.decode(intent.body, type=effect.request)
         except msgspec.MsgspecError as error:
-            return self._unfit(
-                intent, f"call of {name}: its request was made by other code and cannot be read: {error}"
-            )
+            text = f"call of {name}: its request was made by other code and cannot be read: {error}"
+            return self._later(intent, text, is_doubtful=intent.is_doubtful)
         return await self._call(intent, effect, request, options.name)
 
     async def close(self) -> None:
@@ -84,14 +83,6 @@ class EffectCaller:
                 tell_fault("effect", effect.name, effect.function, error, subject=intent.parent, clean=clean)
             return self._later(intent, f"effect {effect.name}: {described(error)}", is_doubtful=True)
         return Ended(intent=intent, outcome="written", call=told)
-
-    def _unfit(self, intent: ClaimedIntent, text: str) -> Result:
-        """Put off what other code may know, or give it up: changed code decides its level again."""
-        if intent.attempts >= self._settings.attempts:
-            return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
-        return Later(
-            intent=intent, delay=self._settings.delay(intent.attempts), error=text, is_doubtful=intent.is_doubtful
-        )
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:
         """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""

@@ -43,10 +43,18 @@ def _option(
     variable: str | None = None,
     flag: str | None = None,
     least: float | None = None,
+    most: float | None = None,
 ) -> Any:
     names = (flag,) if flag else ()
     return typer.Option(
-        *names, help=text, metavar=metavar, envvar=variable, min=least, rich_help_panel="Settings", show_default=False
+        *names,
+        help=text,
+        metavar=metavar,
+        envvar=variable,
+        min=least,
+        max=most,
+        rich_help_panel="Settings",
+        show_default=False,
     )
 
 
@@ -97,7 +105,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ] = 500.0
     longest_backoff: Annotated[
         float,
-        _option("Seconds between two tries of what keeps failing; default: 960", metavar="NUMBER", least=1),
+        _option("Seconds between two tries of what keeps failing; default: 960", metavar="NUMBER", least=1, most=1e7),
     ] = 960.0
     kubeconfig: Annotated[
         str,

@@ -22,6 +22,8 @@ _FORBIDDEN: Final = 403
 _FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 FIRST: Final = timedelta(seconds=0.5)
 LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
+AWAY_LONGEST: Final = timedelta(seconds=3)
+"""Where nobody listens: so soon it is noticed that the server is back."""
 
 
 class WatchedResource(Struct, frozen=True, kw_only=True):
@@ -111,7 +113,10 @@ class Troubles:
             self.tell("forbidden", f"may not list and watch {self._status.watched}: {error.message}")
         else:
             self.tell("retrying", str(error), level_of(error))
-        await asyncio.sleep(self.backoff.failed(retry_after).total_seconds())
+        wait = self.backoff.failed(retry_after)
+        if isinstance(error, Unreachable):  # which costs the server nothing
+            wait = min(wait, AWAY_LONGEST)
+        await asyncio.sleep(wait.total_seconds())
 
     async def wait_for_room(self, error: LevelogError) -> None:
         """Wait before the log is tried again that was full, which the log room has told once for all resources."""

@@ -1,14 +1,16 @@
 """Whatever a user's functions return, yield or raise: their own level says so in a sentence, and the loop goes on."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from itertools import count
+from random import Random
 from typing import Any, Final
 
 import pytest
 from greenlet import GreenletExit
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, apply, call, delete, event, patch
@@ -221,6 +223,8 @@ class Loop:
         self._simulation = simulation
         self._does = does
         self.page = operator.effects["page"].function
+        self.reason = ""
+        """Of the level of the object that was met last."""
         simulation.stand_in(self.page, lambda _: does.effect())
         simulation.apply(web("well"))
         simulation.run()
@@ -235,6 +239,7 @@ class Loop:
         assert simulation.level("view", "default", "well").status == "in_sync"
         if "when" not in odd:
             level = simulation.level("view", "default", "odd")
+            self.reason = level.reason
             assert level.reason or level.status in ("in_sync", "settling")
             assert level.reason == level.reason.encode().decode().replace("\0", "")
         for intent in simulation.intents[-3:]:
@@ -262,6 +267,8 @@ MANY: Final = settings(
     deadline=None,
 )
 DRIFTS: Final = returning(Level(1, 0))
+FOUND_WITHIN: Final = 200
+"""Examples."""
 
 
 @MANY
@@ -292,6 +299,60 @@ def test_a_reconcile_function_may_yield_and_raise_anything(loop: Loop, act: list
 @given(RESULTS)
 def test_an_effect_may_return_and_raise_anything(loop: Loop, effect: Callable[[], Any]) -> None:
     loop.meets(look=DRIFTS, act=[made(call, loop.page, "x")], effect=effect)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-5))), "after year 9999 in UTC"),
+        (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))), "before year 1 or"),
+        (datetime(2026, 1, 1), "recheck_at=2026-01-01T00:00:00 has no time zone: datetime(…, tzinfo=UTC)"),  # noqa: DTZ001
+        ("2026-01-01T00:00:00Z", "recheck_at is of type str, not a datetime"),
+        (5, "recheck_at is of type int, not a datetime"),
+        (timedelta(seconds=5), "recheck_at is of type timedelta, not a datetime"),
+        (NOW.date(), "recheck_at is of type date, not a datetime"),
+    ],
+    ids=str,
+)
+def test_a_level_with_no_time_to_look_again_fails_with_a_sentence(loop: Loop, asked: Any, sentence: str) -> None:
+    loop.meets(look=returning(Level(1, 1, recheck_at=asked)))
+    assert sentence in loop.reason
+
+
+@pytest.mark.parametrize("delay", [timedelta.max, timedelta.min, timedelta(0), 5, "soon"], ids=str)
+def test_an_effect_with_any_delay_ends_no_process(loop: Loop, delay: Any) -> None:
+    loop.meets(look=DRIFTS, act=[made(call, loop.page, "x")], effect=raising(Retry("later", delay=delay)))
+
+
+@pytest.mark.parametrize(
+    ("check", "without", "odd"),
+    [
+        ("levelog_processors.decide.views._moment", lambda asked: asked, LEVELS.map(lambda look: {"look": look})),
+        (
+            "levelog.calls.caller._contained",
+            lambda function: function,
+            ERRORS.map(lambda error: {"look": DRIFTS, "act": [raising(error)]}),
+        ),
+    ],
+    ids=["time", "raise"],
+)
+def test_a_check_that_is_taken_away_is_missed(
+    monkeypatch: pytest.MonkeyPatch, check: str, without: Callable[..., Any], odd: st.SearchStrategy[dict[str, Any]]
+) -> None:
+    """What is searched above does find its faults."""
+
+    def fails(odd: dict[str, Any]) -> bool:
+        op = operator(does := Does())
+        try:
+            with Simulation(op) as simulation:
+                Loop(simulation, op, does).meets(**odd)
+        except BaseException:  # noqa: BLE001 - which may end the process
+            return True
+        return False
+
+    monkeypatch.setattr(check, without)
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what is said may be no text
+    find(odd, fails, settings=settings(MANY, max_examples=FOUND_WITHIN, phases=[Phase.generate]), random=Random(1))
 
 
 ONE_ODD: Final = st.one_of(

@@ -55,6 +55,11 @@ async def test_a_level_that_failed_is_tried_again_by_the_process_that_runs_or_by
     finally:
         running.kill()
     sandbox.user.delete("pods", "shop-0")
+
+    async def is_gone() -> bool:  # the kubelet takes its time
+        return sandbox.user.list("pods") == []
+
+    await until(is_gone, "the end of the foreign pod")
     assert (await levelog.ends("retry", "--all-failed")).status == 0
     running = levelog.start("run", WEBS_FILE)
     try:

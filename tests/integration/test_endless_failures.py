@@ -198,6 +198,33 @@ def test_a_view_that_raised_for_a_night_is_called_within_the_limit() -> None:
         simulation.run()
         simulation.advance(timedelta(hours=12))
         assert status(simulation, "short") == "failed"
+        assert "MemoryError; tried 46 times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-01 12:" in reason(
+            simulation
+        )
         faults.clear()
         simulation.advance(LIMIT)
         assert status(simulation, "short") == "in_sync"
+
+
+def test_a_reconcile_function_that_raised_for_three_days_says_since_when_how_often_and_when_next() -> None:
+    op, faults = Operator("webs"), [KeyError("region")]
+
+    @op.view
+    def short(web: Web) -> Level[str]:
+        return Level(desired=web.spec["team"], actual="b")
+
+    @op.reconcile(short, writes={ConfigMap: ["apply"]})
+    def lengthen(web: Web) -> Iterator[Intent]:
+        if faults:
+            raise faults[0]
+        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
+
+    with Simulation(op) as simulation:
+        simulation.apply(a_web())
+        simulation.run()
+        simulation.advance(DAYS)
+        said = reason(simulation)
+        assert " times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-04 00:" in said, said
+        faults.clear()
+        simulation.advance(LIMIT)
+        assert len(simulation.intents) == 1

@@ -1,6 +1,8 @@
-"""Ingest, processor and actuator as processes, each server away for a while: few log lines, and work goes on."""
+"""Ingest, processor and actuator as processes, each server away for a while: few log lines, then work goes on soon."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,10 +16,14 @@ from rigs.kubeconfig import write_kubeconfig
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
 from rigs.nats import NatsServer
 from rigs.tcpproxy import TcpProxy
+from rigs.waiting import until
 
 MOST_LINES: Final = 4
 IDLE: Final = {("api", "actuate"), ("api", "process"), ("database", "ingest")}
 """Who does not talk to the server when nothing happens."""
+FIRST_REMINDER: Final = 10
+MOST_SECONDS: Final = 15.0
+"""Half of what a wait may come to that is doubled each time; what it takes is measured in the long run."""
 
 
 def told(process: Running, after: int) -> list[dict[str, Any]]:
@@ -26,9 +32,15 @@ def told(process: Running, after: int) -> list[dict[str, Any]]:
     return [line for line in lines if not {"object", "intent"} & line.keys()]
 
 
+@pytest.mark.parametrize("seconds", [FIRST_REMINDER, pytest.param(30, marks=pytest.mark.long)])
 @pytest.mark.parametrize("server", ["database", "nats", "api"])
-async def test_a_server_that_is_away_is_a_few_lines_of_each_process(
-    nats_server: NatsServer, postgres_url: str, tmp_path: Path, server: Literal["database", "nats", "api"]
+async def test_a_server_that_is_away_is_a_few_lines_of_each_process_and_work_goes_on_soon_after(
+    nats_server: NatsServer,
+    postgres_url: str,
+    tmp_path: Path,
+    server: Literal["database", "nats", "api"],
+    seconds: int,
+    record_testsuite_property: Callable[[str, object], None],
 ) -> None:
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox(pods_run=True))
@@ -48,14 +60,28 @@ async def test_a_server_that_is_away_is_a_few_lines_of_each_process(
             before = {part: len(process.log.read_text().splitlines()) for part, process in processes.items()}
             doors[server].refuse()
             doors[server].cut()
+            sandbox.user.delete("pods", "shop-1")
             for part, process in processes.items():
                 if (server, part) not in IDLE:
-                    await process.says("has been away for 1")
+                    await process.says(f"has been away for {FIRST_REMINDER // 10}")
+            await asyncio.sleep(seconds - FIRST_REMINDER)
+            for part, process in processes.items():
+                said = process.log.read_text().splitlines()[before[part] :]
+                assert len(said) <= MOST_LINES, "\n".join(said)
             await doors[server].accept()
+            loop = asyncio.get_running_loop()
+            back_at = loop.time()
+
+            async def is_made_anew() -> bool:
+                return len(sandbox.user.list("pods")) == 3
+
+            await until(is_made_anew, "the pod that was deleted meanwhile", seconds=MOST_SECONDS)
+            took = f"seconds from {server} being back after {seconds} s to the pod that was missing"
+            print(f"{took}: {loop.time() - back_at:.1f}")
+            record_testsuite_property(took, round(loop.time() - back_at, 1))
             for part, process in processes.items():
                 if (server, part) not in IDLE:
                     await process.says("is back after")
-            sandbox.user.delete("pods", "shop-1")
             await levelog.in_sync(2)
             for part, process in processes.items():
                 lines = told(process, before[part])

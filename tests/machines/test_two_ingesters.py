@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -200,6 +200,7 @@ def search(laboratory: Laboratory, examples: int) -> list[tuple[list[Step], int]
         deadline=None,
         phases=[Phase.generate],
         report_multiple_bugs=False,
+        suppress_health_check=[HealthCheck.too_slow],
     )
     @given(runs, sizes)
     def holds(steps: list[Step], size: int) -> None:

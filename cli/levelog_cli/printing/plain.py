@@ -141,6 +141,7 @@ def level_plain(scope: Scope, line: LevelLine, last_contact: datetime | None) ->
         "reason": line.reason,
         "drift": msgspec.json.decode(line.drift) if line.drift else None,
         "round": line.round,
+        "tried": line.tried,
         "evaluated_at": line.evaluated_at,
         "last_contact": last_contact,
         "writes": line.writes,

@@ -14,7 +14,7 @@ from levelog.handlers.owned import ChildrenLevel
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
-from levelog_processors.decide.settling import GONE, Repeats, backoff, pause
+from levelog_processors.decide.settling import FAULT, GONE, Repeats, backoff, pause
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
 from levelog_store.rows import IndexKey, LevelRow
@@ -244,6 +244,8 @@ def _decided_inputs(look: Outlook, *, has_acted: bool) -> str:
 
 def _repeats(look: Outlook, round_: Round | None) -> str | None:
     last, now = look.facts.repeats, look.facts.now
-    if round_ is not None and round_.is_sent:
-        return (Repeats(of=look.state, count=1, at=now) if last is None else last.then(look.state, now)).text
+    is_fault = bool((look.seen is not None and look.seen.error) or (round_ is not None and round_.error))
+    if is_fault or (round_ is not None and round_.is_sent):
+        of = FAULT if is_fault else look.state
+        return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now)).text
     return None if last is None else last.text

@@ -80,11 +80,15 @@ CALM: Final = timedelta(minutes=1)
 """A level that stayed in sync for so long was not undone by somebody who does so each time."""
 
 
+FAULT: Final = "!"
+"""What `Repeats` are of where a function raises."""
+
+
 class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How often in a row a level has written because of one and the same state."""
+    """How often in a row a level has written because of one and the same state, or has failed in a function."""
 
     of: str
-    """Digest of what was desired, and what was there."""
+    """Digest of what was desired, and what was there; or `FAULT`."""
     count: int
     """1: the round was the first for it."""
     at: datetime

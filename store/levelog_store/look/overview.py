@@ -177,11 +177,11 @@ async def read_level_lines(
 def _line(values: dict[str, Any]) -> LevelLine:
     attempts, repeats, next_at = (values.pop(name, None) for name in ("attempts", "repeats", "recheck_at"))
     line = LevelLine(**values)
-    if line.status != "failed" or next_at is None or not attempts:
+    if line.status != "failed" or next_at is None:
         return line
     rounds = _rounds.decode(repeats) if repeats else None
     tried = Tried(
-        count=max(attempts, rounds.count if rounds else 0),
+        count=max(attempts or 0, rounds.count if rounds else 1),
         since=(rounds.since or rounds.at) if rounds else None,
         next_at=next_at,
     )

@@ -146,17 +146,42 @@ async def test_an_async_effect_is_ended_at_its_time_limit(acting: Acting) -> Non
     assert len(ended) > FEW.attempts
 
 
-async def test_the_calls_of_an_effect_that_the_code_does_not_have_fail_and_name_it(acting: Acting) -> None:
-    op = Operator("webs")
+async def test_the_calls_of_an_effect_that_the_code_does_not_have_wait_for_newer_code(acting: Acting) -> None:
+    def older() -> Operator:
+        op = Operator("webs")
 
-    @op.effect
-    def page(request: Page) -> None:
-        pass
+        @op.effect
+        def page(request: Page) -> None:
+            pass
 
-    async with acting.running(FEW, effects=op):
-        renamed, other = await acting.carried_out(wanted("call_out"), wanted(body={"squad": "storage"}))
-    assert "call of call_out: this code has no effect of that name in the operator webs" in renamed.error
-    assert "call of page: its request was made by other code and cannot be read" in other.error
+        return op
+
+    def newer() -> Operator:
+        op = Operator("webs")
+
+        @op.effect
+        def page(request: dict[str, str]) -> str:
+            return request["squad"]
+
+        @op.effect
+        def call_out(request: Page) -> str:
+            return request.team
+
+        return op
+
+    async with acting.running(FEW, effects=older()):
+        renamed, other = keys = await acting.decide(wanted("call_out"), wanted(body={"squad": "storage"}))
+
+        async def were_tried_often() -> bool:
+            rows = await acting.rows()
+            return all(rows[key]["attempts"] > FEW.attempts for key in keys)
+
+        await until(were_tried_often, "more calls than are counted")
+        rows = await acting.rows()
+    assert "call of call_out: this code has no effect of that name in the operator webs" in rows[renamed]["error"]
+    assert "call of page: its request was made by other code and cannot be read" in rows[other]["error"]
+    async with acting.running(FEW, effects=newer()):
+        assert [each.outcome for each in await acting.receipts_of(keys)] == ["written", "written"]
 
 
 async def test_a_call_that_takes_longer_than_a_claim_is_not_made_again_meanwhile(acting: Acting) -> None:
