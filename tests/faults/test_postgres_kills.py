@@ -109,6 +109,11 @@ async def stack(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Stack]
         await found[0].migrate()
         found[0].start()
         found[1].start("process")
+
+        async def is_started() -> bool:  # a process that finds no server when it starts ends, and says so
+            return all('"message":"owns ' in each.running["process"].log.read_text() for each in found)
+
+        await until(is_started, "two processors that share the partitions", seconds=60)
         yield Stack(api, server, *found)
 
 
