@@ -174,7 +174,8 @@ class Feed:
     async def note_gap(self, reason: str) -> None:
         """Say in the log that history is missing; a list is next."""
         since = self.sync.versions.get(self.part, Version(0))
-        log.warning("history is missing, listing again: %s", reason, extra=self._extra())
+        level = self._client.absence.level_of_loss()
+        log.log(level, "history is missing, listing again: %s", reason, extra=self._extra())
         await self._lane.submit(self._recorder.gap(since, reason))
 
     async def _watch(self, version: Version) -> bool:

@@ -110,11 +110,12 @@ class Troubles:
         retry_after = error.retry_after if isinstance(error, ApiError) else None
         self.was_away = self.was_away or isinstance(error, (Unreachable, NoAnswer))
         if isinstance(error, ApiError) and error.status == _FORBIDDEN:
-            self.tell("forbidden", f"may not list and watch {self._status.watched}: {error.message}")
+            detail = f"may not list and watch {self._status.watched}: {error.message}"
+            self.tell("forbidden", detail, logging.DEBUG if error.is_told else logging.ERROR)
         else:
             self.tell("retrying", str(error), level_of(error))
         wait = self.backoff.failed(retry_after)
-        if isinstance(error, Unreachable):  # which costs the server nothing
+        if error.is_told or isinstance(error, Unreachable):  # it is away, or begins: that costs it next to nothing
             wait = min(wait, AWAY_LONGEST)
         await asyncio.sleep(wait.total_seconds())
 
@@ -126,11 +127,10 @@ class Troubles:
         await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
 
     def tell(self, phase: Phase, detail: str, level: int = logging.WARNING) -> None:
-        """Note what is wrong, and log it once until it changes."""
+        """Note what is wrong, and log it once until it changes; what is for debugging alone may be told again."""
         self._status.phase, self._status.detail = phase, detail
         if detail != self._told:
-            self._told = detail
-            level = logging.ERROR if phase == "forbidden" else level
+            self._told = detail if level > logging.DEBUG else ""
             log.log(level, "%s", detail, extra={"resource": str(self._status.watched)})
         if self._on_change is not None:
             self._on_change(self._status)

@@ -96,7 +96,9 @@ class Sync:
     Until then nothing is claimed to be complete: what watches of the other parts tell is recorded as listed.
     """
 
-    def __init__(self, lane: Lane, recorder: Recorder, status: ResourceStatus) -> None:
+    def __init__(self, lane: Lane, recorder: Recorder, status: ResourceStatus, *, is_again: bool = False) -> None:
+        """`is_again` says that there was a list before, and so why there is another."""
+        self.is_again = is_again
         self.listed_at: datetime | None = None
         """When the last part was complete; None while one is not."""
         self._lane = lane
@@ -155,7 +157,9 @@ class Sync:
         self._status.phase, self._status.version = "watching", self.lowest
         self._status.total = self._status.objects
         extra = {"resource": str(self._status.watched), "version": self.lowest}
-        log.info("listed %d objects", self._status.objects, extra=extra)
+        log.log(
+            logging.DEBUG if self.is_again else logging.INFO, "listed %d objects", self._status.objects, extra=extra
+        )
 
     def advance(self, part: str, version: Version) -> bool:
         """A part has come further; tells whether all have come further thereby."""

@@ -183,7 +183,8 @@ class Watcher:
             ]
             ended = await _first_of([readings[feed.part].run(feed) for feed in feeds])
             source.seen = Version(0) if ended == "reverted" else max((source.seen, *sync.versions.values()))
-            sync = Sync(lane, self._recorder, self.status)
+            is_again = sync.is_again or sync.listed_at is not None
+            sync = Sync(lane, self._recorder, self.status, is_again=is_again)
 
 
 async def _first_of(works: Sequence[Coroutine[Any, Any, T]]) -> T:

@@ -33,6 +33,7 @@ T = TypeVar("T")
 REQUEST_TIMEOUT: Final = timedelta(seconds=30)
 CONNECT_TIMEOUT: Final = timedelta(seconds=10)
 SILENCE: Final = timedelta(seconds=90)  # a watch with bookmarks hears one about every minute
+_FORBIDDEN: Final = 403
 _CREDENTIALS_AGE_SECONDS: Final = 10.0  # credentials that were refused when this young are not read again
 
 
@@ -205,7 +206,10 @@ class KubeClient:
         if response.status >= 400:
             async with response:
                 answered = await response.read()
-            raise ApiError.from_answer(method, path, response.status, answered, response.headers)
+            error = ApiError.from_answer(method, path, response.status, answered, response.headers)
+            if error.is_transient or error.status == _FORBIDDEN:  # a server that begins does not know its roles yet
+                self.absence.covers(error)
+            raise error
         return response
 
     async def _attempt(

@@ -22,6 +22,9 @@ Every message names the object and the step that failed, and is raised from its 
 class LevelogError(Exception):
     """Something that levelog understands went wrong."""
 
+    is_told = False
+    """The process has logged already that the server behind it is away."""
+
 
 class ConfigurationError(LevelogError):
     """The command, a file or the environment has to be changed; retrying does not help."""
@@ -37,9 +40,6 @@ class MigrationRequired(ConfigurationError):
 
 class Unavailable(LevelogError):
     """A server does not answer now; the same call may succeed later."""
-
-    is_told = False
-    """The process has logged already that the server is away."""
 
 
 class CommitsLost(Unavailable):

@@ -71,12 +71,25 @@ class Tenant(Resource, group="example.com", version="v1", plural="tenants"):
 
 
 class Till:
-    """Counts what it is asked, by tenant and plan; what is in `lost` is done, and its answer does not come."""
+    """Counts what it is asked, by tenant and plan; all of it is done, whatever is answered."""
 
     def __init__(self) -> None:
         self.keys: dict[tuple[str, str], list[str]] = defaultdict(list)
-        self.lost: set[tuple[str, str]] = set()
+        self.refused: set[tuple[str, str]] = set()
+        """Answered with an error."""
+        self.unanswered: set[tuple[str, str]] = set()
+        """Whoever asks waits until he gives up."""
         self.url = ""
+
+    @property
+    def lost(self) -> set[tuple[str, str]]:
+        """What is done without its caller's knowledge."""
+        return self.refused | self.unanswered
+
+    def answer_all(self) -> None:
+        """From now on."""
+        self.refused.clear()
+        self.unanswered.clear()
 
     @property
     def counts(self) -> dict[tuple[str, str], int]:
@@ -96,7 +109,11 @@ class Till:
         bill = json.loads(await reader.readexactly(int(headers["Content-Length"])))
         asked = bill["tenant"], bill["plan"]
         self.keys[asked].append(headers["Idempotency-Key"])
-        status = HTTPStatus.BAD_GATEWAY if asked in self.lost else HTTPStatus.OK
+        if asked in self.unanswered:
+            await reader.read()
+            writer.close()
+            return
+        status = HTTPStatus.BAD_GATEWAY if asked in self.refused else HTTPStatus.OK
         writer.write(f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Length: 0\r\n\r\n".encode())
         writer.close()
 
@@ -111,9 +128,11 @@ def billing(till: Till) -> Operator:
         body = json.dumps({"tenant": request.tenant, "plan": request.plan})
         reader, writer = await asyncio.open_connection(host, int(port))
         headers = f"Content-Length: {len(body)}\r\nIdempotency-Key: {idempotency_key}"
-        writer.write(f"POST / HTTP/1.1\r\n{headers}\r\n\r\n{body}".encode())
-        status = int((await reader.readline()).split()[1])
-        writer.close()
+        try:
+            writer.write(f"POST / HTTP/1.1\r\n{headers}\r\n\r\n{body}".encode())
+            status = int((await reader.readline()).split()[1])
+        finally:
+            writer.close()
         if status != HTTPStatus.OK:
             raise ConnectionError(f"answered {status}")
         return status

@@ -102,3 +102,16 @@ async def test_whoever_pauses_goes_on_when_the_server_is_back(outage: Outage) ->
     outage.absence.ended()
     async with asyncio.timeout(5):
         await pausing
+
+
+def test_what_an_outage_took_is_one_warning_for_all_and_another_outage_is_another(outage: Outage) -> None:
+    def losses() -> list[int]:
+        return [outage.absence.level_of_loss() for _ in range(3)]
+
+    assert losses() == [logging.WARNING] * 3, "no outage took these"
+    for _ in range(2):
+        outage.fail_each_second(30)
+        outage.absence.ended()
+        assert losses() == [logging.WARNING, logging.DEBUG, logging.DEBUG]
+        outage.now += 60
+        assert losses() == [logging.WARNING] * 3

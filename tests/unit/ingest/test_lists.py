@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from levelog.absence import Absence
 from levelog.secrets.redaction import Redactor
 from levelog.wire.envelope import decode
 from levelog.wire.objects import Cluster, Partition
@@ -47,6 +48,7 @@ class Server:
     """Streams lists, or serves pages, of objects that come and go between one attempt and the next."""
 
     def __init__(self, cuts: Sequence[Cut]) -> None:
+        self.absence = Absence("the server")
         self.version = 10
         self.objects: dict[str, int] = dict.fromkeys(NAMES, self.version)
         self.asked: list[Mapping[str, str]] = []
