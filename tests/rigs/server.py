@@ -26,5 +26,9 @@ class Server(ABC):
         """Start what does not run, with the data that it has, and wait until it answers."""
 
     @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL it; its data stay."""
+
+    @abstractmethod
     def stop(self) -> None:
         """Stop it, started or not, and remove its data."""
