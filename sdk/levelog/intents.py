@@ -58,18 +58,22 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """call: the function."""
 
     def __post_init__(self) -> None:
-        """Refuse names that no object has, and that the log and SQL could not hold."""
-        texts: tuple[tuple[str, Any], ...] = (
-            ("kind", self.kind),
-            ("namespace", self.namespace),
-            ("name", self.name),
-            ("name", self.options.name),
-        )
-        for what, text in texts:
-            is_text = isinstance(text, str)  # pyright: ignore[reportUnnecessaryIsInstance] - as a user may write it
-            if not is_text or not text.isprintable() or "/" in text or len(text) > MOST_NAME_BYTES:
-                shown = repr(text)[:MOST_REASON_CHARACTERS]
-                raise ValueError(f"{self.verb}: {what} is {shown}: a text of up to {MOST_NAME_BYTES} letters without /")
+        _refuse_names(self)
+
+
+def _refuse_names(intent: Intent) -> None:
+    """Refuse names that no object has, and that the log and SQL could not hold."""
+    texts: tuple[tuple[str, Any], ...] = (
+        ("kind", intent.kind),
+        ("namespace", intent.namespace),
+        ("name", intent.name),
+        ("name", intent.options.name),
+    )
+    for what, text in texts:
+        is_text = isinstance(text, str)  # pyright: ignore[reportUnnecessaryIsInstance] - as a user may write it
+        if not is_text or not text.isprintable() or "/" in text or len(text) > MOST_NAME_BYTES:
+            shown = repr(text)[:MOST_REASON_CHARACTERS]
+            raise ValueError(f"{intent.verb}: {what} is {shown}: a text of up to {MOST_NAME_BYTES} letters without /")
 
 
 def _from_manifest(verb: Verb, manifest: Mapping[str, Any], options: IntentOptions) -> Intent:

@@ -2,20 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from itertools import count
+from itertools import count, cycle
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
 from greenlet import GreenletExit
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
 from levelog import Call, GiveUp, Index, Intent, Level, Operator, Resource, Retry, apply, call, delete, event, patch
 from levelog.intents import IntentOptions
 from levelog.testing import Simulation
+from levelog.wire.objects import ObjectKey
+from levelog_kube.client import KubeClient, connect
+from levelog_kube.discovery import cluster_uid
+from levelog_sandbox import Sandbox
+from levelog_store.tables import levels
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.run.examples import examples
@@ -81,6 +88,7 @@ TIMES: Final = st.sampled_from(
         NOW.date(),
     ]
 ) | st.builds(datetime, st.just(2026), st.just(1), st.just(1), tzinfo=st.builds(BrokenZone))
+UNSTORABLE: Final = ValueError("\0\ud800")
 DELAYS: Final = st.sampled_from([timedelta.max, timedelta.min, timedelta(0), timedelta(microseconds=1)])
 ODD: Final[st.SearchStrategy[Any]] = st.builds(
     lambda make: make(),
@@ -113,7 +121,7 @@ ERRORS: Final[st.SearchStrategy[BaseException]] = st.one_of(
     ).map(lambda kind: kind()),
     st.sampled_from([RecursionError, MemoryError, Broken, TimeoutError, BaseException]).map(lambda kind: kind("x")),
     ANYTHING.map(SystemExit),
-    ANYTHING.map(ValueError),
+    (TEXTS | ANYTHING).map(ValueError),
     st.just(BaseExceptionGroup("two", [KeyboardInterrupt(), SystemExit(2)])),
 )
 
@@ -158,6 +166,7 @@ MANIFESTS: Final = st.fixed_dictionaries(
     },
     optional={"data": ANYTHING, "spec": ANYTHING},
 )
+CHILDREN: Final = either(MANIFESTS | st.lists(MANIFESTS | ANYTHING, max_size=3) | ANYTHING)
 OPTIONS: Final = st.builds(
     IntentOptions, force=ANYTHING, patch_type=ANYTHING, propagation=ANYTHING, name=TEXTS | ANYTHING
 )
@@ -182,6 +191,8 @@ class Does:
         self.look: Callable[[], Any] = returning(Level(1, 1))
         self.index: Callable[[], Any] = dict
         self.act: list[Callable[[], Any]] = []
+        self.act_later: list[Callable[[], Any]] = []
+        self.children: Callable[[], Any] = returning(None)
         self.effect: Callable[[], Any] = returning(None)
         self.when: Callable[[], Any] = returning(True)
 
@@ -191,7 +202,11 @@ def operator(does: Does) -> Operator:
 
     @op.effect
     def page(request: Any) -> Any:
-        raise AssertionError("a simulation calls no effect")
+        return does.effect()
+
+    @op.effect
+    async def send(request: Any) -> Any:
+        return does.effect()
 
     @op.index
     def names(web: Web) -> Any:
@@ -213,7 +228,38 @@ def operator(does: Does) -> Operator:
         for each in does.act:
             yield each()
 
+    @op.view
+    def awaited(web: Web) -> Level[int]:
+        return Level(1, 0 if web.metadata.name == "odd" and does.act_later else 1)
+
+    @op.reconcile(awaited)
+    async def act_later(web: Web) -> AsyncIterator[Intent]:
+        for each in does.act_later:
+            yield each()
+
+    @op.children(Web, of=ConfigMap)
+    def parts(web: Web) -> Any:
+        return does.children() if web.metadata.name == "odd" else None
+
     return op
+
+
+VIEWS: Final = ("view", "awaited", "parts")
+
+
+def check(status: str, reason: str) -> None:
+    """A level either goes on or says why not, in a text that every database takes."""
+    assert reason or status in ("in_sync", "settling")
+    assert reason == reason.encode().decode().replace("\0", "")
+
+
+def calling(op: Operator) -> list[dict[str, Any]]:
+    """What has each kind of effect called."""
+    page, send = (op.effects[name].function for name in ("page", "send"))
+    return [
+        {"look": DRIFTS, "act": [made(call, page, "x")]},
+        {"look": DRIFTS, "act": [made(call, send, "x")]},
+    ]
 
 
 class Loop:
@@ -222,10 +268,11 @@ class Loop:
     def __init__(self, simulation: Simulation, operator: Operator, does: Does) -> None:
         self._simulation = simulation
         self._does = does
-        self.page = operator.effects["page"].function
+        self.calling = calling(operator)
         self.reason = ""
         """Of the level of the object that was met last."""
-        simulation.stand_in(self.page, lambda _: does.effect())
+        for effect in operator.effects.values():  # which a simulation does not call
+            simulation.stand_in(effect.function, lambda _: does.effect())
         simulation.apply(web("well"))
         simulation.run()
 
@@ -238,12 +285,13 @@ class Loop:
         simulation.advance(timedelta(minutes=1))
         assert simulation.level("view", "default", "well").status == "in_sync"
         if "when" not in odd:
-            level = simulation.level("view", "default", "odd")
-            self.reason = level.reason
-            assert level.reason or level.status in ("in_sync", "settling")
-            assert level.reason == level.reason.encode().decode().replace("\0", "")
+            levels = [simulation.level(view, "default", "odd") for view in VIEWS]
+            for level in levels:
+                check(level.status, level.reason)
+            self.reason = levels[0].reason
         for intent in simulation.intents[-3:]:
             assert intent.error == intent.error.encode().decode().replace("\0", "")
+            assert ObjectKey.parse(intent.target).is_sound
         vars(self._does).update(vars(Does()))
         simulation.delete(Web, "odd")
         simulation.run()
@@ -293,12 +341,20 @@ def test_a_filter_may_return_and_raise_anything(loop: Loop, when: Callable[[], A
 @given(st.lists(INTENTS | ERRORS.map(raising), max_size=3))
 def test_a_reconcile_function_may_yield_and_raise_anything(loop: Loop, act: list[Callable[[], Any]]) -> None:
     loop.meets(look=DRIFTS, act=act)
+    loop.meets(act_later=act)
+
+
+@MANY
+@given(CHILDREN)
+def test_a_children_function_may_return_and_raise_anything(loop: Loop, children: Callable[[], Any]) -> None:
+    loop.meets(children=children)
 
 
 @MANY
 @given(RESULTS)
 def test_an_effect_may_return_and_raise_anything(loop: Loop, effect: Callable[[], Any]) -> None:
-    loop.meets(look=DRIFTS, act=[made(call, loop.page, "x")], effect=effect)
+    for called in loop.calling:
+        loop.meets(**called, effect=effect)
 
 
 @pytest.mark.parametrize(
@@ -321,23 +377,37 @@ def test_a_level_with_no_time_to_look_again_fails_with_a_sentence(loop: Loop, as
 
 @pytest.mark.parametrize("delay", [timedelta.max, timedelta.min, timedelta(0), 5, "soon"], ids=str)
 def test_an_effect_with_any_delay_ends_no_process(loop: Loop, delay: Any) -> None:
-    loop.meets(look=DRIFTS, act=[made(call, loop.page, "x")], effect=raising(Retry("later", delay=delay)))
+    for called in loop.calling:
+        loop.meets(**called, effect=raising(Retry("later", delay=delay)))
 
 
 @pytest.mark.parametrize(
-    ("check", "without", "odd"),
+    ("checks", "without", "odd"),
     [
-        ("levelog_processors.decide.views._moment", lambda asked: asked, LEVELS.map(lambda look: {"look": look})),
+        (["levelog_processors.decide.views._moment"], lambda asked: asked, LEVELS.map(lambda look: {"look": look})),
         (
-            "levelog.calls.caller._contained",
+            ["levelog.calls.caller._contained"],
             lambda function: function,
             ERRORS.map(lambda error: {"look": DRIFTS, "act": [raising(error)]}),
         ),
+        (
+            ["levelog.calls.faults.storable", "levelog_actuator.results.storable"],
+            str,
+            LEVELS.map(lambda look: {"look": look}),
+        ),
+        (
+            ["levelog.intents._refuse_names"],
+            lambda _: None,
+            INTENTS.map(lambda act: {"look": DRIFTS, "act": [act]}),
+        ),
     ],
-    ids=["time", "raise"],
+    ids=["time", "raise", "text", "name"],
 )
 def test_a_check_that_is_taken_away_is_missed(
-    monkeypatch: pytest.MonkeyPatch, check: str, without: Callable[..., Any], odd: st.SearchStrategy[dict[str, Any]]
+    monkeypatch: pytest.MonkeyPatch,
+    checks: list[str],
+    without: Callable[..., Any],
+    odd: st.SearchStrategy[dict[str, Any]],
 ) -> None:
     """What is searched above does find its faults."""
 
@@ -350,7 +420,8 @@ def test_a_check_that_is_taken_away_is_missed(
             return True
         return False
 
-    monkeypatch.setattr(check, without)
+    for check in checks:
+        monkeypatch.setattr(check, without)
     monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)  # what is said may be no text
     find(odd, fails, settings=settings(MANY, max_examples=FOUND_WITHIN, phases=[Phase.generate]), random=Random(1))
 
@@ -360,42 +431,68 @@ ONE_ODD: Final = st.one_of(
     ENTRIES.map(lambda index: {"index": index}),
     either(ANYTHING).map(lambda when: {"when": when}),
     st.lists(INTENTS | ERRORS.map(raising), max_size=3).map(lambda act: {"look": DRIFTS, "act": act}),
+    st.lists(INTENTS | ERRORS.map(raising), min_size=1, max_size=3).map(lambda act: {"act_later": act}),
+    CHILDREN.map(lambda children: {"children": children}),
+    RESULTS.map(lambda effect: {"effect": effect}),
 )
 
 
-def test_a_processor_outlives_anything(nats_server: NatsServer, database_url: str) -> None:
-    """Live: records come from NATS, and times are the database's."""
-    does = Does()
+class Live:
+    """A processor and an actuator in which one object after the other meets odd functions."""
 
-    async def meet(stack: Processing, odd: dict[str, Any], version: int) -> None:
-        vars(does).update(odd)
-        await stack.folded(await stack.tell(web_record("odd", version, uid=f"odd-{version}")))
-        vars(does).update(vars(Does()))
-        gone = deleted(web_record("odd", version, uid=f"odd-{version}"), version + 1)
-        await stack.folded(await stack.tell(gone, web_record("well", version + 2)))
-        assert (await stack.level("well"))["status"] == "in_sync"
+    def __init__(self, stack: Processing, operator: Operator, does: Does) -> None:
+        self._stack = stack
+        self._does = does
+        self._versions = count(10, 3)
+        self._calling = cycle(calling(operator))
 
+    async def begin(self, client: KubeClient) -> None:
+        """Have an object that nothing odd is done with."""
+        self._stack.start()
+        self._stack.actuate(client)
+        resources = [each.resource_type.group_resource for each in (Web, ConfigMap)]
+        await self._stack.folded(await self._stack.listed(web_record("well", 1), of=resources))
+
+    async def meets(self, odd: dict[str, Any]) -> None:
+        """Have an object for which functions do something odd; nothing but its own levels may suffer."""
+        stack, version = self._stack, next(self._versions)
+        vars(self._does).update(next(self._calling) | odd if "effect" in odd else odd)
+        record = web_record("odd", version, uid=f"odd-{version}")
+        await stack.folded(await stack.tell(record))
+        await stack.tried()
+        for level in await stack.rows(levels):
+            check(level["status"], level["reason"])
+        vars(self._does).update(vars(Does()))
+        await stack.folded(await stack.tell(deleted(record, version + 1), web_record("well", version + 2)))
+        own = [level for level in await stack.rows(levels) if level["parent"].endswith("/well")]
+        assert {level["status"] for level in own} == {"in_sync"}
+
+
+def test_processor_and_actuator_outlive_anything(nats_server: NatsServer, database_url: str, tmp_path: Path) -> None:
+    """Live: records come from NATS, times are the database's, and writes go to an API."""
+    op = operator(does := Does())
     with asyncio.Runner() as runner:
-        stack = Processing(nats_server.url, database_url, [operator(does)])
-        runner.run(stack.__aenter__())
-        versions = count(10, 3)
-
-        @settings(MANY, max_examples=examples(25))
-        @given(ONE_ODD)
-        def meets(odd: dict[str, Any]) -> None:
-            runner.run(meet(stack, odd, next(versions)))
-
+        stack = AsyncExitStack()
         try:
-            runner.run(begin(stack))
+            sandbox = runner.run(stack.enter_async_context(Sandbox()))
+            client = runner.run(stack.enter_async_context(runner.run(connect(sandbox.kubeconfig(tmp_path / "config")))))
+            processing = Processing(nats_server.url, database_url, [op], cluster=runner.run(cluster_uid(client)))
+            live = Live(runner.run(stack.enter_async_context(processing)), op, does)
+            runner.run(live.begin(client))
+
+            @settings(MANY, max_examples=examples(100))
+            @example({"look": raising(UNSTORABLE)})
+            @example({"effect": raising(UNSTORABLE)})
+            @example({"look": DRIFTS, "act": [raising(UNSTORABLE)]})
+            @example({"act_later": [raising(UNSTORABLE)]})
+            @example({"children": raising(UNSTORABLE)})
+            @given(ONE_ODD)
+            def meets(odd: dict[str, Any]) -> None:
+                runner.run(live.meets(odd))
+
             meets()
         finally:
-            runner.run(stack.__aexit__(None, None, None))
-
-
-async def begin(stack: Processing) -> None:
-    """Have a processor, and an object that nothing odd is done with."""
-    stack.start()
-    await stack.folded(await stack.listed(web_record("well", 1)))
+            runner.run(stack.aclose())
 
 
 @pytest.mark.parametrize(

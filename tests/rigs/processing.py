@@ -11,9 +11,11 @@ from typing import Any, Self
 from sqlalchemy import Table, select
 
 from levelog.operator import Operator
-from levelog.wire.objects import Application, Cluster
+from levelog.wire.objects import Application, Cluster, GroupResource
 from levelog.wire.records import ObjectDeleted, ObjectSeen, ReceiptNoted
+from levelog_actuator import Actuator, ActuatorSettings
 from levelog_cli.loading import load_operators
+from levelog_kube.client import KubeClient
 from levelog_log.appender import Appender
 from levelog_log.hints import Hints
 from levelog_log.messages import AboutResource, MessageWriter
@@ -30,6 +32,7 @@ from levelog_store.owners.backfills import read_unfinished
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
 from levelog_store.tables import intents, leases, levels
+from rigs.acting import QUICK
 from rigs.migrated import migrate
 from rigs.waiting import until
 from rigs.webs import PODS, WEBS, lists_done, web
@@ -118,8 +121,21 @@ class Processing:
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
         return processor
 
+    def actuate(self, client: KubeClient, settings: ActuatorSettings = QUICK) -> None:
+        """Run an actuator."""
+        actuator = Actuator(
+            self.database,
+            self.scope,
+            client,
+            BatchPublisher(self.stream),
+            self.hints,
+            settings=settings,
+            effects=self.program.effects,
+        )
+        self._tasks["actuator"] = asyncio.create_task(actuator.run(), name="actuator")
+
     async def stop(self, name: str = "one") -> None:
-        """Stop a processor; what it failed with is raised."""
+        """Stop a processor, or the actuator; what it failed with is raised."""
         task = self._tasks.pop(name)
         task.cancel()
         result = (await asyncio.gather(task, return_exceptions=True))[0]
@@ -139,9 +155,9 @@ class Processing:
             last = await self._appender.append(self._writer.message(record))
         return last
 
-    async def listed(self, *records: ObjectSeen, version: int = 1) -> int:
-        """Append a complete list of Webs and pods that found the records."""
-        marks = [lists_done(resource, version) for resource in (WEBS, PODS)]
+    async def listed(self, *records: ObjectSeen, version: int = 1, of: Collection[GroupResource] = (WEBS, PODS)) -> int:
+        """Append a complete list of some resources that found the records."""
+        marks = [lists_done(resource, version) for resource in of]
         for begun, _ in marks:
             await self.mark(begun)
         await self.tell(*records)
@@ -202,6 +218,16 @@ class Processing:
                 return not await count_pending(connection, self.scope)
 
         await until(is_quiet, what=f"record {sequence} folded and nothing pending")
+
+    async def tried(self) -> None:
+        """Wait until all that is wanted was written or called, or failed at least once."""
+
+        async def is_tried() -> bool:
+            self._raise_failures()
+            open_ = [row for row in await self.rows(intents) if row["state"] in ("pending", "claimed")]
+            return all(row["error"] for row in open_)
+
+        await until(is_tried, what="an attempt at all that is wanted")
 
     async def until_folded_only(self, sequence: int) -> None:
         """Wait until the log is folded up to a sequence, whatever is pending."""
