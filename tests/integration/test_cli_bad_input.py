@@ -18,6 +18,39 @@ from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.ports import free_port
+from rigs.waiting import until
+
+FAILING = """
+from collections.abc import Iterator
+
+from levelog import Call, Index, Intent, Level, Operator, Resource, call
+
+op = Operator("failing")
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@op.effect
+def page(request: str) -> None:
+    raise ConnectionError("nobody answers")
+
+
+@op.view
+def seen(web: Web) -> Level[int]:
+    raise ValueError("odd")
+
+
+@op.view
+def paged(web: Web, page: Index[str, Call[str, None]]) -> Level[int]:
+    return Level(1, len(page[web.metadata.uid]))
+
+
+@op.reconcile(paged)
+def send(web: Web) -> Iterator[Intent]:
+    yield call(page, web.metadata.name)
+"""
 
 
 @pytest_asyncio.fixture
@@ -226,12 +259,48 @@ async def test_a_plural_that_is_not_served_is_told_with_what_is_and_waited_for(
         running.kill()
 
 
-async def test_a_class_with_the_wrong_scope_is_refused(levelog: Levelog) -> None:
-    text = WEBS_FILE.read_text().replace('plural="webs"', 'plural="webs", scope="Cluster"')
-    (levelog.folder / "wrong.py").write_text(text)
-    assert await levelog.refused("run", "wrong.py", status=2) == (
-        'webs.example.com has namespaces, its class says otherwise: class Web(…, scope="Namespaced")'
-    )
+@pytest.mark.parametrize(
+    ("given", "wrong", "sentence"),
+    [
+        (
+            'plural="webs"',
+            'plural="webs", scope="Cluster"',
+            'webs.example.com has namespaces, its class says otherwise: class Web(…, scope="Namespaced")',
+        ),
+        (
+            'Pod(Resource, version="v1", plural="pods")',
+            'Pod(Resource, version="v1", plural="nodes", kind="Node")',
+            'nodes has no namespaces, its class says otherwise: class Node(…, scope="Cluster")',
+        ),
+    ],
+)
+async def test_a_class_with_the_wrong_scope_is_refused(levelog: Levelog, given: str, wrong: str, sentence: str) -> None:
+    text = WEBS_FILE.read_text()
+    assert given in text
+    (levelog.folder / "wrong.py").write_text(text.replace(given, wrong))
+    assert await levelog.refused("run", "wrong.py", status=2) == sentence
+
+
+async def test_what_keeps_failing_is_tried_at_the_pace_that_is_given(sandbox: Sandbox, levelog: Levelog) -> None:
+    """Doubled from a second on, eight tries of each would take two minutes."""
+    (levelog.folder / "failing.py").write_text(FAILING)
+    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    running = levelog.start("run", "failing.py", "--longest-backoff", "1")
+
+    async def are_tried() -> bool:
+        running.check()
+        levels = {level["view"]: level for level in await levelog.levels()}
+        if len(levels) < 2 or not levels["failing/paged"]["writes"]:
+            return False
+        [call] = levels["failing/paged"]["writes"]
+        seen = levels["failing/seen"]["tried"] or {"count": 0}
+        return bool(call["attempts"] >= 8 and seen["count"] >= 8)
+
+    try:
+        await until(are_tried, "eight tries of a view and of an effect", seconds=60)
+        assert await running.stops() == 0
+    finally:
+        running.kill()
 
 
 async def test_missing_permissions_are_named_before_anything_is_begun(sandbox: Sandbox, levelog: Levelog) -> None:

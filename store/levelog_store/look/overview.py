@@ -62,14 +62,16 @@ class Tried(Struct, frozen=True, kw_only=True):
     count: int
     since: datetime | None = None
     """None: it is not known."""
-    next_at: datetime
+    next_at: datetime | None
+    """None: now."""
 
     @property
     def text(self) -> str:
         """As it is shown behind the reason."""
         since = f" since {_moment(self.since)}" if self.since is not None else ""
         times = "once" if self.count == 1 else f"{self.count} times"
-        return f"tried {times}{since}, the next time at {_moment(self.next_at)}"
+        again = "now again" if self.next_at is None else f"the next time at {_moment(self.next_at)}"
+        return f"tried {times}{since}, {again}"
 
 
 class _Rounds(Struct, frozen=True):
@@ -231,9 +233,10 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
     if not writes:
         return line
     line = replace(line, writes=writes)
-    if line.status == "settling" and line.put_off:
-        write = line.put_off[0]
-        tried = Tried(count=write.attempts, since=write.since, next_at=write.next_at or write.since)
+    failing = [write for write in writes if write.error]
+    if line.status == "settling" and failing:
+        write = failing[0]
+        tried = Tried(count=write.attempts, since=write.since, next_at=write.next_at)
         reason = f"{write.verb} {write.target}: {tried.text}"
         return replace(line, reason=f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}")
     return line
