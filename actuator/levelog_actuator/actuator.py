@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import socket
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import timedelta
 
 from msgspec import Struct
@@ -15,9 +16,8 @@ from levelog.absence import level_of
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
-from levelog.wire.records import ReceiptNoted
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.ledger import Ledger
+from levelog_actuator.ledger import Ledger, Stored
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
 from levelog_actuator.presence import ActuatorPresence
@@ -115,6 +115,8 @@ class Actuator:
         )
         self._sending: set[asyncio.Task[None]] = set()
         self._due_at: float | None = None
+        self._claimed_at = math.inf
+        """When intents were claimed last; infinite while that is not known."""
         self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
 
@@ -198,6 +200,7 @@ class Actuator:
         try:
             async with asyncio.timeout(self._settings.request.total_seconds()):
                 await self._relay.flush()
+                await self._relay.mark()
         except (LevelogError, TimeoutError) as error:
             log.warning("some receipts are in the database only, until an actuator runs again: %s", error)
 
@@ -226,7 +229,8 @@ class Actuator:
         limit = min(room.limit, 1) if self._outage.is_on else room.limit
         if not limit:
             return False
-        began = asyncio.get_running_loop().time()
+        clock = asyncio.get_running_loop().time
+        began, self._claimed_at = clock(), math.inf
         async with self._database.transaction() as connection:
             claimed = await claims.claim(
                 connection,
@@ -236,6 +240,7 @@ class Actuator:
                 lease=self._settings.lease,
                 without=room.without,
             )
+        self._claimed_at = clock()
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
             self._limits.begin(intent)
@@ -262,6 +267,7 @@ class Actuator:
         try:
             async with self._limits.turn(intent):
                 result = await self._attempt(intent, claimed_at)
+            self._sending.difference_update({asyncio.current_task()})  # no longer under way: a result waits for others
             if result is not None:
                 self._note(result)
                 self._ledger.record(result)
@@ -299,9 +305,11 @@ class Actuator:
         async with self._database.reading() as connection:
             return bool(await claims.still_claimed(connection, self._scope, self.owner, [intent.key]))
 
-    def _note_stored(self, receipts: Sequence[ReceiptNoted], later: Sequence[Later]) -> None:
-        self._relay.submit(receipts)
-        if later and self._due_at is not None:
-            first = min(result.delay for result in later).total_seconds()
+    def _note_stored(self, stored: Stored) -> None:
+        self._relay.submit(stored.receipts)
+        if stored.later and self._due_at is not None:
+            first = min(result.delay for result in stored.later).total_seconds()
             self._due_at = min(self._due_at, asyncio.get_running_loop().time() + first)
-        self._hint.set()  # another intent may have waited for the same target
+        # what was committed meanwhile, and waits for the same target, a claim may have passed by
+        if stored.later or stored.is_awaited or self._claimed_at >= stored.began:
+            self._hint.set()

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from levelog.absence import level_of
 from levelog.errors import RowRefused, Unavailable
 from levelog.wire.records import ReceiptNoted
@@ -19,6 +21,17 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.02
 """How long results wait for those of other requests under way; a transaction costs about as much as ten results."""
+
+
+class Stored(Struct, frozen=True, kw_only=True):
+    """What one transaction stored."""
+
+    began: float
+    """By the clock of the event loop."""
+    receipts: Sequence[ReceiptNoted]
+    later: Sequence[Later]
+    is_awaited: bool
+    """Intents that were committed before wait for the same targets."""
 
 
 class Ledger:
@@ -36,7 +49,7 @@ class Ledger:
         settings: ActuatorSettings,
         *,
         is_busy: Callable[[], bool],
-        on_stored: Callable[[Sequence[ReceiptNoted], Sequence[Later]], None],
+        on_stored: Callable[[Stored], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -103,8 +116,9 @@ class Ledger:
         ended = [result for result in batch if isinstance(result, Ended)]
         later = [result for result in batch if isinstance(result, Later)]
         receipts = [result.receipt(self._scope.application, self._clock(), self._owner) for result in ended]
+        began = asyncio.get_running_loop().time()
         async with self._database.transaction(durable=False) as connection:
-            kept: set[str] = set()
+            kept: dict[str, bool] = {}
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
                 kept = await outcomes.store_receipts(
@@ -125,7 +139,8 @@ class Ledger:
         for result in later:
             _tell_later(result)
             self.outcomes["postponed"] += 1
-        self._on_stored([receipt for receipt in receipts if receipt.key in kept], later)
+        own = [receipt for receipt in receipts if receipt.key in kept]
+        self._on_stored(Stored(began=began, receipts=own, later=later, is_awaited=any(kept.values())))
 
 
 def _tell(receipt: ReceiptNoted) -> None:

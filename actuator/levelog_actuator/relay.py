@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,9 @@ BATCH: Final = 500
 MOST_WAITING: Final = 10_000
 """Receipts kept in memory while the log is away; more are read from the database afterwards."""
 
+MARK_SECONDS: Final = 2.0
+"""When it is noted what is in the log: a processor that folds it before does that at no cost of its own."""
+
 _decoder: Final = msgspec.json.Decoder(ReceiptNoted)
 _call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
 
@@ -44,6 +48,10 @@ class Relay:
         self._settings = settings
         self._writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._waiting: deque[ReceiptNoted] = deque()
+        self._published: list[str] = []
+        """Keys of receipts in the log of which that is not noted yet."""
+        self._mark_at = math.inf
+        """By the clock of the event loop; what was published then has waited long enough."""
         self._has_work = asyncio.Event()
         self._is_behind = True
         """The database may hold receipts of ours that are neither in the log nor waiting here."""
@@ -65,12 +73,15 @@ class Relay:
         while True:
             try:
                 await self.flush()
+                if clock() >= self._mark_at:
+                    await self.mark()
                 if self._is_behind or clock() >= sweep_at:
+                    await self.mark()
                     await self._sweep()
                     await self._keep_calls()
                     sweep_at = clock() + self._settings.sweep.total_seconds()
                 failures = 0
-                await self._wait_until(sweep_at)
+                await self._wait_until(min(sweep_at, self._mark_at))
             except Unavailable as error:
                 failures += 1
                 delay = self._settings.outage_delay(failures).total_seconds()
@@ -85,6 +96,13 @@ class Relay:
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
             await self._relay(batch)
+
+    async def mark(self) -> None:
+        """Note that what was published is in the log."""
+        keys, self._published, self._mark_at = self._published, [], math.inf
+        if keys:
+            async with self._database.transaction(durable=False) as connection:
+                await outcomes.mark_relayed(connection, self._scope, keys)
 
     async def _wait_until(self, moment: float) -> None:
         try:
@@ -139,8 +157,9 @@ class Relay:
 
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
         await self._publisher.publish([self._writer.message(receipt) for receipt in receipts])
-        async with self._database.transaction(durable=False) as connection:
-            await outcomes.mark_relayed(connection, self._scope, [receipt.key for receipt in receipts])
+        if not self._published:
+            self._mark_at = asyncio.get_running_loop().time() + MARK_SECONDS
+        self._published += [receipt.key for receipt in receipts]
 
 
 def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:

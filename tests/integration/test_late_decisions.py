@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog import Intent, Level, Operator, Resource, Struct, apply
 from levelog.wire.objects import Application, Cluster
@@ -19,6 +18,7 @@ from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads
+from levelog_store.decide.decisions import PendingWake
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
@@ -210,11 +210,13 @@ async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
     """By a clock of its own that is behind, a processor would find its next round due at once, and never pause."""
     ahead = timedelta(minutes=6)
 
-    async def read_moment(connection: AsyncConnection) -> datetime:
-        return await inputreads.read_moment(connection) + ahead
+    async def read_wakes(*what: Any, at: datetime | None) -> tuple[list[PendingWake], datetime]:
+        assert at is None, "a clock that is not the database's"
+        found, moment = await inputreads.read_wakes(*what)
+        return found, moment + ahead
 
     # of the database, as decisions ask for it: the processor's own clock is not
-    monkeypatch.setattr(cut, "stored", SimpleNamespace(**{**vars(inputreads), "read_moment": read_moment}))
+    monkeypatch.setattr(cut, "stored", SimpleNamespace(**{**vars(inputreads), "read_wakes": read_wakes}))
     released.set()
     await stepped.fold(web("shop", 1, image="nothing to write"))
     async with asyncio.timeout(10):

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -13,32 +13,19 @@ from typing import Any, Final
 from sqlalchemy import delete, select, update
 
 from levelog import Call, Index, Intent, Level, Manifest, Operator, Resource, Struct, call
-from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application
-from levelog_actuator import Actuator
-from levelog_ingest.ingest import Ingest
-from levelog_ingest.status import WatchedResource
-from levelog_kube.client import connect as connect_kube
-from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints
-from levelog_log.publisher import BatchPublisher
+from levelog.wire.objects import Application, Cluster
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
-from levelog_processors.processor import Processor
 from levelog_processors.program import Program
-from levelog_processors.upkeep import verify
 from levelog_sandbox import Sandbox
 from levelog_store.connect.database import Database
-from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import levels, metadata, scopes
-from rigs.acting import QUICK
 from rigs.logs import delete_stream, expire
 from rigs.nats import NatsServer
+from rigs.together import PARTITIONS, Together, together
 from rigs.waiting import until
 
 APPLICATION: Final = Application("billing")
-TURNS: Final = 10
-"""Of the loop, until the tasks that others began are cancelled too."""
 TENANTS: Final = "tenants.example.com"
 
 
@@ -163,57 +150,24 @@ class Company:
         self._database_url = database_url
         self._folder = folder
         self.database: Database
+        self._cluster: Cluster
+        self._running: Together
         sandbox.user.create(DEFINITION)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Ingest, a processor and an actuator, started as commands start them."""
-        async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(
-                await connect_kube(self.sandbox.kubeconfig(self._folder / "kubeconfig"))
-            )
-            connection = await stack.enter_async_context(await connect_nats(self._nats.url))
-            self._cluster = await cluster_uid(client)
-            stream = await ensure_stream(connection, self._cluster, partitions=2)
-            hints = await stack.enter_async_context(Hints(connection, stream.cluster, APPLICATION))
-            self.database = await stack.enter_async_context(await Database.open(self._database_url))
-            code = Program([billing(self.till)])
-            opened = await open_scope(
-                self.database,
-                cluster=stream.cluster,
-                application=APPLICATION,
-                partitions=stream.partitions,
-                stream_created=stream.identity.created,
-                fingerprint=code.fingerprint,
-                code=code.handlers,
-            )
-            scope = await verify(self.database, opened, stream)
-            watched = [WatchedResource(resource=Tenant.resource_type.group_resource, version="v1")]
-            runs = [
-                Ingest(client, stream, watched, Redactor()).run(),
-                Processor(self.database, scope, code, stream, hints, owner="one").run(),
-                Actuator(
-                    self.database, scope, client, BatchPublisher(stream), hints, settings=QUICK, effects=code.effects
-                ).run(),
-            ]
-            self._tasks = [asyncio.create_task(each) for each in runs]
-            try:
-                yield
-            finally:
-                async with self.database.transaction():  # so that none of theirs is cut short, which SQLite holds on to
-                    for task in self._tasks:
-                        task.cancel()
-                    for _ in range(TURNS):
-                        await asyncio.sleep(0)
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Ingest, a processor and an actuator."""
+        kubeconfig = self.sandbox.kubeconfig(self._folder / "kubeconfig")
+        program = Program([billing(self.till)])
+        async with together(kubeconfig, self._nats.url, self._database_url, APPLICATION, program, [Tenant]) as running:
+            self._cluster, self.database, self._running = running.scope.cluster, running.database, running
+            yield
 
     async def shows(self, **statuses: str) -> None:
         """Wait until the levels of tenants have these statuses."""
 
         async def is_there() -> bool:
-            for task in self._tasks:
-                if task.done():
-                    task.result()
+            self._running.check()
             async with self.database.reading() as connection:
                 rows = await connection.execute(select(levels.c.parent, levels.c.status))
                 return {parent.rpartition("/")[2]: status for parent, status in rows}.items() >= statuses.items()
@@ -248,7 +202,7 @@ class Company:
     @asynccontextmanager
     async def _log(self) -> AsyncGenerator[LogStream]:
         async with await connect_nats(self._nats.url) as connection:
-            yield await ensure_stream(connection, self._cluster, partitions=2)
+            yield await ensure_stream(connection, self._cluster, partitions=PARTITIONS)
 
     async def lose(self, *stores: str) -> None:
         """Empty `log` or `tables`; nothing runs meanwhile."""

@@ -127,28 +127,33 @@ class Decider:
         """
         acting = self._acting
         async with self._database.reading() as connection:
-            # one clock for what is due and for what becomes due, however those of the processors differ
-            at = now or await stored.read_moment(connection)
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()
             most = BATCH + len(acting) + len(back)
-            found = await stored.read_wakes(connection, self._scope, list(epochs), views, most, at=now)
+            # one clock for what is due and for what becomes due, however those of the processors differ
+            found, at = await stored.read_wakes(connection, self._scope, list(epochs), views, most, at=now)
             fresh = [w for w in found if (w.view, w.parent) not in acting and (w.view, w.parent) not in concluded]
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
             if not wakes and not back:
                 return Cut(len(fresh), [], at=at)
-            looks, stray = await self._look(connection, wakes, at) if wakes else ([], [])
+            is_alone = folded_to is not None and len(folded_to) == self._scope.partitions
+            folded = folded_to if is_alone else None  # which the commit compares with the tables
+            looks, stray = await self._look(connection, wakes, at, folded) if wakes else ([], [])
         acted = await self._with_rows([*back, *await acting.act(looks, epochs)])
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held = await self._commit(epochs, batch, stray, late, folded_to)
         return Cut(len(fresh), held, at, retried=len(batch) - len(held))
 
     async def _look(
-        self, connection: AsyncConnection, wakes: Sequence[PendingWake], now: datetime
+        self,
+        connection: AsyncConnection,
+        wakes: Sequence[PendingWake],
+        now: datetime,
+        folded_to: Mapping[int, int] | None,
     ) -> tuple[list[Outlook], list[PendingWake]]:
         """Look at the levels, and call the views that may see something else; wakeups without a level are the rest."""
-        known = await read_facts(connection, self._scope, self._program, self.namespaces, wakes, now)
+        known = await read_facts(connection, self._scope, self._program, self.namespaces, wakes, now, folded_to)
         evaluations = {
             each.facts.name: Evaluation(
                 each.facts.view,

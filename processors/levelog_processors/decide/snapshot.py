@@ -52,8 +52,12 @@ async def read_facts(
     namespaces: Namespaces,
     wakes: Sequence[PendingWake],
     now: datetime,
+    folded_to: Mapping[int, int] | None = None,
 ) -> list[Known]:
-    """The facts of the levels that wakeups ask for; those are left out whose parent is gone, or not the view's."""
+    """The facts of the levels that wakeups ask for; those are left out whose parent is gone, or not the view's.
+
+    `folded_to`: the checkpoints, where they are known; None: they are read.
+    """
     levels_of: list[ViewParent] = [(wake.view, wake.parent) for wake in wakes]
     names = sorted({wake.parent for wake in wakes})
     parents = await stored.read_parents(connection, scope, names)
@@ -61,7 +65,8 @@ async def read_facts(
     intents = await stored.read_open_intents(connection, scope, levels_of)
     reading = [level for level in levels_of if program.views[level[0]].sources]
     dependencies = await stored.read_dependencies(connection, scope, reading) if reading else {}
-    folded = tuple(at for _, at in sorted((await stored.read_checkpoints(connection, scope)).items()))
+    checkpoints = folded_to or await stored.read_checkpoints(connection, scope)
+    folded = tuple(at for _, at in sorted(checkpoints.items()))
     found: list[Facts] = []
     for wake in wakes:
         level, view, parent = (wake.view, wake.parent), program.views[wake.view], parents.get(wake.parent)

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Select,
     Text,
     Update,
+    and_,
     bindparam,
     case,
     literal_column,
@@ -23,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.records import Outcome
 from levelog_store.actuate.claims import CLAIMED, IS_HELD, IS_IN_SCOPE, IS_KEY, PENDING, WRITTEN, is_one_of_keys
-from levelog_store.dialects import Timestamp, built_once, many, now
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, now
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
@@ -79,15 +80,16 @@ async def store_receipts(
     receipts: Sequence[StoredReceipt],
     *,
     look_after: timedelta = LOOK_AFTER,
-) -> set[str]:
+) -> dict[str, bool]:
     """Store what became of claimed intents; returns the keys of those that the owner still held.
 
-    The others were claimed by another actuator meanwhile, which looks at their targets itself. Targets that the log has
-    not shown `look_after` from now are `take_unseen`.
+    Each is there with whether another intent that is committed waits for the same target. The others were claimed by
+    another actuator meanwhile, which looks at their targets itself. Targets that the log has not shown `look_after`
+    from now are `take_unseen`.
     """
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
-    held = set((await connection.execute(lock_held(dialect), values)).scalars())
+    held = dict((await connection.execute(lock_held(dialect), values)).all())
     rows = [
         {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
         for each in receipts
@@ -99,9 +101,16 @@ async def store_receipts(
 
 
 @built_once
-def lock_held(dialect: Dialect) -> Select[Any]:
-    """Which of the rows `of_keys` their owner holds, also if the claim has ended; locked where there are row locks."""
-    return select(intents.c.key).where(is_one_of_keys(dialect), IS_HELD).with_for_update()
+def lock_held(dialect: Dialect) -> Select[str, bool]:
+    """Which of the rows `of_keys` their owner holds, also if the claim has ended; locked where there are row locks.
+
+    Each with whether another row waits for its target.
+    """
+    other = intents.alias("other")
+    is_open = other.c.state.in_((PENDING, CLAIMED, WRITTEN))  # the condition of the index
+    of_target = and_(other.c.scope == OF_SCOPE, other.c.target == intents.c.target)
+    waits = select(literal_column("1")).where(of_target, is_open, other.c.state == PENDING).exists()
+    return select(intents.c.key, waits).where(is_one_of_keys(dialect), IS_HELD).with_for_update(of=intents)
 
 
 @built_once
@@ -217,5 +226,5 @@ async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collecti
 
 @built_once
 def relayed(dialect: Dialect) -> Update:
-    """Note that the receipts of the rows `of_keys` are in the log."""
-    return update(intents).where(is_one_of_keys(dialect)).values(is_relayed=True)
+    """Note that the receipts of the rows `of_keys` are in the log, where that is not known yet."""
+    return update(intents).where(is_one_of_keys(dialect), intents.c.is_relayed.is_(False)).values(is_relayed=True)

@@ -44,6 +44,7 @@ class Database:
         self,
         location: Location,
         engine: AsyncEngine,
+        durable: AsyncEngine,
         readers: AsyncEngine,
         *,
         lock: FileLock | None,
@@ -52,9 +53,10 @@ class Database:
     ) -> None:
         self._location = location
         self._engine = engine
+        self._durable = durable
         self._readers = readers
         self.absence = Absence(f"database {location.name}")
-        for each in {engine.sync_engine, readers.sync_engine}:
+        for each in {engine.sync_engine, durable.sync_engine, readers.sync_engine}:
             translate_errors(each, location, self.absence)
         self._lock = lock
         self._waits = waits
@@ -84,7 +86,12 @@ class Database:
         waits: ThreadPoolExecutor | None = None
         if location.path is None:
             readers = postgresql_readers(location.url, statement_time=statement_time)
-            engine = readers if read_only else postgresql_writers(location.url, statement_time=statement_time)
+            engine = durable = readers
+            if not read_only:
+                engine, durable = (
+                    postgresql_writers(location.url, statement_time=statement_time, durable=is_durable)
+                    for is_durable in (False, True)
+                )
         else:
             if not (read_only or beside):
                 lock = FileLock.take(location.path)
@@ -93,8 +100,8 @@ class Database:
             if not (read_only or is_scratch):
                 waits = ThreadPoolExecutor(1, "levelog SQLite")
             readers = sqlite_readers(location.path)
-            engine = readers if read_only else sqlite_writer(location.path, waits=waits)
-        database = cls(location, engine, readers, lock=lock, waits=waits, read_only=read_only)
+            engine = durable = readers if read_only else sqlite_writer(location.path, waits=waits)
+        database = cls(location, engine, durable, readers, lock=lock, waits=waits, read_only=read_only)
         try:
             async with database._begun(engine):
                 pass
@@ -111,6 +118,7 @@ class Database:
         try:
             await self._readers.dispose()
             await self._engine.dispose()
+            await self._durable.dispose()
         finally:
             if self._waits is not None:
                 self._waits.shutdown()
@@ -152,10 +160,7 @@ class Database:
         async with AsyncExitStack() as stack:
             if self._writing is not None:
                 await stack.enter_async_context(self._writing)
-            connection = await stack.enter_async_context(self._begun(self._engine))
-            if durable and self.is_shared:
-                await connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
-            yield connection
+            yield await stack.enter_async_context(self._begun(self._durable if durable else self._engine))
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:

@@ -40,12 +40,14 @@ BUSY_SECONDS = 10.0
 """How long SQLite waits for a reader that recovers or checkpoints the file; writers never meet, see `database`."""
 
 
-def postgresql_writers(url: URL, *, statement_time: timedelta | None) -> AsyncEngine:
-    """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out."""
+def postgresql_writers(url: URL, *, statement_time: timedelta | None, durable: bool) -> AsyncEngine:
+    """Connections that write, READ COMMITTED; statements that take longer than `statement_time` end in a time-out.
+
+    Commits that may be lost in a crash have connections of their own: to say it in each transaction is one way more.
+    """
     settings = {
         "idle_in_transaction_session_timeout": str(IDLE_SECONDS * 1000),
-        # most commits may be lost in a crash; those that may not say so, one statement more in the rarer case
-        "synchronous_commit": "off",
+        "synchronous_commit": "on" if durable else "off",
     }
     return _postgresql_engine(url, statement_time, settings)
 

@@ -43,13 +43,14 @@ async def read_wakes(
     limit: int,
     *,
     at: datetime | None = None,
-) -> list[PendingWake]:
-    """Wakeups that are due at a time, by default now by the database's clock; oldest cause first."""
+) -> tuple[list[PendingWake], datetime]:
+    """Wakeups that are due at a time, by default now by the database's clock, oldest cause first; and that time."""
     dialect = connection.dialect
     values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
     statement, moment = (_wakes(dialect, is_now=True), {}) if at is None else (_wakes(dialect), {"at": at})
-    rows = await connection.execute(statement, {"of_scope": scope.number, **values, **moment})
-    return [PendingWake(**row) for row in rows.mappings()]
+    rows = (await connection.execute(statement, {"of_scope": scope.number, **values, **moment})).mappings().all()
+    found = [PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__}) for row in rows]
+    return found, rows[0]["moment"] if rows else at or await _read_moment(connection)
 
 
 @built_once
@@ -67,11 +68,10 @@ def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
     fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(limit).cte("fresh")
     due = wanted.where(table.due_at <= moment).order_by(table.due_at).limit(limit).cte("due")
     found = select(fresh).union_all(select(due)).subquery("found")
-    return select(found).order_by(found.c.cause, found.c.view, found.c.parent).limit(limit)
+    return select(found, moment.label("moment")).order_by(found.c.cause, found.c.view, found.c.parent).limit(limit)
 
 
-async def read_moment(connection: AsyncConnection) -> datetime:
-    """The time, by the database's clock."""
+async def _read_moment(connection: AsyncConnection) -> datetime:
     return (await connection.execute(_moment(connection.dialect))).scalar_one()
 
 

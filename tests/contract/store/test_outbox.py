@@ -58,7 +58,7 @@ def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
 
 async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
     async with database.transaction(durable=False) as connection:
-        return await outcomes.store_receipts(connection, SCOPE, owner, receipts)
+        return {*await outcomes.store_receipts(connection, SCOPE, owner, receipts)}
 
 
 async def postpone(

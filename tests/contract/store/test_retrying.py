@@ -33,7 +33,7 @@ async def test_a_level_without_a_wakeup_gets_one_that_is_due(database: Database)
     await level(database, PARENT, "failed")
     await retry(database, PARENT, "webs.example.com/default/unknown")
     async with database.reading() as connection:
-        (wake,) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
+        ((wake,), _) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
     assert (wake.parent, wake.partition, wake.cause, wake.due_at is not None) == (PARENT, 3, 9, True)
 
 
@@ -44,7 +44,7 @@ async def test_a_wakeup_that_waits_for_its_time_is_due_and_another_one_than_was_
         await connection.execute(insert(wakeups).values(**waiting))
     await retry(database, PARENT)
     async with database.reading() as connection:
-        (wake,) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
+        ((wake,), _) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
         assert len((await connection.execute(select(wakeups))).all()) == 1
     assert wake.cause == 11
     assert wake.generation != waiting["generation"]

@@ -13,9 +13,7 @@ async def store_two(acting: Acting) -> None:
     keys = await acting.decide(intent("pods/default/a"), intent("pods/default/b"))
     async with acting.database.transaction() as connection:
         claimed = await claims.claim(connection, acting.scope, "me", limit=2, lease=timedelta(minutes=1))
-    ledger = Ledger(
-        acting.database, acting.scope, "me", QUICK, is_busy=lambda: False, on_stored=lambda _receipts, _later: None
-    )
+    ledger = Ledger(acting.database, acting.scope, "me", QUICK, is_busy=lambda: False, on_stored=lambda _stored: None)
     for each in claimed:
         ledger.record(Ended(intent=each, outcome="written", version=2**70 if each.key == keys[0] else 7))
     storing = asyncio.create_task(ledger.run())

@@ -74,6 +74,7 @@ class Ingester:
 
     def __init__(self, server: Server, log: Log) -> None:
         self.is_idle = False
+        self.absence = Absence("the API server")
         self.asked_at = 0
         """Restores of the server when it asked for its version last."""
         self._server = server

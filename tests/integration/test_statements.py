@@ -1,0 +1,117 @@
+"""What one change costs in statements and commits, with ingest, a processor and an actuator in one process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Engine, event, select
+
+from levelog import Intent, Level, Operator, Resource, Struct, patch_status
+from levelog.wire.objects import Application
+from levelog_processors.program import Program
+from levelog_sandbox import Sandbox
+from levelog_store.tables import levels
+from rigs.levelog import define_webs
+from rigs.nats import NatsServer
+from rigs.together import together
+from rigs.waiting import until
+
+CHANGES: Final = 20
+MOST_STATEMENTS: Final = 54
+"""Of one change; what goes on beside it, a statement a second, is in it."""
+MOST_COMMITS: Final = 9
+
+
+class WebSpec(Struct):
+    replicas: int = 0
+
+
+class WebStatus(Struct):
+    replicas: int = 0
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+    status: WebStatus = WebStatus()
+
+
+OP: Final = Operator("statements")
+
+
+@OP.view
+def shown(web: Web) -> Level[int]:
+    return Level(web.spec.replicas, web.status.replicas)
+
+
+@OP.reconcile(shown)
+def show(web: Web) -> Iterator[Intent]:
+    yield patch_status(web, {"replicas": web.spec.replicas})
+
+
+LOOK: Final = select(levels.c.status, levels.c.desired)
+"""By the test."""
+
+
+class Count:
+    """Statements, and commits of transactions that wrote something."""
+
+    def __init__(self) -> None:
+        self.statements = 0
+        self.commits = 0
+        self._writing = set[int]()
+
+    def executed(self, connection: Connection, _cursor: object, statement: str, *_: Any) -> None:
+        self.statements += statement != str(LOOK) and not statement.startswith("BEGIN")
+        if any(word in statement for word in ("INSERT", "UPDATE", "DELETE")):
+            self._writing.add(id(connection))
+
+    def committed(self, connection: Connection) -> None:
+        self.commits += id(connection) in self._writing
+        self._writing.discard(id(connection))
+
+
+@contextmanager
+def counting() -> Iterator[Count]:
+    """Count in all engines."""
+    count = Count()
+    listeners = (("before_cursor_execute", count.executed), ("commit", count.committed))
+    for name, listener in listeners:
+        event.listen(Engine, name, listener)
+    try:
+        yield count
+    finally:
+        for name, listener in listeners:
+            event.remove(Engine, name, listener)
+
+
+async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    async with Sandbox() as sandbox:
+        await define_webs(sandbox)
+        kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("statements")
+        async with together(kubeconfig, nats_server.url, database_url, name, Program([OP]), [Web]) as running:
+
+            async def is_shown(replicas: int) -> bool:
+                running.check()
+                async with running.database.reading() as connection:
+                    rows = (await connection.execute(LOOK)).all()
+                return [(row.status, msgspec.json.decode(row.desired)) for row in rows] == [("in_sync", replicas)]
+
+            def web(replicas: int) -> dict[str, Any]:
+                metadata = {"name": "a", "namespace": "default"}
+                spec = {"replicas": replicas, "image": "a"}
+                return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+            sandbox.user.create(web(1))
+            await until(lambda: is_shown(1), "a level in sync")
+            with counting() as count:
+                for replicas in range(2, CHANGES + 2):
+                    sandbox.user.apply(web(replicas))
+                    await until(partial(is_shown, replicas), "a level in sync with the change")
+    print(f"{count.statements / CHANGES} statements and {count.commits / CHANGES} commits a change")
+    assert count.statements <= MOST_STATEMENTS * CHANGES
+    assert count.commits <= MOST_COMMITS * CHANGES

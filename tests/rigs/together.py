@@ -1,0 +1,93 @@
+"""Ingest, a processor and an actuator of one application, all in this process, as `levelog run` has them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog.resources import ResourceBase
+from levelog.secrets.redaction import Redactor
+from levelog.wire.objects import Application
+from levelog_actuator import Actuator
+from levelog_ingest.ingest import Ingest
+from levelog_ingest.status import WatchedResource
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.hints import Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.stream import ensure_stream
+from levelog_log.transport.connection import connect as connect_nats
+from levelog_processors.processor import Processor
+from levelog_processors.program import Program
+from levelog_processors.upkeep import verify
+from levelog_store.connect.database import Database
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope
+from rigs.acting import QUICK
+
+PARTITIONS: Final = 2
+TURNS: Final = 10
+"""Of the loop, until the tasks that others began are cancelled too."""
+
+
+class Together(Struct):
+    """What runs."""
+
+    database: Database
+    scope: Scope
+    tasks: list[asyncio.Task[Any]]
+
+    def check(self) -> None:
+        """Raise what one of them has ended with."""
+        for task in self.tasks:
+            if task.done():
+                task.result()
+
+
+@asynccontextmanager
+async def together(
+    kubeconfig: Path,
+    nats_url: str,
+    database_url: str,
+    application: Application,
+    program: Program,
+    watched: Sequence[type[ResourceBase]],
+) -> AsyncGenerator[Together]:
+    """Run them until the end of the block; the database has its tables."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(await connect_kube(kubeconfig))
+        connection = await stack.enter_async_context(await connect_nats(nats_url))
+        stream = await ensure_stream(connection, await cluster_uid(client), partitions=PARTITIONS)
+        hints = await stack.enter_async_context(Hints(connection, stream.cluster, application))
+        database = await stack.enter_async_context(await Database.open(database_url))
+        opened = await open_scope(
+            database,
+            cluster=stream.cluster,
+            application=application,
+            partitions=stream.partitions,
+            stream_created=stream.identity.created,
+            fingerprint=program.fingerprint,
+            code=program.handlers,
+        )
+        scope = await verify(database, opened, stream)
+        types = [each.resource_type for each in watched]
+        resources = [WatchedResource(resource=each.group_resource, version=each.version) for each in types]
+        publisher = BatchPublisher(stream)
+        runs = [
+            Ingest(client, stream, resources, Redactor()).run(),
+            Processor(database, scope, program, stream, hints, owner="one").run(),
+            Actuator(database, scope, client, publisher, hints, settings=QUICK, effects=program.effects).run(),
+        ]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(each) for each in runs]
+        try:
+            yield Together(database, scope, tasks)
+        finally:
+            async with database.transaction():  # so that none of theirs is cut short, which SQLite holds on to
+                for task in tasks:
+                    task.cancel()
+                for _ in range(TURNS):
+                    await asyncio.sleep(0)
+            await asyncio.gather(*tasks, return_exceptions=True)
