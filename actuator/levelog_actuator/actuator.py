@@ -17,7 +17,7 @@ from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.ledger import Ledger, Stored
+from levelog_actuator.ledger import Ledger, StoredResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
 from levelog_actuator.presence import ActuatorPresence
@@ -305,7 +305,7 @@ class Actuator:
         async with self._database.reading() as connection:
             return bool(await claims.still_claimed(connection, self._scope, self.owner, [intent.key]))
 
-    def _note_stored(self, stored: Stored) -> None:
+    def _note_stored(self, stored: StoredResults) -> None:
         self._relay.submit(stored.receipts)
         if stored.later and self._due_at is not None:
             first = min(result.delay for result in stored.later).total_seconds()

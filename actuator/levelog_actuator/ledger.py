@@ -23,7 +23,7 @@ GATHER_SECONDS = 0.02
 """How long results wait for those of other requests under way; a transaction costs about as much as ten results."""
 
 
-class Stored(Struct, frozen=True, kw_only=True):
+class StoredResults(Struct, frozen=True, kw_only=True):
     """What one transaction stored."""
 
     began: float
@@ -49,7 +49,7 @@ class Ledger:
         settings: ActuatorSettings,
         *,
         is_busy: Callable[[], bool],
-        on_stored: Callable[[Stored], None],
+        on_stored: Callable[[StoredResults], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -140,7 +140,7 @@ class Ledger:
             _tell_later(result)
             self.outcomes["postponed"] += 1
         own = [receipt for receipt in receipts if receipt.key in kept]
-        self._on_stored(Stored(began=began, receipts=own, later=later, is_awaited=any(kept.values())))
+        self._on_stored(StoredResults(began=began, receipts=own, later=later, is_awaited=any(kept.values())))
 
 
 def _tell(receipt: ReceiptNoted) -> None:
