@@ -40,7 +40,10 @@ ONCE = {("a", "small"): 1, ("a", "large"): 1, ("b", "small"): 1, ("b", "large"):
 
 @pytest.mark.parametrize(
     "losses",
-    [["log"], ["tables"], ["log", "tables"], ["tables", "log", "tables"]],
+    [
+        *(pytest.param(losses, marks=pytest.mark.long) for losses in (["log"], ["tables"], ["log", "tables"])),
+        ["tables", "log", "tables"],
+    ],
     ids=" then ".join,
 )
 async def test_invariant_13_losing_one_store_repeats_no_effect(company: Company, losses: list[str]) -> None:

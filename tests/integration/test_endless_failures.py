@@ -88,7 +88,7 @@ def reason(simulation: Simulation) -> str:
     "refusal",
     [
         pytest.param(403, id="by RBAC"),
-        pytest.param(422, id="by a schema"),
+        pytest.param(422, id="by a schema", marks=pytest.mark.long),
         pytest.param(400, id="by a webhook without a code", marks=pytest.mark.long),
         pytest.param(503, marks=pytest.mark.long),
     ],
@@ -206,6 +206,7 @@ def test_a_view_that_raised_for_a_night_is_called_within_the_limit() -> None:
         assert status(simulation, "short") == "in_sync"
 
 
+@pytest.mark.long
 def test_a_reconcile_function_that_raised_for_three_days_says_since_when_how_often_and_when_next() -> None:
     op, faults = Operator("webs"), [KeyError("region")]
 
