@@ -1,6 +1,6 @@
 """What one change costs in statements and commits, with ingest, a processor and an actuator in one process."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -74,7 +74,7 @@ class Count:
 
 
 @contextmanager
-def counting() -> Iterator[Count]:
+def counting() -> Generator[Count]:
     """Count in all engines."""
     count = Count()
     listeners = (("before_cursor_execute", count.executed), ("commit", count.committed))
