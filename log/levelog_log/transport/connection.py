@@ -138,12 +138,7 @@ class Connection:
 
     async def note_lost(self) -> None:
         """The client says that the connection broke or was closed."""
-        if self._up.is_set():
-            self._up.clear()
-            self._lost.set_result(None)
-            if not self.client.is_closed:
-                self.absence.began("the connection is lost")
-            self._notify()
+        self._end()
 
     async def note_made_again(self) -> None:
         """The client says that the connection is up again."""
@@ -208,7 +203,17 @@ class Connection:
         except nats.errors.Error as error:
             raise self._unavailable(f"{step}: {_explain(error)} (NATS at {self.url})") from error
 
+    def _end(self) -> None:
+        if self._up.is_set():
+            self._up.clear()
+            self._lost.set_result(None)
+            if not self.client.is_closed:
+                self.absence.began("the connection is lost")
+            self._notify()
+
     def _unavailable(self, text: str, kind: type[Unavailable] = Unavailable) -> Unavailable:
+        if not self.client.is_connected:  # nats-py closes the socket before it says so
+            self._end()
         error = kind(text)
         self.absence.covers(error)
         return error

@@ -70,7 +70,7 @@ async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterw
 
 
 async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
-    ended = await ran.ends("writers", "pods", SHOP, "--json")
+    ended = await ran.ends("writers", "pods", "default/shop", "--json")
     assert [(each["manager"], each["resource"], each["objects"]) for each in json.loads(ended.stdout)] == [
         (manager, "pods", 3) for manager in ("kubelet", "levelog-webs")
     ]

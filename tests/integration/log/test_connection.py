@@ -9,6 +9,7 @@ from levelog_log.transport.connection import connect
 from rigs.logs import new_log, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port
+from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
 SHORT = timedelta(seconds=2)
@@ -102,3 +103,20 @@ async def test_nothing_published_while_disconnected_is_sent_later(nats_server: N
         await connection.wait_connected()
         assert connection.reconnects == 1
         assert await stream.last_sequence() == 0
+
+
+async def test_what_fails_before_the_client_says_that_it_is_lost_is_part_of_the_outage(nats_server: NatsServer) -> None:
+    async with (
+        new_log(nats_server) as stream,
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        proxy.refuse()
+        proxy.cut()
+        while connection.client.is_connected:  # noqa: ASYNC110 - nobody sets an event in this very turn of the loop
+            await asyncio.sleep(0)
+        assert connection.is_connected is False
+        with pytest.raises(Unavailable) as raised:
+            await connection.publish_all([web_message(writer_for(stream), "w", 1)])
+        assert connection.absence.is_on
+        assert raised.value.is_told
