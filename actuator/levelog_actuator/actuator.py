@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
@@ -31,11 +31,10 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
-
-"""Topic on which processors tell that there are new intents."""
 
 RECHECK_SECONDS = 1.0
 """A claim that waited longer for its turn is looked up again before anything is sent."""
@@ -117,7 +116,7 @@ class Actuator:
         self._due_at: float | None = None
         self._claimed_at = math.inf
         """When intents were claimed last; infinite while that is not known."""
-        self._is_stopping = False
+        self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
 
     @property
@@ -134,6 +133,19 @@ class Actuator:
             requests=self._sender.requests,
         )
 
+    @property
+    def lease(self) -> timedelta:
+        """How long its claims last."""
+        return self._settings.lease
+
+    def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
+        """Keys of those that it would begin at once, of intents that this process is deciding on."""
+        if not self._is_claiming or self._outage.is_on or not self._presence.is_there:
+            return []
+        room = self._limits.room
+        wanted = [each.key for each in intents if each.verb != "call" and each.api_version not in room.without]
+        return wanted[: min(room.limit, self._limits.idle)]
+
     async def run(self) -> None:
         """Work until cancelled; then end the requests under way, store their results and give back the rest.
 
@@ -144,6 +156,7 @@ class Actuator:
         if not self._database.is_shared:
             async with self._database.transaction() as connection:
                 await claims.end_claims(connection, self._scope)
+        self._is_claiming = True
         ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
         claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
@@ -180,6 +193,7 @@ class Actuator:
 
     async def _stop(self, *tasks: asyncio.Task[None]) -> None:
         ledger, relay, claiming = tasks
+        self._is_claiming = False
         claiming.cancel()
         await asyncio.wait((claiming,))
         self._is_stopping = True
@@ -241,16 +255,20 @@ class Actuator:
                 without=room.without,
             )
         self._claimed_at = clock()
+        self.begin(claimed, began)
+        return len(claimed) < limit and not room.without
+
+    def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
+        """Carry out what is claimed; the claims count from `since` on the event loop's clock."""
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
             self._limits.begin(intent)
             if intent.verb == "call":
                 self._effects.begin(intent)
                 continue
-            task = asyncio.create_task(self._carry_out(intent, began))
+            task = asyncio.create_task(self._carry_out(intent, since))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-        return len(claimed) < limit and not room.without
 
     async def _rest(self) -> None:
         """Wait for a hint, for the next intent that is due, or for the next sweep."""

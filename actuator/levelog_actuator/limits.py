@@ -159,6 +159,11 @@ class Limits:
             self._note()  # a rest may be over
 
     @property
+    def idle(self) -> int:
+        """How many requests more may be sent at once."""
+        return max(0, self._settings.requests - self._claimed.total())
+
+    @property
     def room(self) -> Room:
         """What may be claimed: of each group so much that it can go on with it during the claim."""
         closed = self._closed()

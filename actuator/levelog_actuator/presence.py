@@ -59,9 +59,14 @@ class ActuatorPresence:
         brief = self.limit(intent).total_seconds() if _is_first_write(intent) else 0.0
         return self._clock() + brief <= self._ends_at
 
+    @property
+    def is_there(self) -> bool:
+        """Tell whether there is time for a request."""
+        return self._clock() + self._settings.brief.total_seconds() <= self._ends_at
+
     async def until_there(self) -> None:
         """Wait until there is time for a request."""
-        while self._clock() + self._settings.brief.total_seconds() > self._ends_at:
+        while not self.is_there:
             self._has_stayed.clear()
             await self._has_stayed.wait()
 

@@ -14,11 +14,12 @@ from levelog_processors.decide.functions import PATIENCE, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold.batches import Folded, Folder
 from levelog_processors.program import Program
+from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads as stored
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.owners.leases import check_checkpoints
-from levelog_store.rows import Scope
+from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Engine:
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
         caller: Caller | None = None,
+        claimant: Claimant | None = None,
     ) -> None:
         """`stream` tells how far other processors have to fold; without one all partitions are held here.
 
@@ -53,7 +55,14 @@ class Engine:
         self._stream = stream
         self._folder = Folder(database, scope, program)
         self._decider = Decider(
-            database, scope, program, threads=threads, patience=patience, redactor=redactor, caller=caller
+            database,
+            scope,
+            program,
+            threads=threads,
+            patience=patience,
+            redactor=redactor,
+            caller=caller,
+            claimant=claimant,
         )
         self._readiness: Readiness | None = None
         """None: to be looked up."""
@@ -65,6 +74,15 @@ class Engine:
         """Sequence up to which each partition that is held is folded."""
         self.newest = Sequence(0), ""
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
+
+    @property
+    def claimant(self) -> Claimant | None:
+        """Who gets what is decided without asking for it."""
+        return self._decider.claimant
+
+    @claimant.setter
+    def claimant(self, claimant: Claimant | None) -> None:
+        self._decider.claimant = claimant
 
     @property
     def calls(self) -> CallCounts:
@@ -127,12 +145,17 @@ class Engine:
         return found
 
     async def decide(
-        self, *, but_not: Collection[str] = (), read_to: int = 0, now: datetime | None = None
+        self,
+        *,
+        but_not: Collection[str] = (),
+        leaving: Collection[ViewParent] = (),
+        read_to: int = 0,
+        now: datetime | None = None,
     ) -> Cut | None:
         """Decide on one batch of wakeups that are due, at `now` or else by the database's clock; None: no view may.
 
-        `but_not` names views that wait for something else. The partitions that are held have nothing up to `read_to`
-        that is not folded.
+        `but_not` names views that wait for something else, `leaving` levels. The partitions that are held have nothing
+        up to `read_to` that is not folded.
         """
         readiness = await self.readiness()
         views = [name for name in readiness.views if name not in but_not]
@@ -140,7 +163,9 @@ class Engine:
             return None
         self._decider.namespaces = readiness.namespaces
         lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
-        return await self._decider.cut(self.epochs, views, lag.concerns, folded_to=self.folded_to, now=now)
+        return await self._decider.cut(
+            self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
+        )
 
     async def next_due(self) -> tuple[datetime, datetime] | None:
         """When the first wakeup is due that waits for its time, and the database's time now; None if none waits."""

@@ -23,6 +23,7 @@ from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.program import Program
 from levelog_processors.upkeep import PARTITION, Pruner, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
+from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import IndexKey, Scope
@@ -59,10 +60,11 @@ class Processor:
         on_keys: Callable[[Collection[IndexKey]], None] | None = None,
         backfill_rate: float = BACKFILL_RATE,
         redactor: Redactor | None = None,
+        claimant: Claimant | None = None,
     ) -> None:
         """`threads`: how many reconcile functions that are not async run at one time.
 
-        `redactor`: that of what is recorded.
+        `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one.
         """
         self._database = database
         self._scope = scope = replace(scope, owner=owner)
@@ -72,7 +74,9 @@ class Processor:
         self._owner = owner
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
-        self._engine = Engine(database, scope, program, stream=stream, threads=threads, redactor=redactor)
+        self._engine = Engine(
+            database, scope, program, stream=stream, threads=threads, redactor=redactor, claimant=claimant
+        )
         self._hint = hints.listen(Topic.WAKE)
         self._engine.on_return(self._hint.set)
         self.records = 0
@@ -189,7 +193,8 @@ class Processor:
             self._on_keys(folded.keys)
         log.debug("folded %d records", folded.records, extra={"sequence": records[-1].sequence})
         is_shared = self._engine.is_shared
-        if folded.wakes or folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
+        agenda.take(folded.wakes)
+        if folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
             agenda.open()
         if is_shared:  # others may own the parents, or wait for these partitions
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
@@ -215,7 +220,8 @@ class Processor:
         """Decide on one batch of wakeups; tells whether there may be more right now."""
         asks_for_times = agenda.is_overdue
         agenda.close()
-        cut = await self._engine.decide(but_not=await backfiller.look(), read_to=read_to)
+        but_not = await backfiller.look()
+        cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to)
         if cut is not None:
             await self._follow_up(cut, agenda)
         if asks_for_times:

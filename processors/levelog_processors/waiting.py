@@ -1,16 +1,22 @@
 """What a processor waits for between two cuts: records, a hint, or the time of a wakeup."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hint
 from levelog_log.reader import Reader
+from levelog_store.fold.changes import Wake
+from levelog_store.rows import ViewParent
 
 SAFETY_SWEEP: Final = timedelta(seconds=10)
 """How long a wakeup can wait whose hint was lost; the tables are read then, no handler is called for it."""
+
+
+ECHO_WAIT: Final = timedelta(seconds=0.2)
+"""How long a level that only a write of its own has changed waits for the receipt, to be decided once for both."""
 
 
 class Agenda:
@@ -24,6 +30,12 @@ class Agenda:
         self._is_open = True
         self._sweep_at = self._now() + SAFETY_SWEEP.total_seconds()
         self._due_at: float | None = None
+        self._put_off: dict[ViewParent, float] = {}
+
+    @property
+    def put_off(self) -> Collection[ViewParent]:
+        """Levels that are left alone for a moment although a wakeup asks for them."""
+        return self._put_off.keys()
 
     @property
     def is_open(self) -> bool:
@@ -39,16 +51,28 @@ class Agenda:
     @property
     def wait(self) -> timedelta:
         """Time until there may be wakeups although nobody says so."""
-        first = self._sweep_at if self._due_at is None else min(self._sweep_at, self._due_at)
+        first = min(self._sweep_at, next(iter(self._put_off.values()), self._sweep_at))  # they were put off in order
+        first = first if self._due_at is None else min(first, self._due_at)
         return timedelta(seconds=max(0.0, first - self._now()))
 
     def open(self) -> None:
         """Note that wakeups are there, or may be."""
         self._is_open = True
 
+    def take(self, wakes: Mapping[ViewParent, Wake]) -> None:
+        """Note wakeups that a fold has written; those of echoes are put off."""
+        until = self._now() + ECHO_WAIT.total_seconds()
+        for level, wake in wakes.items():
+            if wake.is_echo:
+                self._put_off.setdefault(level, until)
+            else:
+                self._put_off.pop(level, None)
+                self._is_open = True
+
     def close(self) -> None:
-        """Note that the wakeups which are due have been looked at."""
-        self._is_open = False
+        """Note that the wakeups which are due are being looked at."""
+        self._is_open, now = False, self._now()
+        self._put_off = {level: until for level, until in self._put_off.items() if until > now}
 
     def expect(self, due_at: datetime, now: datetime) -> None:
         """Note that a wakeup waits for its time."""

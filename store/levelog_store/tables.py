@@ -347,6 +347,14 @@ intents = Table(
         sqlite_where=text("state IN ('pending', 'claimed')"),
     ),
     Index(
+        "intents_claimed",
+        "scope",
+        "target",
+        unique=True,
+        postgresql_where=text("state = 'claimed'"),
+        sqlite_where=text("state = 'claimed'"),
+    ),
+    Index(
         "intents_unsettled",
         "scope",
         "target",

@@ -226,7 +226,10 @@ class World:
         self.live.tell(folded.keys)
 
     async def _send(self) -> bool:
-        """Send what is pending, in the order of decision; each receipt is folded at once."""
+        """Send what is pending, in the order of decision; each receipt is folded at once.
+
+        At most one intent of each target is under way: one that may have taken effect, or else the earliest.
+        """
         async with self.database.reading() as connection:
             rows = (
                 await connection.execute(
@@ -236,11 +239,14 @@ class World:
                 )
             ).mappings()
             pending = [dict(row) for row in rows]
-        has_ended = False
-        for row in pending:
-            if self._postponed.get(row["key"], self.clock()) > self.clock():
+        has_ended, held = False, set[str]()
+        for row in sorted(pending, key=lambda row: row["state"] == "pending"):
+            if row["target"] in held:
                 continue
-            has_ended |= await self._send_one(row)
+            if self._postponed.get(row["key"], self.clock()) <= self.clock() and await self._send_one(row):
+                has_ended = True
+            else:
+                held.add(row["target"])
         return has_ended
 
     async def _send_one(self, row: Mapping[str, Any]) -> bool:

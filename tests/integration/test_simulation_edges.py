@@ -100,6 +100,20 @@ def test_every_retry_that_is_due_meanwhile_is_made() -> None:
         assert next(intent.attempts for intent in simulation.intents if intent.verb == "apply") > 3
 
 
+def test_a_write_waits_for_an_earlier_one_to_its_target_as_actuators_have_it() -> None:
+    with Simulation(writer) as simulation:
+        simulation.apply(config("old"))
+        simulation.refuse(503, target="configmaps/default/old", times=1)
+        simulation.apply(lease("a"))
+        simulation.apply(lease("b"))
+        simulation.run()
+        deletes = [intent for intent in simulation.intents if intent.verb == "delete"]
+        assert [intent.attempts for intent in deletes] == [1, 0]
+        simulation.advance(timedelta(minutes=1))
+        deletes = [intent for intent in simulation.intents if intent.verb == "delete"]
+        assert [intent.attempts for intent in deletes[:2]] == [2, 1]
+
+
 def test_time_passes_forwards_only() -> None:
     with Simulation(op) as simulation, pytest.raises(ValueError, match="time passes forwards only"):
         simulation.advance(timedelta(seconds=-1))

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
-from levelog_store.fold.changes import Changes
+from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.changewrites import write_changes
-from levelog_store.rows import LevelRow
+from levelog_store.rows import LevelRow, StoredObject
 from levelog_store.tables import wakeups
+from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -71,6 +74,42 @@ async def test_invariant_5_a_decision_that_read_before_a_fold_committed_is_given
         assert await write_decisions(connection, SCOPE, [decided(version=version)], "code") == []
     async with database.transaction() as connection:
         assert len(await write_decisions(connection, SCOPE, [decided(version=9)], "code")) == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "is_echo"),
+    [
+        ({"state": "claimed", "owner": "a", "attempts": 1}, True),
+        ({"state": "written", "owner": "a", "outcome": "written"}, True),  # whose receipt is not folded
+        ({"state": "pending"}, False),
+        ({"state": "claimed"}, False),  # given back, to be tried again later
+        ({"state": "written", "owner": "a", "outcome": "written", "is_folded": True}, False),
+    ],
+)
+async def test_a_change_of_the_target_of_a_write_under_way_is_known_as_its_echo(
+    database: Database, state: dict[str, Any], is_echo: bool
+) -> None:
+    changed = StoredObject(
+        object=PARENT,
+        partition=0,
+        resource="webs.example.com",
+        namespace="default",
+        name="shop",
+        uid="uid-shop",
+        version=8,
+        sequence=8,
+        is_deleting=False,
+        body=b"{}",
+    )
+    await decide(database, intent(PARENT, view=VIEW, **state))
+    async with database.transaction() as connection:
+        wakes = await write_changes(connection, SCOPE, Changes(objects={PARENT: changed}))
+    assert {level: (wake.causes, wake.is_echo) for level, wake in wakes.items()} == {(VIEW, PARENT): ((8,), is_echo)}
+    also = Changes(objects={PARENT: replace(changed, version=9, sequence=9)})
+    also.wake((VIEW, PARENT), Wake(0, (10,)))  # a receipt, or a change of something else that it reads
+    async with database.transaction() as connection:
+        wakes = await write_changes(connection, SCOPE, also)
+    assert not any(wake.is_echo for wake in wakes.values())
 
 
 async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_wakes_it(database: Database) -> None:

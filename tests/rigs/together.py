@@ -76,10 +76,11 @@ async def together(
         types = [each.resource_type for each in watched]
         resources = [WatchedResource(resource=each.group_resource, version=each.version) for each in types]
         publisher = BatchPublisher(stream)
+        actuator = Actuator(database, scope, client, publisher, hints, settings=QUICK, effects=program.effects)
         runs = [
             Ingest(client, stream, resources, Redactor()).run(),
-            Processor(database, scope, program, stream, hints, owner="one").run(),
-            Actuator(database, scope, client, publisher, hints, settings=QUICK, effects=program.effects).run(),
+            Processor(database, scope, program, stream, hints, owner="one", claimant=actuator).run(),
+            actuator.run(),
         ]
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(each) for each in runs]
         try:

@@ -26,6 +26,8 @@ from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import Connection
 
 if TYPE_CHECKING:
+    from levelog_actuator.actuator import Actuator
+    from levelog_actuator.dryrun import DryRun
     from levelog_kube.client import KubeClient
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
@@ -177,6 +179,7 @@ class _Process(Struct, kw_only=True):
         from levelog_processors.hooks import Lifecycle
         from levelog_processors.live import LiveIndices
         from levelog_processors.processor import Processor
+        from levelog_store.actuate.claims import Claimant
 
         program = self.application.program
         if Role.PROCESS not in self.roles:
@@ -184,9 +187,11 @@ class _Process(Struct, kw_only=True):
                 if program.effects:  # which may need what start-up hooks make
                     live = await stack.enter_async_context(LiveIndices(database, scope, program, hints))
                     await stack.enter_async_context(Lifecycle(program, live.index))
-                await self._actuate(scope, stream, database, hints)
+                if actuator := self._actuator(scope, stream, database, hints):
+                    await actuator.run()
             return
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
+            actuator = self._actuator(scope, stream, database, hints)
             processor = Processor(
                 database,
                 scope,
@@ -198,41 +203,42 @@ class _Process(Struct, kw_only=True):
                 on_keys=live.tell,
                 backfill_rate=self.settings.backfill_rate,
                 redactor=self.redactor,
+                claimant=actuator if isinstance(actuator, Claimant) else None,
             )
             if self.on_processor is not None:
                 self.on_processor(processor)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
-                tasks.create_task(self._actuate(scope, stream, database, hints), name="actuator")
+                if actuator is not None:
+                    tasks.create_task(actuator.run(), name="actuator")
 
-    async def _actuate(self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints) -> None:
-        """Run the actuator, if that is a role of this process."""
-        if self.client is not None and Role.ACTUATE in self.roles:
-            from levelog_actuator.actuator import Actuator
-            from levelog_actuator.limits import ActuatorSettings
+    def _actuator(
+        self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints
+    ) -> "Actuator | DryRun | None":
+        """The actuator, if that is a role of this process."""
+        if self.client is None or Role.ACTUATE not in self.roles:
+            return None
+        from levelog_actuator.actuator import Actuator
+        from levelog_actuator.dryrun import DryRun
+        from levelog_actuator.limits import ActuatorSettings
 
-            limits = ActuatorSettings(
-                requests=self.settings.requests,
-                group_requests=self.settings.group_requests,
-                longest=timedelta(seconds=self.settings.longest_backoff),
-            )
-            if self.settings.dry_run:
-                from levelog_actuator.dryrun import DryRun
-
-                await DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor).run()
-                return
-            publisher = BatchPublisher(stream)
-            actuator = Actuator(
-                database,
-                scope,
-                self.client,
-                publisher,
-                hints,
-                settings=limits,
-                redactor=self.redactor,
-                effects=self.application.program.effects,
-            )
-            await actuator.run()
+        limits = ActuatorSettings(
+            requests=self.settings.requests,
+            group_requests=self.settings.group_requests,
+            longest=timedelta(seconds=self.settings.longest_backoff),
+        )
+        if self.settings.dry_run:
+            return DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor)
+        return Actuator(
+            database,
+            scope,
+            self.client,
+            BatchPublisher(stream),
+            hints,
+            settings=limits,
+            redactor=self.redactor,
+            effects=self.application.program.effects,
+        )
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.servers.databases import make_views

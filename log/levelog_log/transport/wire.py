@@ -7,7 +7,7 @@ nats-py changes them.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
@@ -95,6 +95,11 @@ class NatsClient(Client):
         if self._ask_public_nkey is not None:
             self._public_nkey = self._ask_public_nkey()
         return super()._connect_command()
+
+    async def _connect_to_server(self, s: Any) -> None:
+        if self._transport is not None:  # an attempt that failed after it was made would leave its socket open
+            self._transport.close()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(s)
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         try:

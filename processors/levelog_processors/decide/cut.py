@@ -1,5 +1,6 @@
 """One cut: wakeups are read, views called, reconcile functions asked, what follows is written. Counts calls."""
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -20,10 +21,12 @@ from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_fact
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
+from levelog_store.actuate import claims
+from levelog_store.actuate.claims import Claimant, ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import Decided, PendingWake
+from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
 from levelog_store.owners.leases import guard
 from levelog_store.rows import Scope, StoredObject, ViewParent
 
@@ -55,13 +58,16 @@ class Cut(Struct, frozen=True):
     decided: Sequence[Decided]
     at: datetime
     """When it was decided."""
+    claimed: Collection[str] = ()
+    """Intents that are being carried out already."""
     retried: int = 0
     """Decisions given up because a read had changed meanwhile; their wakeups stay."""
 
     @property
     def is_intent_pending(self) -> bool:
         """Tell whether there is something for an actuator."""
-        return any(row.state == "pending" for decided in self.decided for row in decided.intents)
+        rows = (row for decided in self.decided for row in decided.intents)
+        return any(row.state == "pending" and row.key not in self.claimed for row in rows)
 
 
 class Asker(Struct, frozen=True):
@@ -88,16 +94,19 @@ class Decider:
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
         caller: Caller | None = None,
+        claimant: Claimant | None = None,
     ) -> None:
         """`patience`: how long a cut waits for slow reconcile functions, which a later one concludes; None: for all.
 
         `redactor`: that of what is recorded. `caller`: what calls reconcile functions, if it is another than usual.
+        `claimant` gets what is decided without asking for it, as far as it has room.
         """
         self._redactor = redactor or Redactor()
         self._acting = Acting(caller or Caller(threads=threads), patience=patience)
         self._database = database
         self._scope = scope
         self._program = program
+        self.claimant = claimant
         self.calls = CallCounts()
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
@@ -117,9 +126,10 @@ class Decider:
         is_lagging: Callable[[PendingWake], Awaitable[bool]],
         *,
         folded_to: Mapping[int, int] | None = None,
+        leaving: Collection[ViewParent] = (),
         now: datetime | None = None,
     ) -> Cut:
-        """Decide on the wakeups that are due, of the `views` whose inputs are listed.
+        """Decide on the wakeups that are due, of the `views` whose inputs are listed, but for the levels `leaving`.
 
         `epochs` are the leases held, by partition, and `folded_to` the checkpoints to begin at, as `guard` takes them;
         `is_lagging` tells that a wakeup has to wait until other partitions are folded up to its cause. What is due is
@@ -129,10 +139,11 @@ class Decider:
         async with self._database.reading() as connection:
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()
-            most = BATCH + len(acting) + len(back)
+            most = BATCH + len(acting) + len(back) + len(leaving)
             # one clock for what is due and for what becomes due, however those of the processors differ
             found, at = await stored.read_wakes(connection, self._scope, list(epochs), views, most, at=now)
-            fresh = [w for w in found if (w.view, w.parent) not in acting and (w.view, w.parent) not in concluded]
+            left = (acting, concluded, leaving)
+            fresh = [w for w in found if not any((w.view, w.parent) in levels for levels in left)]
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
             if not wakes and not back:
@@ -142,8 +153,8 @@ class Decider:
             looks, stray = await self._look(connection, wakes, at, folded) if wakes else ([], [])
         acted = await self._with_rows([*back, *await acting.act(looks, epochs)])
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        held = await self._commit(epochs, batch, stray, late, folded_to)
-        return Cut(len(fresh), held, at, retried=len(batch) - len(held))
+        held, claimed = await self._commit(epochs, batch, stray, late, folded_to)
+        return Cut(len(fresh), held, at, claimed, retried=len(batch) - len(held))
 
     async def _look(
         self,
@@ -236,15 +247,17 @@ class Decider:
         stray: Sequence[PendingWake],
         late: Mapping[ViewParent, Asker],
         folded_to: Mapping[int, int] | None,
-    ) -> list[Decided]:
-        """Write the decisions that still hold, and forget the wakeups of parents that are gone; returns the former.
+    ) -> tuple[list[Decided], Collection[str]]:
+        """Write the decisions that still hold, and forget the wakeups of parents that are gone.
 
-        `late` are levels whose functions outlasted their cuts, with what asked for them when the cut began.
+        Returns the former, and the keys of the intents that the claimant has begun. `late` are levels whose functions
+        outlasted their cuts, with what asked for them when the cut began.
         """
         if not batch and not stray:  # all that was begun is slow
-            return []
+            return [], ()
+        offer = Offer(self.claimant, batch)
         partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
-        async with self._database.transaction(durable=False) as connection:
+        async with self._database.transaction(durable=bool(offer.chosen)) as connection:
             await guard(connection, self._scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
             if stray:
                 await decisionwrites.drop_wakes(connection, self._scope, stray)
@@ -252,8 +265,48 @@ class Decider:
                 now = await self._askers(connection, late)
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
+            claimed = await offer.claim(connection, self._scope, held)
         _tell(held)
-        return held
+        offer.hand_over(claimed)
+        return held, [intent.key for intent in claimed]
+
+
+class Offer:
+    """What a claimant in this process takes of the intents that are decided, to carry it out once that is durable."""
+
+    def __init__(self, claimant: Claimant | None, batch: Sequence[Decided]) -> None:
+        self._claimant = claimant
+        self._began = asyncio.get_running_loop().time()
+        chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
+        self.chosen = frozenset(chosen)
+        """Keys."""
+
+    async def claim(self, connection: AsyncConnection, scope: Scope, held: Sequence[Decided]) -> list[ClaimedIntent]:
+        """Claim what was decided, in its transaction; what is behind others of its target is left to others."""
+        if self._claimant is None or not self.chosen:
+            return []
+        rows = [(each, row) for each in held for row in each.intents if row.key in self.chosen]
+        owner, keys = self._claimant.owner, [row.key for _, row in rows]
+        claimed = await claims.claim_decided(connection, scope, owner, keys, lease=self._claimant.lease)
+        return [_claimed(each, row) for each, row in rows if row.key in claimed]
+
+    def hand_over(self, claimed: Sequence[ClaimedIntent]) -> None:
+        """Have carried out what is committed."""
+        if self._claimant is not None and claimed:
+            self._claimant.begin(claimed, self._began)
+
+
+def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:
+    wake = decided.wake
+    return ClaimedIntent(
+        **{name: getattr(row, name) for name in Sendable.__struct_fields__},
+        view=wake.view,
+        parent=wake.parent,
+        parent_uid=decided.level.parent_uid,
+        partition=wake.partition,
+        attempts=1,
+        is_doubtful=False,
+    )
 
 
 def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:

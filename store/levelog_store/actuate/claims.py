@@ -12,7 +12,7 @@ holds all rows in question.
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 from sqlalchemy import (
@@ -32,6 +32,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from levelog_store.decide.decisions import Sendable
@@ -64,6 +65,29 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     """Claims that came to something, this one included."""
     is_doubtful: bool
     """An earlier request may have taken effect: look at the target before writing."""
+
+
+@runtime_checkable
+class Claimant(Protocol):
+    """Who carries intents out in the process that decides on them, and can have them as they are decided."""
+
+    @property
+    def owner(self) -> str:
+        """By which its claims are known."""
+        ...
+
+    @property
+    def lease(self) -> timedelta:
+        """How long its claims last."""
+        ...
+
+    def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
+        """Keys of those that it would begin at once."""
+        ...
+
+    def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
+        """Carry out what was claimed for it, durably; the claims count from `since` on the event loop's clock."""
+        ...
 
 
 class Postponement(Struct, frozen=True, kw_only=True):
@@ -110,6 +134,31 @@ async def claim(
     return [_claimed(row, more=1) for row in rows]
 
 
+async def claim_decided(
+    connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta
+) -> set[str]:
+    """Claim intents that this transaction has decided, but for those behind others of their targets; returns the keys.
+
+    The caller commits durably before it acts on them. Raises Unavailable if another transaction has claimed an intent
+    of such a target at the same moment.
+    """
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
+    return set((await connection.execute(take_first(dialect, lease), values)).scalars())
+
+
+@built_once
+def take_first(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
+    """Claim those of the rows `of_keys` that nobody has claimed yet and nothing is ahead of."""
+    is_new = and_(intents.c.state == PENDING, intents.c.due_at.is_(None))
+    return (
+        update(intents)
+        .where(is_one_of_keys(dialect), is_new, ~_is_behind(intents))
+        .values(_taken(dialect, lease))
+        .returning(intents.c.key)
+    )
+
+
 @built_once
 def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
     """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
@@ -131,14 +180,27 @@ def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
 
 
 def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
-    mine, other = intents.alias("mine"), intents.alias("other")
+    mine = intents.alias("mine")
+    return (
+        select(*(mine.c[name] for name in (*_COLUMNS, "state")))
+        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine))
+        .where(~_is_behind(mine))
+        .order_by(mine.c.due_at)
+        .limit(bindparam("limit", type_=Integer))
+        .with_for_update(skip_locked=True, of=mine)
+    )
+
+
+def _is_behind(mine: NamedFromClause[Any]) -> ColumnElement[bool]:
+    """Condition that another open row of the same target goes first."""
+    other = intents.alias("other")
     place = [(table.c.decided_at, table.c.round, table.c.ordinal, table.c.key) for table in (other, mine)]
     # What was claimed once may be on its way and goes first; then the order of the decisions.
     is_ahead = or_(
         and_(other.c.state == CLAIMED, mine.c.state == PENDING),
         and_(other.c.state == mine.c.state, tuple_(*place[0]) < tuple_(*place[1])),
     )
-    is_blocked = (
+    return (
         select(literal_column("1"))
         .where(
             other.c.scope == mine.c.scope,
@@ -150,24 +212,18 @@ def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[
         .offset(0)  # else PostgreSQL may join all open intents with each other: it looks up each target on its own so
         .exists()
     )
-    return (
-        select(*(mine.c[name] for name in (*_COLUMNS, "state")))
-        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine), ~is_blocked)
-        .order_by(mine.c.due_at)
-        .limit(bindparam("limit", type_=Integer))
-        .with_for_update(skip_locked=True, of=mine)
-    )
 
 
 @built_once
 def take(dialect: Dialect, lease: timedelta) -> Update:
     """Claim the rows `of_keys`."""
-    ends = now(dialect, lease)
-    return (
-        update(intents)
-        .where(is_one_of_keys(dialect))
-        .values(state="claimed", owner=bindparam("by"), expires_at=ends, due_at=ends, attempts=intents.c.attempts + 1)
-    )
+    return update(intents).where(is_one_of_keys(dialect)).values(_taken(dialect, lease))
+
+
+def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
+    """What claiming makes of a row."""
+    ends, attempts = now(dialect, lease), intents.c.attempts + 1
+    return {"state": "claimed", "owner": bindparam("by"), "expires_at": ends, "due_at": ends, "attempts": attempts}
 
 
 async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:

@@ -36,6 +36,8 @@ _CONFIGURATION = {
     "42P01": "a table is missing: run `levelog migrate`",
     "42703": "a column is missing: run `levelog migrate`",
 }
+_CONTENDED: Final = "intents_claimed"
+"""The constraint that two transactions break together which claim for one target at one moment: one goes first."""
 _OF_A_ROW: Final = "22"  # data exception: a NUL in a text, a number out of range
 _NOT_ENCODED: Final = (UnicodeEncodeError, OverflowError)
 """What drivers raise for a value that they cannot send."""
@@ -134,6 +136,8 @@ def translate(
     lowered = words.lower()
     if location.path is not None and any(part in lowered for part in _SQLITE_CONFIGURATION):
         return ConfigurationError(f"database {location.name} {step}: {words}")
+    if getattr(inner, "constraint_name", None) == _CONTENDED:
+        return Unavailable(f"database {location.name}: another process is claiming a write to the same target")
     is_transient = is_disconnect or isinstance(inner, OSError | PoolTimeoutError) or state.startswith(_TRANSIENT)
     if is_transient or (location.path is not None and any(part in lowered for part in _SQLITE_TRANSIENT)):
         return Unavailable(f"database {location.name} {step}: {words}")

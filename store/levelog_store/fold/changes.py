@@ -85,6 +85,8 @@ class Wake(Struct, frozen=True):
 
     partition: int
     causes: tuple[int, ...]
+    is_echo: bool = False
+    """All that they show is the target of a write of the level that is under way."""
 
     @property
     def cause(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -296,13 +297,20 @@ async def _wake_unsettled(
 ) -> None:
     dialect = connection.dialect
     rows = await connection.execute(_unsettled(dialect), {"of_scope": scope.number, "targets": many(dialect, touched)})
-    for view, parent, partition, target in rows:
+    echoes: dict[ViewParent, set[int]] = {}
+    for view, parent, partition, target, is_under_way in rows:
         merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
+        if is_under_way:
+            echoes.setdefault((view, parent), set()).update(touched[target])
+    for level, sequences in echoes.items():
+        if sequences.issuperset(wakes[level].causes):
+            wakes[level] = replace(wakes[level], is_echo=True)
 
 
 @built_once
-def _unsettled(dialect: Dialect) -> Select[str, str, int, str]:
+def _unsettled(dialect: Dialect) -> Select[str, str, int, str, bool]:
     table = intents.c
-    return select(table.view, table.parent, table.partition, table.target).where(
+    is_under_way = (table.state != "pending") & (table.owner != "") & ~table.is_folded  # its receipt is to come
+    return select(table.view, table.parent, table.partition, table.target, is_under_way).where(
         table.scope == OF_SCOPE, table.state.in_(UNSETTLED), one_of_named(dialect, table.target, "targets")
     )

@@ -4,7 +4,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
-from sqlalchemy import ClauseElement, select, text, update
+from sqlalchemy import ClauseElement, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.errors import Unavailable
 from levelog_store.actuate import claims, outcomes, presence
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
@@ -26,6 +27,7 @@ from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
 from rigs.run.examples import examples
+from rigs.waiting import until
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE = timedelta(seconds=30)
@@ -318,6 +320,74 @@ async def test_rows_that_another_claimant_is_taking_are_passed_over(shared: Data
     assert {mine.key, *keys_of(theirs)} == {first, second}
 
 
+async def decide_and_claim(database: Database, *rows: dict[str, Any], owner: str = "one") -> set[str]:
+    """Decide intents and claim them in the same transaction."""
+    async with database.transaction() as connection:
+        await connection.execute(insert(intents), list(rows))
+        return await claims.claim_decided(connection, SCOPE, owner, [row["key"] for row in rows], lease=LEASE)
+
+
+async def test_what_is_decided_can_be_claimed_in_the_same_transaction(database: Database) -> None:
+    first, second, other = intent(A), intent(A), intent(B)
+    assert await decide_and_claim(database, first, second, other) == {first["key"], other["key"]}
+    rows = await intents_by_key(database)
+    assert [(rows[each["key"]]["state"], rows[each["key"]]["attempts"]) for each in (first, second)] == [
+        ("claimed", 1),
+        ("pending", 0),
+    ]
+    assert await claim(database, "two") == []
+    await store(database, receipt(first["key"]))
+    assert keys_of(await claim(database, "two")) == [second["key"]]
+
+
+@pytest.mark.parametrize("is_claimed", [False, True])
+async def test_what_is_decided_is_not_claimed_before_what_was_decided_earlier_for_its_target(
+    database: Database, is_claimed: bool
+) -> None:
+    await decide(database, intent(A))
+    if is_claimed:
+        await claim(database, lease=PAST)
+    assert await decide_and_claim(database, intent(A)) == set()
+
+
+async def test_what_was_given_back_is_not_claimed_before_its_time(database: Database) -> None:
+    (key,) = await decide(database, intent(A))
+    await claim(database)
+    await postpone(database, key, timedelta(minutes=1))
+    async with database.transaction() as connection:
+        assert await claims.claim_decided(connection, SCOPE, "one", [key], lease=LEASE) == set()
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_first(
+    shared: Database, is_committed: bool
+) -> None:
+    first, second = intent(A), intent(A)
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(shared.transaction())
+        await connection.execute(insert(intents), [first])
+        assert await claims.claim_decided(connection, SCOPE, "one", [first["key"]], lease=LEASE)
+        later = asyncio.create_task(decide_and_claim(shared, second, owner="two"))
+        await until(lambda: _is_waiting(shared), "the second one to wait for the first")
+        if not is_committed:
+            await connection.rollback()
+    if is_committed:
+        with pytest.raises(Unavailable, match="another process is claiming a write to the same target"):
+            await later
+        assert await states(shared, [first["key"]]) == ["claimed"]
+        assert await decide_and_claim(shared, second, owner="two") == set()
+    else:
+        assert await later == {second["key"]}
+
+
+async def _is_waiting(database: Database) -> bool:
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    )
+    async with database.reading() as connection:
+        return bool((await connection.execute(waiting)).scalar_one())
+
+
 @pytest.mark.parametrize("is_analyzed", [False, True])
 async def test_a_claim_reads_only_open_intents_by_their_index(database: Database, is_analyzed: bool) -> None:
     """However many intents were carried out before, and whatever the statistics say."""
@@ -338,6 +408,7 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
         keys = many(connection.dialect, ["a", "b"])
         for statement in (
             claims.take(connection.dialect, LEASE),
+            claims.take_first(connection.dialect, LEASE),
             claims.held(connection.dialect),
             outcomes.lock_held(connection.dialect),
             outcomes.end(connection.dialect, timedelta(seconds=30)),

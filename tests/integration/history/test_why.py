@@ -78,6 +78,7 @@ async def test_each_decision_is_told_with_its_records_its_reads_and_its_writes(s
     assert chain[-1]["after"]["status"] == "in_sync"
     shown = await told(story, SHOP, "pods", "--receipts", command="history")
     entries = [entry for each in chain for cause in each["causes"] for entry in cause["entries"]]
+    entries += [entry for each in every for cause in each["causes"] for entry in cause["entries"]]
     assert {"revision", "receipt"} <= {entry["type"] for entry in entries}
     assert all(entry in shown for entry in entries), "told as `levelog history` tells them"
 

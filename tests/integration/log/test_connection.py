@@ -1,4 +1,5 @@
 import asyncio
+import gc
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from levelog_log.transport.connection import connect
 from rigs.logs import new_log, web_message, writer_for
 from rigs.nats import NatsServer
 from rigs.ports import free_port
+from rigs.tcpconnection import TcpConnection
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
 
@@ -120,3 +122,17 @@ async def test_what_fails_before_the_client_says_that_it_is_lost_is_part_of_the_
             await connection.publish_all([web_message(writer_for(stream), "w", 1)])
         assert connection.absence.is_on
         assert raised.value.is_told
+
+
+async def test_an_attempt_to_connect_again_that_fails_leaves_no_socket(nats_server: NatsServer) -> None:
+    async with (
+        TcpProxy(nats_server.port) as proxy,
+        await connect(proxy.url(nats_server.url)) as connection,
+    ):
+        greeted = proxy.on(b"INFO", "server", TcpConnection.cut, is_passed=False)
+        proxy.cut()
+        await greeted.until_fired()
+        await connection.wait_connected()
+        transports = [each for each in gc.get_objects() if isinstance(each, asyncio.Transport)]
+        ports = [each.get_extra_info("peername", ("", 0))[1] for each in transports if not each.is_closing()]
+        assert ports.count(proxy.port) == 1

@@ -24,12 +24,14 @@ from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_processors.waiting import Horizon
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites, levelwrites
 from levelog_store.fold.changes import Changes
 from levelog_store.owners import leases
 from levelog_store.rows import Entry, IndexKey, Input, Scope, SyncRow, ViewParent
+from rigs.machine.seam import SeamedDatabase
 from rigs.machine.world import Laboratory
 
 Bug = Callable[[Laboratory], Generator[None]]
@@ -282,4 +284,28 @@ def readers_not_blocked(_: Laboratory) -> Generator[None]:
             note_mark(changes, held, logged, record)
 
     with _replaced((folding, "note_mark"), by=without):
+        yield
+
+
+def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
+    """An intent is handed over as it is claimed, before the commit."""
+    real = cut.Offer.claim
+
+    async def claim(self: cut.Offer, connection: Any, scope: Scope, held: Sequence[Decided]) -> list[ClaimedIntent]:
+        claimed = await real(self, connection, scope, held)
+        self.hand_over(claimed)
+        return []
+
+    with _replaced((cut.Offer, "claim"), by=claim):
+        yield
+
+
+def claims_are_not_durable(_: Laboratory) -> Generator[None]:
+    """Decisions are committed as those are whose intents nobody sends yet."""
+    real = SeamedDatabase.transaction
+
+    def hasty(self: SeamedDatabase, *, durable: bool = True) -> Any:
+        return real(self, durable=False)
+
+    with _replaced((SeamedDatabase, "transaction"), by=hasty):
         yield

@@ -128,9 +128,18 @@ class LevelsMachine(RuleBasedStateMachine):
         is_shared=st.booleans(),
         webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])),
         configs=st.sampled_from((CONFIG_NAMES, CONFIG_NAMES[:1], ())),
+        is_together=st.booleans(),
     )
-    def begin(self, listed: tuple[str, ...], is_shared: bool, webs: tuple[str, ...], configs: tuple[str, ...]) -> None:
-        """Some objects are there, some resources are listed, one or two processors begin."""
+    def begin(
+        self,
+        listed: tuple[str, ...],
+        is_shared: bool,
+        webs: tuple[str, ...],
+        configs: tuple[str, ...],
+        is_together: bool,
+    ) -> None:
+        """Some objects are there, some resources are listed, one or two processors begin, maybe with the actuator."""
+        self.world.is_together = is_together
         for name in webs:
             self._create(WEBS, name)
         for name in configs:

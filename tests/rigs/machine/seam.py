@@ -15,6 +15,8 @@ class SeamedDatabase(Database):
         self.__dict__.update(vars(database))  # the same engines, and on SQLite the same lock
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         self._counted: list[int] = [0]
+        self.is_safe = True
+        """No transaction is under way here, and the last one was committed durably."""
 
     @property
     def transactions(self) -> int:
@@ -34,5 +36,7 @@ class SeamedDatabase(Database):
         if meanwhile is not None:
             await meanwhile()
         self._counted[0] += 1
+        self.is_safe = False
         async with super().transaction(durable=durable) as connection:
             yield connection
+        self.is_safe = durable

@@ -1,6 +1,6 @@
 """An actuator that is stepped: the real claims, sending, receipts and their way to the log, without tasks and time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -14,12 +14,36 @@ from levelog_kube.client import KubeClient
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
+from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import Scope
+from rigs.machine.checks import Broken
 from rigs.machine.cluster import Api, Cluster, Happening
 from rigs.machine.log import Log
+from rigs.machine.seam import SeamedDatabase
 
 CLAIM = timedelta(days=1)
 """So that no claim ends by the database's clock; a crash ends them."""
+
+
+class Beside:
+    """An actuator as a processor of its process knows it. What it is given is carried out in later steps."""
+
+    lease = CLAIM
+
+    def __init__(self, owner: str, claimed: list[ClaimedIntent], database: SeamedDatabase) -> None:
+        self.owner = owner
+        self._claimed = claimed
+        self._database = database
+
+    def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
+        """All keys."""
+        return [each.key for each in intents]
+
+    def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
+        """Take what is claimed. Raises Broken if it could still be lost, and nobody remember the write."""
+        if not self._database.is_safe:
+            raise Broken(7, f"{claimed[0].key} is handed over before its claim is durable")
+        self._claimed += claimed
 
 
 class SteppedSender:
@@ -47,13 +71,18 @@ class SteppedSender:
             self.effects.setdefault(self.writing, []).append(happening)
 
     @property
-    def _owner(self) -> str:
+    def owner(self) -> str:
+        """By which its claims are known."""
         return f"actuator-{self._serial}"
+
+    def beside(self, database: SeamedDatabase) -> "Beside":
+        """The same actuator, for a processor that works in this database."""
+        return Beside(self.owner, self._claimed, database)
 
     async def claim(self, most: int) -> int:
         """Claim intents; returns how many."""
         async with self._database.transaction() as connection:
-            claimed = await claims.claim(connection, self.scope, self._owner, limit=most, lease=CLAIM)
+            claimed = await claims.claim(connection, self.scope, self.owner, limit=most, lease=CLAIM)
         self._claimed += claimed
         return len(claimed)
 
@@ -96,8 +125,8 @@ class SteppedSender:
     async def _store(self, result: Result) -> None:
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
-                row = stored(result.receipt(self.scope.application, self._clock(), self._owner))
-                await outcomes.store_receipts(connection, self.scope, self._owner, [row])
+                row = stored(result.receipt(self.scope.application, self._clock(), self.owner))
+                await outcomes.store_receipts(connection, self.scope, self.owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
-                await claims.postpone(connection, self.scope, self._owner, [later.postponement])
+                await claims.postpone(connection, self.scope, self.owner, [later.postponement])

@@ -28,6 +28,7 @@ from levelog_store.owners.leases import Leases
 from levelog_store.rows import Scope, ViewParent
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.seam import SeamedDatabase
+from rigs.machine.sender import SteppedSender
 
 
 class _Gate(Caller):
@@ -176,16 +177,21 @@ class Worker:
         return fresh
 
     async def decide(
-        self, meanwhile: Callable[[], Awaitable[None]] | None = None, *, is_slow: bool = False
+        self,
+        meanwhile: Callable[[], Awaitable[None]] | None = None,
+        *,
+        is_slow: bool = False,
+        sender: SteppedSender | None = None,
     ) -> Cut | None:
         """Decide on what is due; with `is_slow` reconcile functions that begin now return in `release`.
 
-        Raises LeaseLost, CommitsLost.
+        What is decided is claimed for the `sender`. Raises LeaseLost, CommitsLost.
         """
         if is_slow:
             self._gate.close_it()
         acting = self._engine._decider._acting
         acting.patience = timedelta(0) if self._gate.is_closed else None
+        self._engine.claimant = sender.beside(self._database) if sender is not None else None
         self._database.meanwhile = meanwhile
         try:
             cut = await self._engine.decide(read_to=self.position, now=self._database_clock())

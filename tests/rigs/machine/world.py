@@ -127,6 +127,8 @@ class World:
         self.ingest = Ingest(self.cluster, self.log, BEGIN)
         self.reference = Reference()
         self.sender = SteppedSender(self._database, scope, self.cluster, self.log, self._clock)
+        self.is_together = False
+        """The actuator takes what processors decide as they decide it."""
         self.workers = {name: self._worker(name) for name in "AB"}
         self._looks: dict[tuple[str, ObjectKey], Call] = {}
         """The last call of each view and parent whose outcome was written."""
@@ -246,7 +248,7 @@ class World:
         self._calls = {who: call for who, call in self._calls.items() if who[0] != name or who[1:] in slow}
         self.deciding = name
         try:
-            cut = await worker.decide(meanwhile, is_slow=is_slow)
+            cut = await worker.decide(meanwhile, is_slow=is_slow, sender=self.sender if self.is_together else None)
         except LeaseLost:
             self._check_lost(worker)
             return False

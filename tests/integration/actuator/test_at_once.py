@@ -1,0 +1,78 @@
+"""An actuator in the process that decides: what it takes as it is decided, and that it carries it out."""
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import asdict, replace
+from sqlalchemy import insert
+
+from levelog_actuator import Actuator
+from levelog_store.actuate import claims
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.decide.decisions import Sendable
+from levelog_store.tables import intents
+from rigs.acting import QUICK, Acting
+from rigs.waiting import until
+
+
+def sendable(row: dict[str, Any]) -> Sendable:
+    return Sendable(**{name: row[name] for name in Sendable.__struct_fields__})
+
+
+async def claimed_for(acting: Acting, actuator: Actuator, row: dict[str, Any]) -> ClaimedIntent:
+    """Decide an intent and claim it in the same transaction, as a processor does."""
+    row |= {"scope": acting.scope.number}
+    async with acting.database.transaction() as connection:
+        await connection.execute(insert(intents), [row])
+        (key,) = await claims.claim_decided(
+            connection, acting.scope, actuator.owner, [row["key"]], lease=actuator.lease
+        )
+    assert key == row["key"]
+    origin = {name: row[name] for name in ("view", "parent", "parent_uid", "partition")}
+    return ClaimedIntent(**asdict(sendable(row)), **origin, attempts=1, is_doubtful=False)
+
+
+async def is_chosen(actuator: Actuator, row: dict[str, Any]) -> bool:
+    return bool(actuator.choose([sendable(row)]))
+
+
+async def test_what_is_claimed_for_it_is_carried_out_once_and_without_a_hint(on_sandbox: Acting) -> None:
+    seen = await on_sandbox.make("configmaps", "a")
+    row = on_sandbox.intent("patch", seen, body={"data": {"k": "1"}})
+    async with on_sandbox.running() as actuator:
+        await until(lambda: is_chosen(actuator, row), "an actuator that takes what is decided")
+        claimed = await claimed_for(on_sandbox, actuator, row)
+        actuator.begin([claimed], asyncio.get_running_loop().time())
+        (receipt,) = await on_sandbox.receipts_of([row["key"]])
+    assert (receipt.outcome, receipt.attempts) == ("written", 1)
+    assert len(on_sandbox.sent(name="a")) == 1
+
+
+async def test_it_takes_what_it_can_send_at_once_and_no_calls(on_sandbox: Acting) -> None:
+    wanted = [on_sandbox.intent("apply", target=f"configmaps/default/{name}") for name in "abc"]
+    call = replace(sendable(wanted[0]), verb="call")
+    actuator = on_sandbox.actuator()
+    assert actuator.choose([sendable(row) for row in wanted]) == []
+    async with on_sandbox.running(replace(QUICK, requests=2)) as actuator:
+        await until(lambda: is_chosen(actuator, wanted[0]), "an actuator that takes what is decided")
+        assert actuator.choose([call]) == []
+        assert actuator.choose([sendable(row) for row in wanted]) == [row["key"] for row in wanted[:2]]
+    assert actuator.choose([sendable(row) for row in wanted]) == []
+
+
+async def test_it_takes_nothing_while_the_api_cannot_be_reached(on_sandbox: Acting) -> None:
+    seen = await on_sandbox.make("configmaps", "a")
+    row = on_sandbox.intent("patch", seen, body={"data": {"k": "1"}})
+    async with on_sandbox.running() as actuator:
+        await until(lambda: is_chosen(actuator, row), "an actuator that takes what is decided")
+        on_sandbox.door.refuse()
+        on_sandbox.door.cut()
+        keys = await on_sandbox.decide(row)
+
+        async def is_left() -> bool:
+            return not await is_chosen(actuator, row)
+
+        await until(is_left, "an actuator that takes nothing more")
+        await on_sandbox.door.accept()
+        await on_sandbox.receipts_of(keys)
+        assert await is_chosen(actuator, row)
