@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError, Unavailable
 from levelog_store.connect.engines import (
+    let_wait,
     postgresql_readers,
     postgresql_writers,
     sqlite_readers,
@@ -31,7 +32,7 @@ class Database:
     """An open database; one for each process, used by one event loop.
 
     PostgreSQL: transactions are READ COMMITTED and run side by side; snapshots are REPEATABLE READ, READ ONLY.
-    SQLite: WAL, synchronous=FULL; one transaction writes at a time, snapshots are read beside it; another process that
+    SQLite: WAL; one transaction writes at a time, snapshots are read beside it; another process that
     wants to write is refused.
 
     Errors of statements and commits: Unavailable where the same work may succeed later (connection lost, deadlock,
@@ -152,14 +153,15 @@ class Database:
     async def transaction(self, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:
         """A transaction that writes: committed at the end of the block, rolled back when that raises.
 
-        Without `durable`, PostgreSQL does not wait for its disk: after a crash of the server the newest such commits,
-        in order and whole, may be gone (never some without those before them). SQLite always waits.
+        Without `durable`, nobody waits for the disk: after a crash of the server, for SQLite of the machine, the newest
+        such commits, in order and whole, may be gone (never some without those before them).
         """
         if self._read_only:
             raise ConfigurationError(f"the database {self.name} was opened to read only")
         async with AsyncExitStack() as stack:
             if self._writing is not None:
                 await stack.enter_async_context(self._writing)
+                let_wait(self._engine, durable=durable)
             yield await stack.enter_async_context(self._begun(self._durable if durable else self._engine))
 
     @asynccontextmanager

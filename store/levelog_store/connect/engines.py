@@ -1,7 +1,7 @@
 """Engines for the two dialects, with the settings that the guarantees rest on.
 
 SQLite runs on the thread of the event loop: a statement takes microseconds, and two switches of threads more than that.
-The beginning and the end of a transaction that writes, which wait for another process and for the disk, have a thread.
+What waits for the disk, or for another process that writes, has a thread.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -38,6 +39,13 @@ STATEMENTS = 500
 READERS = 8
 BUSY_SECONDS = 10.0
 """How long SQLite waits for a reader that recovers or checkpoints the file; writers never meet, see `database`."""
+WAITING: Final = ("synchronous=FULL", "wal_autocheckpoint=1000")
+"""Of a transaction whose commit waits for the disk, and may move the write-ahead log into the file."""
+HASTY: Final = ("synchronous=NORMAL", "wal_autocheckpoint=0")
+MOST_ROWS: Final = 2000
+"""Written by hasty commits before one waits all the same, so that the write-ahead log stays small."""
+ROWS_OF_A_COMMIT: Final = 10
+"""What a commit counts for besides its rows."""
 
 
 def postgresql_writers(url: URL, *, statement_time: timedelta | None, durable: bool) -> AsyncEngine:
@@ -91,9 +99,13 @@ def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
 
     It waits in a thread of `waits`. Without, it waits for no disk: nobody needs the file after a crash.
     """
-    synchronous = "FULL" if waits else "OFF"
-    pragmas = ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON", "temp_store=MEMORY")
-    return _sqlite_engine(path, "rwc", 1, BEGIN_TO_WRITE, pragmas, waits)
+    pragmas = ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON", "temp_store=MEMORY")
+    return _sqlite_engine(path, "rwc", 1, BEGIN_TO_WRITE, (*pragmas, "busy_timeout=0") if waits else pragmas, waits)
+
+
+def let_wait(engine: AsyncEngine, *, durable: bool) -> None:
+    """Say of the next transaction of a SQLite writer whether its commit waits for the disk."""
+    _dialect(engine).is_durable = durable
 
 
 def sqlite_readers(path: Path) -> AsyncEngine:
@@ -113,7 +125,7 @@ def _sqlite_engine(
         max_overflow=0,
         connect_args={"timeout": BUSY_SECONDS, "cached_statements": STATEMENTS, "check_same_thread": False},
     )
-    engine.dialect.waits = waits  # type: ignore[attr-defined]
+    _dialect(engine).waits = waits
 
     def connected(connection: Any, record: object) -> None:  # noqa: ARG001
         connection.isolation_level = None  # transactions begin where `began` says, not where the driver guesses
@@ -178,6 +190,14 @@ class InlineSqlite(SQLiteDialect_pysqlite):
     execution_ctx_cls = _Context
 
     waits: Executor | None = None
+    is_durable = True
+    """The commit of the next transaction waits for the disk."""
+    _settings: tuple[str, ...] = ()
+    """Of the one connection, where it `waits`."""
+    _rows = 0
+    """Written since a commit waited."""
+    _rows_before = 0
+    """Written in all when the transaction began."""
 
     @classmethod
     def get_pool_class(cls, url: URL) -> type[Pool]:  # noqa: ARG003
@@ -186,27 +206,67 @@ class InlineSqlite(SQLiteDialect_pysqlite):
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
         """Execute, and await something: an async engine refuses a driver that never does."""
-        if statement == BEGIN_TO_WRITE:
-            await_(self._apart(lambda: cursor.execute(statement)))
-            return
-        cursor.execute(statement, parameters)
+        if statement == BEGIN_TO_WRITE and self.waits is not None:
+            self._begin(cursor)
+        else:
+            cursor.execute(statement, parameters)
         await_(_nothing())
 
+    def _begin(self, cursor: Any) -> None:
+        """Begin to write; while another process writes, wait for it in the thread."""
+        self._set_up(cursor, WAITING if self.is_durable else HASTY)
+        try:
+            cursor.execute(BEGIN_TO_WRITE)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            await_(self._apart(partial(_begin_patiently, cursor)))
+        self._rows_before = cursor.connection.total_changes
+
+    def _set_up(self, cursor: Any, settings: tuple[str, ...]) -> None:
+        if self._settings != settings:
+            for pragma in settings:
+                cursor.execute(f"PRAGMA {pragma}")
+            self._settings = settings
+
     def do_commit(self, dbapi_connection: Any) -> None:
-        """Commit, which waits for the disk."""
+        """Commit, in the thread if that waits for the disk."""
+        if self.waits is None:
+            dbapi_connection.commit()
+            return
+        self._rows += dbapi_connection.total_changes - self._rows_before + ROWS_OF_A_COMMIT
+        if self._settings == HASTY and self._rows < MOST_ROWS:
+            dbapi_connection.commit()
+            return
+        self._rows = 0
+        if self._settings == HASTY:
+            self._settings = ()
+            dbapi_connection.execute(f"PRAGMA {WAITING[1]}")
         await_(self._apart(dbapi_connection.commit))
 
     async def _apart(self, function: Callable[[], object]) -> None:
-        """Run in a thread, and be cancelled only when it has ended: nobody else may use the connection meanwhile."""
-        if self.waits is None:
-            function()
-        else:
-            await to_the_end(asyncio.get_running_loop().run_in_executor(self.waits, function))
+        """Run in the thread, and be cancelled only when it has ended: nobody else may use the connection meanwhile."""
+        await to_the_end(asyncio.get_running_loop().run_in_executor(self.waits, function))
 
     def do_executemany(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
         """Execute for each row."""
         cursor.executemany(statement, parameters)
         await_(_nothing())
+
+
+def _begin_patiently(cursor: Any) -> None:
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_SECONDS * 1000:.0f}")
+    try:
+        cursor.execute(BEGIN_TO_WRITE)
+    finally:
+        cursor.execute("PRAGMA busy_timeout=0")
+
+
+def _dialect(engine: AsyncEngine) -> InlineSqlite:
+    dialect = engine.dialect
+    if not isinstance(dialect, InlineSqlite):
+        raise TypeError(f"{dialect.name} has no such settings")
+    return dialect
 
 
 async def _nothing() -> None:

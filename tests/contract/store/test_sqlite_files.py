@@ -3,10 +3,12 @@
 import asyncio
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import insert, select, text, update
 
 from levelog.errors import ConfigurationError
 from levelog_migrations import upgrade
@@ -14,6 +16,8 @@ from levelog_store.connect.database import Database
 from levelog_store.tables import key_versions
 from rigs.processes import Process
 from rigs.waiting import until
+
+MIB: Final = 1024 * 1024
 
 OPEN = """
 import asyncio, sys
@@ -140,13 +144,74 @@ async def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
     assert (odd / "x?mode=ro.db").exists()
 
 
-async def test_writers_use_the_write_ahead_log_and_sync_each_commit(path: Path) -> None:
-    async with await Database.open(str(path)) as database, database.transaction(durable=False) as connection:
-        settings = {
-            name: await connection.scalar(text(f"PRAGMA {name}"))
-            for name in ("journal_mode", "synchronous", "foreign_keys")
-        }
-    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+@pytest.mark.parametrize(("durable", "synchronous"), [(True, 2), (False, 1)])
+async def test_writers_use_the_write_ahead_log_and_sync_what_is_durable(
+    path: Path, durable: bool, synchronous: int
+) -> None:
+    async with await Database.open(str(path)) as database:
+        async with database.transaction(durable=not durable):
+            pass
+        async with database.transaction(durable=durable) as connection:
+            settings = {
+                name: await connection.scalar(text(f"PRAGMA {name}"))
+                for name in ("journal_mode", "synchronous", "foreign_keys")
+            }
+    assert settings == {"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": 1}
+
+
+async def test_only_what_waits_for_the_disk_takes_a_thread_and_the_log_of_writes_stays_small(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = 0
+    submit = ThreadPoolExecutor.submit
+
+    def counted(self: ThreadPoolExecutor, *arguments: Any) -> Any:
+        nonlocal waits
+        waits += 1
+        return submit(self, *arguments)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    await upgrade(str(path))
+    async with await Database.open(str(path)) as database:
+
+        async def write(number: int, *, durable: bool) -> None:
+            async with database.transaction(durable=durable) as connection:
+                row = {"scope": 1, "index": "i", "key": f"{number}", "version": 1}
+                await connection.execute(insert(key_versions).values(row | {"key": f"{number}" * 1000}))
+
+        waits = 0
+        await write(0, durable=True)
+        assert waits == 1
+        for number in range(1, 10):
+            await write(number, durable=False)
+        assert waits == 1
+        for number in range(10, 2000):
+            await write(number, durable=False)
+        assert 5 < waits < 20
+        assert path.with_name(f"{path.name}-wal").stat().st_size < 32 * MIB
+
+
+async def test_a_transaction_waits_for_another_process_that_writes(path: Path) -> None:
+    await upgrade(str(path))
+    row = {"scope": 1, "index": "i", "key": "k", "version": 1}
+    async with await Database.open(str(path)) as owner, await Database.open(str(path), beside=True) as other:
+        begun = asyncio.Event()
+
+        async def write() -> None:
+            begun.set()
+            async with owner.transaction(durable=False) as connection:
+                await connection.execute(update(key_versions).values(version=2))
+
+        async with other.transaction() as connection:
+            await connection.execute(insert(key_versions).values(row))
+            writing = asyncio.create_task(write())
+            await begun.wait()
+            for _ in range(100):  # the loop goes on meanwhile
+                await asyncio.sleep(0.001)
+            assert not writing.done()
+        await writing
+        async with owner.reading() as connection:
+            assert await connection.scalar(select(key_versions.c.version)) == 2
 
 
 async def test_what_was_committed_survives_sigkill_and_nothing_else_does(path: Path, tmp_path: Path) -> None:
