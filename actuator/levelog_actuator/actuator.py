@@ -259,7 +259,10 @@ class Actuator:
         return len(claimed) < limit and not room.without
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
-        """Carry out what is claimed; the claims count from `since` on the event loop's clock."""
+        """Carry out what is claimed; the claims count from `since` on the event loop's clock.
+
+        Claims from long ago, of which nobody may know whether they were committed, are looked up and given back.
+        """
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})
             self._limits.begin(intent)
@@ -308,7 +311,8 @@ class Actuator:
         try:
             is_old = clock() - claimed_at > RECHECK_SECONDS or claimed_at <= self._presence.since
             if is_old and not await self._is_still_claimed(intent):
-                log.warning("the claim ended while the intent waited", extra=about(intent))
+                level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
+                log.log(level, "the claim ended while the intent waited", extra=about(intent))
                 return None
             return await self._sender.carry_out(
                 intent, lambda: clock() < last_start and self._presence.outlasts(intent), limit

@@ -1,7 +1,12 @@
-"""A reconcile function that outlasts its cut: what it decided counts only if its level is still as the view saw it."""
+"""A reconcile function that outlasts its cut: what it decided counts only if its level is still as the view saw it.
+
+And a commit that nobody hears of: what was claimed in it is handed over as such.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,16 +14,19 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog import Intent, Level, Operator, Resource, Struct, apply
+from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
 from levelog_processors.decide import cut
 from levelog_processors.decide.cut import Cut
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads
-from levelog_store.decide.decisions import PendingWake
+from levelog_store.decide.decisions import PendingWake, Sendable
 from levelog_store.decide.inputreads import read_levels
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
@@ -50,6 +58,13 @@ class Stepped:
         self._scope = scope
         self._engine = engine
         self._sequence = 0
+
+    def give_to(self, claimant: "Claimant") -> "Claimant":
+        self._engine.claimant = claimant
+        return claimant
+
+    def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        return self._database.reading()
 
     async def fold(self, *records: Any) -> None:
         placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)
@@ -223,3 +238,45 @@ async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
         while (due := await stepped.next_due()) is None:
             await stepped.decide()
     assert ahead < due[0] - due[1] <= ahead + timedelta(seconds=1)
+
+
+class Claimant:
+    """One that notes what it is given, with since when."""
+
+    owner = "actuator"
+    lease = timedelta(seconds=30)
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[list[str], float]] = []
+
+    def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
+        return [each.key for each in intents]
+
+    def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
+        self.begun.append(([each.key for each in claimed], since))
+
+
+@pytest.mark.parametrize("error", [None, Unavailable("the connection was lost"), asyncio.CancelledError()])
+async def test_what_is_claimed_in_a_commit_that_nobody_hears_of_is_handed_over_as_such(
+    stepped: Stepped, released: asyncio.Event, monkeypatch: pytest.MonkeyPatch, error: BaseException | None
+) -> None:
+    transaction = Database.transaction
+
+    @asynccontextmanager
+    async def unheard(self: Database, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:
+        async with transaction(self, durable=durable) as connection:
+            yield connection
+        if durable and error is not None:
+            raise error
+
+    claimant = stepped.give_to(Claimant())
+    released.set()
+    await stepped.fold(web("shop", 1, image="a"))
+    monkeypatch.setattr(Database, "transaction", unheard)
+    with pytest.raises(type(error)) if error is not None else nullcontext():
+        await stepped.come_to_rest()
+    async with stepped.reading() as connection:
+        keys = (await connection.execute(select(intents.c.key).where(intents.c.state == "claimed"))).scalars().all()
+    [(begun, since)] = claimant.begun
+    assert begun == keys
+    assert (since == -math.inf) == (error is not None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -257,15 +258,20 @@ class Decider:
             return [], ()
         offer = Offer(self.claimant, batch)
         partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
-        async with self._database.transaction(durable=bool(offer.chosen)) as connection:
-            await guard(connection, self._scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
-            if stray:
-                await decisionwrites.drop_wakes(connection, self._scope, stray)
-            if late:
-                now = await self._askers(connection, late)
-                batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
-            held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
-            claimed = await offer.claim(connection, self._scope, held)
+        claimed: list[ClaimedIntent] = []
+        try:
+            async with self._database.transaction(durable=bool(offer.chosen)) as connection:
+                await guard(connection, self._scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
+                if stray:
+                    await decisionwrites.drop_wakes(connection, self._scope, stray)
+                if late:
+                    now = await self._askers(connection, late)
+                    batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
+                held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
+                claimed = await offer.claim(connection, self._scope, held)
+        except BaseException:  # cut off or cancelled while it committed
+            offer.hand_over(claimed, is_certain=False)
+            raise
         _tell(held)
         offer.hand_over(claimed)
         return held, [intent.key for intent in claimed]
@@ -290,10 +296,10 @@ class Offer:
         claimed = await claims.claim_decided(connection, scope, owner, keys, lease=self._claimant.lease)
         return [_claimed(each, row) for each, row in rows if row.key in claimed]
 
-    def hand_over(self, claimed: Sequence[ClaimedIntent]) -> None:
-        """Have carried out what is committed."""
+    def hand_over(self, claimed: Sequence[ClaimedIntent], *, is_certain: bool = True) -> None:
+        """Have carried out what is committed, or looked up where nobody knows that."""
         if self._claimant is not None and claimed:
-            self._claimant.begin(claimed, self._began)
+            self._claimant.begin(claimed, self._began if is_certain else -math.inf)
 
 
 def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:

@@ -1,8 +1,10 @@
 """An actuator in the process that decides: what it takes as it is decided, and that it carries it out."""
 
 import asyncio
+import math
 from typing import Any
 
+import pytest
 from msgspec.structs import asdict, replace
 from sqlalchemy import insert
 
@@ -46,6 +48,25 @@ async def test_what_is_claimed_for_it_is_carried_out_once_and_without_a_hint(on_
         (receipt,) = await on_sandbox.receipts_of([row["key"]])
     assert (receipt.outcome, receipt.attempts) == ("written", 1)
     assert len(on_sandbox.sent(name="a")) == 1
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_of_claims_that_may_not_be_committed_those_are_carried_out_that_are(
+    on_sandbox: Acting, is_committed: bool
+) -> None:
+    first, second = await on_sandbox.make("configmaps", "a"), await on_sandbox.make("configmaps", "b")
+    row = on_sandbox.intent("patch", first, body={"data": {"k": "1"}})
+    other = on_sandbox.intent("patch", second, body={"data": {"k": "1"}})
+    async with on_sandbox.running() as actuator:
+        await until(lambda: is_chosen(actuator, row), "an actuator that takes what is decided")
+        claimed = await claimed_for(on_sandbox, actuator, row)
+        if not is_committed:
+            claimed = replace(claimed, key="of a transaction that was rolled back")
+        actuator.begin([claimed], -math.inf)
+        await on_sandbox.carried_out(other)
+        if is_committed:
+            await on_sandbox.receipts_of([row["key"]])
+    assert len(on_sandbox.sent(name="a")) == is_committed
 
 
 async def test_it_takes_what_it_can_send_at_once_and_no_calls(on_sandbox: Acting) -> None:
