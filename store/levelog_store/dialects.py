@@ -132,10 +132,19 @@ def built_once(build: Callable[P, T]) -> Callable[P, T]:
         kinds = (each.name if isinstance(each, Dialect) else each for each in arguments)
         place = (*kinds, *named.items())
         if place not in built:
-            built[place] = build(*arguments, **named)
+            made = built[place] = build(*arguments, **named)
+            _built_once[id(made)] = made
         return built[place]
 
     return find
+
+
+_built_once: Final[dict[int, object]] = {}
+
+
+def is_built_once(statement: object) -> bool:
+    """Tell whether it comes from a function that is `built_once`, so that the same object comes again."""
+    return _built_once.get(id(statement)) is statement
 
 
 def one_of(

@@ -19,10 +19,12 @@ from sqlalchemy import event
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.base import SQLiteExecutionContext
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.engine import URL, Connection
+from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, Pool
 from sqlalchemy.util.concurrency import await_
+
+from levelog_store.connect.quick import QuickEngine
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15
@@ -71,7 +73,7 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
     # SQLAlchemy's documentation has `ssl` for sslmode.
     query = {"sslmode" if name == "ssl" else name: value for name, value in url.query.items()}
     options = {"dsn": f"postgresql://?{urlencode(query, doseq=True)}"} if query else {}
-    return create_async_engine(
+    engine = create_async_engine(
         url.set(query={}),
         hide_parameters=True,  # else errors quote them
         json_deserializer=str,  # the tables' own type keeps JSON as the text that it is
@@ -89,6 +91,7 @@ def _postgresql_engine(url: URL, statement_time: timedelta | None, settings: dic
             },
         },
     )
+    return QuickEngine(engine.sync_engine)
 
 
 BEGIN_TO_WRITE: Final = "BEGIN IMMEDIATE"
@@ -125,21 +128,18 @@ def _sqlite_engine(
         max_overflow=0,
         connect_args={"timeout": BUSY_SECONDS, "cached_statements": STATEMENTS, "check_same_thread": False},
     )
-    _dialect(engine).waits = waits
+    dialect = _dialect(engine)
+    dialect.waits, dialect.begins = waits, begin
 
     def connected(connection: Any, record: object) -> None:  # noqa: ARG001
-        connection.isolation_level = None  # transactions begin where `began` says, not where the driver guesses
+        connection.isolation_level = None  # transactions begin where `do_begin` says, not where the driver guesses
         cursor = connection.cursor()
         for pragma in pragmas:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    def began(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
     event.listen(engine.sync_engine, "connect", connected)
-    event.listen(engine.sync_engine, "begin", began)
-    return engine
+    return QuickEngine(engine.sync_engine)
 
 
 INLINE: Final = "sqlite+inline"
@@ -190,6 +190,8 @@ class InlineSqlite(SQLiteDialect_pysqlite):
     execution_ctx_cls = _Context
 
     waits: Executor | None = None
+    begins = "BEGIN"
+    """How transactions begin."""
     is_durable = True
     """The commit of the next transaction waits for the disk."""
     _settings: tuple[str, ...] = ()
@@ -206,14 +208,15 @@ class InlineSqlite(SQLiteDialect_pysqlite):
 
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:  # noqa: ARG002
         """Execute, and await something: an async engine refuses a driver that never does."""
-        if statement == BEGIN_TO_WRITE and self.waits is not None:
-            self._begin(cursor)
-        else:
-            cursor.execute(statement, parameters)
+        cursor.execute(statement, parameters)
         await_(_nothing())
 
-    def _begin(self, cursor: Any) -> None:
-        """Begin to write; while another process writes, wait for it in the thread."""
+    def do_begin(self, dbapi_connection: Any) -> None:
+        """Begin; to write, while another process writes, wait for it in the thread."""
+        cursor = dbapi_connection.cursor()
+        if self.waits is None:
+            cursor.execute(self.begins)
+            return
         self._set_up(cursor, WAITING if self.is_durable else HASTY)
         try:
             cursor.execute(BEGIN_TO_WRITE)

@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     Delete,
     Dialect,
+    Insert,
     Select,
     Update,
     bindparam,
@@ -234,7 +235,12 @@ async def _write_history(connection: AsyncConnection, scope: Scope, batch: Seque
         if d.is_kept
     ]
     if rows:
-        await connection.execute(insert(decisions), rows)
+        await connection.execute(_keep(), rows)
+
+
+@built_once
+def _keep() -> Insert:
+    return insert(decisions)
 
 
 def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:

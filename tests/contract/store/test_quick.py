@@ -1,0 +1,158 @@
+"""Statements that are built once give what SQLAlchemy gives, and fail as they do with it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Executable, bindparam, delete, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.errors import RowRefused, Unavailable
+from levelog_store.actuate import claims, outcomes
+from levelog_store.connect.database import Database
+from levelog_store.connect.quick import QuickResult
+from levelog_store.dialects import built_once, many, now
+from levelog_store.tables import intents, key_versions
+from rigs.intents import NOON, decide, intent
+
+SCOPE = {"of_scope": 1}
+ROW = {"scope": 1, "index": "i", "key": "k", "version": 1}
+
+
+@built_once
+def all_intents() -> Executable:
+    return select(intents).where(intents.c.scope == bindparam("of_scope")).order_by(intents.c.key)
+
+
+@built_once
+def chosen_states() -> Executable:
+    """With values that stand in the statement, and an expression without a name."""
+    is_one = intents.c.state.in_(("pending", "claimed"))
+    return select(intents.c.key, intents.c.due_at, intents.c.attempts + 1, is_one).where(is_one).order_by(intents.c.key)
+
+
+@built_once
+def add() -> Executable:
+    return insert(key_versions)
+
+
+@built_once
+def raise_all() -> Executable:
+    return update(key_versions).where(key_versions.c.scope == bindparam("of_scope")).values(version=7)
+
+
+@built_once
+def remove() -> Executable:
+    return delete(key_versions).where(key_versions.c.key == bindparam("of")).returning(key_versions.c.version)
+
+
+async def both(connection: AsyncConnection, statement: Executable, parameters: Mapping[str, Any]) -> list[Any]:
+    """Rows and names as our way and as SQLAlchemy's own gives them."""
+    found: list[Any] = []
+    for execute in (type(connection).execute, AsyncConnection.execute):
+        result = await execute(connection, statement, parameters)
+        found.append((isinstance(result, QuickResult), list(result.keys()), [tuple(row) for row in result.all()]))
+    return found
+
+
+async def test_rows_are_those_that_sqlalchemy_gives(database: Database) -> None:
+    rows = (
+        intent("pods/default/a", body={"ü": 1.0}, due_at=NOON, sealed=b"\0\xff"),
+        intent("pods/default/b", state="claimed", sighted_at=NOON, is_folded=True, target_version=2**62),
+        intent("pods/default/c", state="settled", receipt=b'{"a": 1.0}', sighted_version=3),
+    )
+    keys = await decide(database, *rows)
+    async with database.transaction() as connection:
+        dialect = connection.dialect
+        named = SCOPE | {"of_keys": many(dialect, keys), "by": ""}
+        for statement, parameters in (
+            (all_intents(), SCOPE),
+            (chosen_states(), {}),
+            (claims.claimable(dialect), {"scope": 1, "limit": 10}),
+            (outcomes.lock_held(dialect), named),
+        ):
+            ours, theirs = await both(connection, statement, parameters)
+            assert (ours[0], theirs[0]) == (True, False)
+            assert ours[1:] == theirs[1:]
+            assert ours[2]
+        found = (await connection.execute(all_intents(), SCOPE)).mappings().all()
+    assert [row["key"] for row in found] == keys
+    assert (found[0]["due_at"], found[0]["sealed"], found[1]["is_folded"]) == (NOON, b"\0\xff", True)
+
+
+async def test_what_is_written_is_what_sqlalchemy_writes(database: Database) -> None:
+    several = [ROW | {"key": key} for key in "abc"]
+    async with database.transaction() as connection:
+        await connection.execute(add(), ROW)
+        await connection.execute(add(), several)
+        assert (await connection.execute(raise_all(), SCOPE)).rowcount == 4
+        assert (await connection.execute(remove(), {"of": "k"})).scalars().all() == [7]
+        assert (await connection.execute(remove(), {"of": "k"})).first() is None
+    async with database.reading() as connection:
+        rows = (await connection.execute(select(key_versions.c.key, key_versions.c.version))).all()
+    assert sorted(map(tuple, rows)) == [(key, 7) for key in "abc"]
+
+
+@pytest.mark.parametrize("rows", [[ROW], [ROW, ROW | {"key": "other"}]])
+async def test_a_defect_is_sqlalchemys_error_and_undoes_the_transaction(
+    database: Database, rows: Sequence[dict[str, Any]]
+) -> None:
+    async with database.transaction() as connection:
+        await connection.execute(add(), ROW)
+
+    async def fail() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(add(), ROW | {"key": "first"})
+            await connection.execute(add(), list(rows))
+
+    with pytest.raises(IntegrityError):
+        await fail()
+    async with database.reading() as connection:
+        assert (await connection.execute(select(key_versions.c.key))).scalars().all() == ["k"]
+
+
+async def test_a_value_that_the_server_does_not_take_is_refused_as_such(shared: Database) -> None:
+    with pytest.raises(RowRefused, match="does not take a value"):
+        async with shared.transaction() as connection:
+            await connection.execute(add(), ROW | {"key": "a\0b"})
+
+
+async def test_a_connection_that_is_lost_is_told_as_such_and_the_next_one_works(shared: Database) -> None:
+    async def lose() -> None:
+        async with shared.transaction() as connection:
+            pid = await connection.scalar(text("SELECT pg_backend_pid()"))
+            async with shared.transaction() as other:
+                await other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+            await connection.execute(add(), ROW)
+
+    with pytest.raises(Unavailable):
+        await lose()
+    async with shared.transaction() as connection:
+        await connection.execute(add(), ROW)
+
+
+async def test_a_statement_that_is_cancelled_leaves_no_connection_that_cannot_be_used(shared: Database) -> None:
+    async with shared.transaction() as connection:
+        await connection.execute(add(), ROW)
+    for _ in range(20):  # as many as there are connections, and more
+        async with shared.transaction() as holder:
+            await holder.execute(raise_all(), SCOPE)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), shared.transaction() as waiting:
+                    await waiting.execute(raise_all(), SCOPE)
+    async with shared.reading() as connection:
+        assert await connection.scalar(select(key_versions.c.version)) == 7
+
+
+async def test_a_time_is_the_databases(database: Database) -> None:
+    @built_once
+    def later() -> Executable:
+        return select(now(dialect), now(dialect, timedelta(minutes=1)))
+
+    async with database.reading() as connection:
+        dialect = connection.dialect
+        (row,) = (await connection.execute(later())).all()
+    assert row[1] - row[0] == timedelta(minutes=1)
