@@ -10,7 +10,7 @@ from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut, Decider
-from levelog_processors.decide.functions import PATIENCE, Caller
+from levelog_processors.decide.functions import PATIENCE, Acting, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold.batches import Folded, Folder
 from levelog_processors.program import Program
@@ -74,6 +74,11 @@ class Engine:
         """Sequence up to which each partition that is held is folded."""
         self.newest = Sequence(0), ""
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
+
+    @property
+    def acting(self) -> Acting:
+        """The reconcile functions that run."""
+        return self._decider.acting
 
     @property
     def claimant(self) -> Claimant | None:

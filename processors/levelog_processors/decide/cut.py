@@ -103,7 +103,7 @@ class Decider:
         `claimant` gets what is decided without asking for it, as far as it has room.
         """
         self._redactor = redactor or Redactor()
-        self._acting = Acting(caller or Caller(threads=threads), patience=patience)
+        self.acting = Acting(caller or Caller(threads=threads), patience=patience)
         self._database = database
         self._scope = scope
         self._program = program
@@ -114,11 +114,11 @@ class Decider:
 
     def on_return(self, told: Callable[[], None]) -> None:
         """Have `told` called when a slow reconcile function has returned, so that there is something to conclude."""
-        self._acting.on_return = told
+        self.acting.on_return = told
 
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
-        await self._acting.close()
+        await self.acting.close()
 
     async def cut(
         self,
@@ -136,7 +136,7 @@ class Decider:
         `is_lagging` tells that a wakeup has to wait until other partitions are folded up to its cause. What is due is
         so by the database's clock, or at `now`, and new due times are made by the same.
         """
-        acting = self._acting
+        acting = self.acting
         async with self._database.reading() as connection:
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()

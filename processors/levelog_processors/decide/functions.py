@@ -105,6 +105,11 @@ class Acting:
     def __len__(self) -> int:
         return len(self._begun)
 
+    @property
+    def under_way(self) -> Mapping[ViewParent, asyncio.Task[Round]]:
+        """The calls that were begun and not concluded."""
+        return {level: begun.task for level, begun in self._begun.items()}
+
     def returned(self, epochs: Mapping[int, int]) -> list[Acted]:
         """Take the levels whose functions have returned since, and whose partitions are still leased as they were."""
         done = [level for level, begun in self._begun.items() if begun.task.done()]

@@ -189,7 +189,7 @@ class Worker:
         """
         if is_slow:
             self._gate.close_it()
-        acting = self._engine._decider._acting
+        acting = self._engine.acting
         acting.patience = timedelta(0) if self._gate.is_closed else None
         self._engine.claimant = sender.beside(self._database) if sender is not None else None
         self._database.meanwhile = meanwhile
@@ -197,8 +197,8 @@ class Worker:
             cut = await self._engine.decide(read_to=self.position, now=self._database_clock())
         finally:
             self._database.meanwhile = None
-            begun = acting._begun.items()
-            while any(level not in self._gate.held and not each.task.done() for level, each in begun):  # noqa: ASYNC110 - called in the loop's next rounds
+            begun = acting.under_way.items()
+            while any(level not in self._gate.held and not task.done() for level, task in begun):  # noqa: ASYNC110 - called in the loop's next rounds
                 await asyncio.sleep(0)
         return cut
 
@@ -210,8 +210,8 @@ class Worker:
     async def release(self) -> None:
         """Let slow functions return; the next cut takes what they gave."""
         self._gate.open_it()
-        if begun := self._engine._decider._acting._begun.values():
-            await asyncio.wait([each.task for each in begun])
+        if begun := self._engine.acting.under_way.values():
+            await asyncio.wait(begun)
 
     async def start_over(self, reason: str) -> Scope:
         """Empty the tables, as the log does not go on from them. Raises LeaseLost."""
