@@ -102,8 +102,9 @@ def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
 
     It waits in a thread of `waits`. Without, it waits for no disk: nobody needs the file after a crash.
     """
-    pragmas = ("journal_mode=WAL", "synchronous=OFF", "foreign_keys=ON", "temp_store=MEMORY")
-    return _sqlite_engine(path, "rwc", 1, BEGIN_TO_WRITE, (*pragmas, "busy_timeout=0") if waits else pragmas, waits)
+    waiting = ("synchronous=FULL", "busy_timeout=0") if waits else ("synchronous=OFF",)
+    pragmas = ("journal_mode=WAL", "foreign_keys=ON", "temp_store=MEMORY", *waiting)
+    return _sqlite_engine(path, "rwc", 1, BEGIN_TO_WRITE, pragmas, waits)
 
 
 def let_wait(engine: AsyncEngine, *, durable: bool) -> None:
@@ -137,6 +138,7 @@ def _sqlite_engine(
         for pragma in pragmas:
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
+        dialect.settings = ()
 
     event.listen(engine.sync_engine, "connect", connected)
     return QuickEngine(engine.sync_engine)
@@ -194,8 +196,8 @@ class InlineSqlite(SQLiteDialect_pysqlite):
     """How transactions begin."""
     is_durable = True
     """The commit of the next transaction waits for the disk."""
-    _settings: tuple[str, ...] = ()
-    """Of the one connection, where it `waits`."""
+    settings: tuple[str, ...] = ()
+    """Those of `WAITING` or `HASTY` that the one connection has; none: it is new."""
     _rows = 0
     """Written since a commit waited."""
     _rows_before = 0
@@ -227,10 +229,10 @@ class InlineSqlite(SQLiteDialect_pysqlite):
         self._rows_before = cursor.connection.total_changes
 
     def _set_up(self, cursor: Any, settings: tuple[str, ...]) -> None:
-        if self._settings != settings:
+        if self.settings != settings:
             for pragma in settings:
                 cursor.execute(f"PRAGMA {pragma}")
-            self._settings = settings
+            self.settings = settings
 
     def do_commit(self, dbapi_connection: Any) -> None:
         """Commit, in the thread if that waits for the disk."""
@@ -238,12 +240,12 @@ class InlineSqlite(SQLiteDialect_pysqlite):
             dbapi_connection.commit()
             return
         self._rows += dbapi_connection.total_changes - self._rows_before + ROWS_OF_A_COMMIT
-        if self._settings == HASTY and self._rows < MOST_ROWS:
+        if self.settings == HASTY and self._rows < MOST_ROWS:
             dbapi_connection.commit()
             return
         self._rows = 0
-        if self._settings == HASTY:
-            self._settings = ()
+        if self.settings == HASTY:
+            self.settings = ()
             dbapi_connection.execute(f"PRAGMA {WAITING[1]}")
         await_(self._apart(dbapi_connection.commit))
 

@@ -159,6 +159,24 @@ async def test_writers_use_the_write_ahead_log_and_sync_what_is_durable(
     assert settings == {"journal_mode": "wal", "synchronous": synchronous, "foreign_keys": 1}
 
 
+@pytest.mark.parametrize("durable", [True, False])
+async def test_a_connection_that_replaces_a_broken_one_waits_for_the_disk_as_well(path: Path, durable: bool) -> None:
+    async with await Database.open(str(path)) as database:
+        async with database.transaction(durable=durable):
+            pass
+
+        async def fail() -> None:
+            async with database.transaction(durable=durable) as connection:
+                await connection.invalidate()
+                raise ArithmeticError
+
+        with pytest.raises(ArithmeticError):
+            await fail()
+        for each in (durable, True):
+            async with database.transaction(durable=each) as connection:
+                assert await connection.scalar(text("PRAGMA synchronous")) == 1 + each
+
+
 async def test_only_what_waits_for_the_disk_takes_a_thread_and_the_log_of_writes_stays_small(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
