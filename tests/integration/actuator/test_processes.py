@@ -245,7 +245,8 @@ async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
     seen_later = await shared.make("configmaps", "later")
     (key,) = await shared.decide(shared.intent("patch", seen_later, body={"data": {"k": "1"}}))
     await shared.receipts_of([key])
-    assert len(shared.sent()) == sent + 1
+    # what had its turn when it was stopped may still be sent, which nobody can fence; of the queue behind it nothing
+    assert len(shared.sent()) - sent - 1 <= QUICK.group_requests < len(seen) - QUICK.group_requests
     assert Counter(request.name for request in shared.effective()) == {
         each["metadata"]["name"]: 1 for each in [*seen, seen_later]
     }
