@@ -16,11 +16,11 @@ from rigs.fixtures import (
     private_control_plane,
     private_postgres,
 )
+from rigs.run import threads
 from rigs.run.examples import choose_examples
 from rigs.run.memory import write_to_memory
 from rigs.run.spread import check_groups, spread, workers
 from rigs.run.standstill import Standstill
-from rigs.run.threads import no_thread_is_left
 
 __all__ = [
     "control_plane",
@@ -29,7 +29,6 @@ __all__ = [
     "database_url",
     "empty_postgres_url",
     "nats_server",
-    "no_thread_is_left",
     "postgres",
     "postgres_template",
     "postgres_url",
@@ -43,6 +42,7 @@ write_to_memory()
 
 def pytest_configure(config: pytest.Config) -> None:
     choose_examples(config)
+    config.pluginmanager.register(threads)  # its fixture is for examples/, too
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Standstill())
 

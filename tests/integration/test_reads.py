@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import text
 
 from levelog import Intent, Level, Objects, Operator, Resource, Struct
 from levelog.wire.objects import Application, Cluster
@@ -25,9 +24,9 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import dependencies, levels
+from rigs.locks import until_one_waits
 from rigs.nats import NatsServer
 from rigs.processing import PARTITIONS, Processing
-from rigs.waiting import until
 from rigs.webs import deleted, logged, pod, web
 
 SHOP = "webs.example.com/default/shop"
@@ -310,21 +309,9 @@ async def test_invariant_5_a_decision_waits_for_a_fold_that_has_raised_the_versi
         woken = await write_changes(folding, tables.scope, changes)
         assert woken == {}
         deciding = asyncio.create_task(tables.decide())
-        await _somebody_waits_for_a_lock(database)
+        await until_one_waits(database)
         assert not deciding.done()
     assert await deciding == (0, 1)
     assert await tables.decide() == (1, 0)
     assert (await tables.level()).actual == b'"b"'
     await tables.decider.close()
-
-
-async def _somebody_waits_for_a_lock(database: Database) -> None:
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-
-    async def is_waiting() -> bool:
-        async with database.reading() as connection:
-            return bool((await connection.execute(waiting)).scalar_one())
-
-    await until(is_waiting, "a transaction that waits for a lock")

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from sqlalchemy import text
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
@@ -17,9 +16,9 @@ from levelog_store.rows import LevelRow, StoredObject
 from levelog_store.tables import wakeups
 from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
+from rigs.locks import until_one_waits
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.waiting import until
 from rigs.webs import NOON, pod, web
 
 VIEW, PARENT = "webs/pods", "webs.example.com/default/shop"
@@ -48,18 +47,6 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
 async def woken(database: Database) -> list[str]:
     async with database.reading() as connection:
         return [row.parent for row in await connection.execute(wakeups.select())]
-
-
-async def somebody_waits_for_a_lock(database: Database) -> None:
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-
-    async def is_waiting() -> bool:
-        async with database.reading() as connection:
-            return bool((await connection.execute(waiting)).scalar_one())
-
-    await until(is_waiting, "a transaction that waits for a lock")
 
 
 @pytest.mark.parametrize("version", [-1, 5])
@@ -124,7 +111,7 @@ async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_w
         assert len(await write_decisions(deciding, SCOPE, [decided(version=-1)], "code")) == 1
         task = asyncio.create_task(fold())
         await folding.wait()
-        await somebody_waits_for_a_lock(database)
+        await until_one_waits(database)
         assert not task.done()
     await task
     assert await woken(database) == [PARENT]
@@ -142,7 +129,7 @@ async def test_invariant_5_a_decision_that_meets_an_uncommitted_fold_waits_and_i
         await write_changes(folding, SCOPE, Changes(keys={KEY: 7}))
         task = asyncio.create_task(decide())
         await deciding.wait()
-        await somebody_waits_for_a_lock(database)
+        await until_one_waits(database)
         assert not task.done()
     assert await task == 0
 

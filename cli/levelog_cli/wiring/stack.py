@@ -219,7 +219,6 @@ class _Process(Struct, kw_only=True):
         if self.client is None or Role.ACTUATE not in self.roles:
             return None
         from levelog_actuator.actuator import Actuator
-        from levelog_actuator.dryrun import DryRun
         from levelog_actuator.limits import ActuatorSettings
 
         limits = ActuatorSettings(
@@ -228,6 +227,8 @@ class _Process(Struct, kw_only=True):
             longest=timedelta(seconds=self.settings.longest_backoff),
         )
         if self.settings.dry_run:
+            from levelog_actuator.dryrun import DryRun
+
             return DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor)
         return Actuator(
             database,

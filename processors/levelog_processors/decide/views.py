@@ -28,14 +28,14 @@ from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, Bucket, IndexKey
 
 
-class _LeftOut(Struct, frozen=True):
+class _EntryError(Struct, frozen=True):
     """Value of an entry under ERRORS."""
 
     object: str
     error: str
 
 
-_left_out = msgspec.json.Decoder(_LeftOut)
+_entry_error = msgspec.json.Decoder(_EntryError)
 
 
 class Evaluation:
@@ -153,7 +153,7 @@ class Evaluation:
         reasons: list[str] = []
         for index, key in self.guards:  # each is read, so that the end of any wakes the level
             if errors := self.reads.bucket(index, key):
-                first = _left_out.decode(errors[0])
+                first = _entry_error.decode(errors[0])
                 more = f" (and {len(errors) - 1} more objects)" if len(errors) > 1 else ""
                 reasons.append(f"index {index} leaves out {first.object}{more}: {first.error}")
         return "; ".join(reasons)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, text, update
+from sqlalchemy import select, update
 
 from levelog.errors import LeaseLost
 from levelog_store.connect.database import Database
@@ -17,19 +17,11 @@ from levelog_store.connect.engines import IDLE_SECONDS
 from levelog_store.owners.leases import guard
 from levelog_store.tables import checkpoints, leases
 from rigs.leasing import PARTITIONS, can_commit, expire, fold, processor, scope_of, sequences
+from rigs.locks import until_one_waits
 from rigs.processes import Process
 from rigs.waiting import until
 
 TESTS = Path(__file__).parents[2]
-
-
-async def is_waiting(database: Database) -> bool:
-    """Some session waits for a lock."""
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    )
-    async with database.reading() as connection:
-        return bool(await connection.scalar(waiting))
 
 
 async def test_invariant_10_a_takeover_leaves_a_partition_that_is_being_committed(shared: Database) -> None:
@@ -55,7 +47,7 @@ async def test_invariant_10_a_guard_waits_for_a_takeover_and_then_refuses(shared
         await connection.execute(select(leases).where(row).with_for_update())
         await connection.execute(update(leases).where(row).values(owner="new", epoch=leases.c.epoch + 1))
         work = asyncio.create_task(fold(shared, scope, {3: epochs[3]}, 6))
-        await until(lambda: is_waiting(shared), "a guard that waits")
+        await until_one_waits(shared, "a guard that waits")
         assert not work.done()
     with pytest.raises(LeaseLost):
         await work
@@ -68,7 +60,7 @@ async def test_invariant_10_new_code_waits_for_what_older_code_commits_and_for_n
     async with shared.transaction() as connection:
         await guard(connection, older, {3: epochs[3]})
         promotion = asyncio.create_task(scope_of(shared, fingerprint="code-2"))
-        await until(lambda: is_waiting(shared), "a promotion that waits")
+        await until_one_waits(shared, "a promotion that waits")
         assert not await can_commit(shared, older, {3: epochs[3]})
         assert not await can_commit(shared, older, {4: epochs[4]})
         await connection.execute(update(checkpoints).where(checkpoints.c.partition == 3).values(sequence=5))
@@ -86,7 +78,7 @@ async def test_giving_up_a_partition_waits_for_what_is_being_committed(shared: D
     async with shared.transaction() as connection:
         await guard(connection, scope, {7: epochs[7]})
         tending = asyncio.create_task(first.tend())
-        await until(lambda: is_waiting(shared), "a release that waits")
+        await until_one_waits(shared, "a release that waits")
         await connection.execute(update(checkpoints).where(checkpoints.c.partition == 7).values(sequence=5))
     assert 7 not in await tending
     assert (await sequences(shared, scope))[7] == 5

@@ -26,8 +26,8 @@ from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels
 from rigs.intents import NOON, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
+from rigs.locks import until_one_waits
 from rigs.run.examples import examples
-from rigs.waiting import until
 
 A, B = "pods/default/a", "pods/default/b"
 LEASE = timedelta(seconds=30)
@@ -368,7 +368,7 @@ async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_fi
         await connection.execute(insert(intents), [first])
         assert await claims.claim_decided(connection, SCOPE, "one", [first["key"]], lease=LEASE)
         later = asyncio.create_task(decide_and_claim(shared, second, owner="two"))
-        await until(lambda: _is_waiting(shared), "the second one to wait for the first")
+        await until_one_waits(shared, "the second one to wait for the first")
         if not is_committed:
             await connection.rollback()
     if is_committed:
@@ -378,14 +378,6 @@ async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_fi
         assert await decide_and_claim(shared, second, owner="two") == set()
     else:
         assert await later == {second["key"]}
-
-
-async def _is_waiting(database: Database) -> bool:
-    waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    )
-    async with database.reading() as connection:
-        return bool((await connection.execute(waiting)).scalar_one())
 
 
 @pytest.mark.parametrize("is_analyzed", [False, True])
