@@ -146,6 +146,12 @@ class Actuator:
         wanted = [each.key for each in intents if each.verb != "call" and each.api_version not in room.without]
         return wanted[: min(room.limit, self._limits.idle)]
 
+    def trouble(self) -> str:
+        """Why it may not write; empty: it may."""
+        if not self._is_claiming:
+            return "claims nothing yet"
+        return "" if self._presence.is_there else "its presence in the database is not renewed"
+
     async def run(self) -> None:
         """Work until cancelled; then end the requests under way, store their results and give back the rest.
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from levelog.absence import level_of
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
@@ -98,6 +98,11 @@ class Ingest:
     def snapshot(self) -> list[ResourceStatus]:
         """How each watch goes, and each source, now."""
         return [*(each.status for each in self._watchers.values()), *(each.status for each in self._sources)]
+
+    def trouble(self) -> str:
+        """What is not recorded now, and why; empty: all is."""
+        now = datetime.now(UTC)
+        return "; ".join(filter(None, (status.trouble(now) for status in self.snapshot())))
 
     async def _check_cluster(self) -> None:
         cluster = await cluster_uid(self._client)

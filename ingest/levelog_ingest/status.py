@@ -11,8 +11,9 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import LevelogError
-from levelog.resources import Scope
+from levelog.resources import Scope, is_external
 from levelog.wire.objects import GroupResource, Version
+from levelog_kube.client import SILENCE
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ _FORBIDDEN: Final = 403
 _FULL_LONGEST: Final = timedelta(seconds=10)  # there may be room before anybody says so
 FIRST: Final = timedelta(seconds=0.5)
 LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
+CONTACT: Final = SILENCE + timedelta(seconds=10)
+"""A watch that hears nothing is made anew after the silence; one that was not lasts too long."""
 AWAY_LONGEST: Final = timedelta(seconds=3)
 """Where nobody listens: so soon it is noticed that the server is back."""
 
@@ -68,6 +71,17 @@ class ResourceStatus(Struct, kw_only=True):
     last_contact: datetime | None = None
     skipped: int = 0
     """Objects that could not be recorded; each is in the process's log."""
+
+    def trouble(self, now: datetime) -> str:
+        """Why what happens to the resource is not recorded now; empty: it is."""
+        if self.detail:
+            return f"{self.watched}: {self.detail}"
+        if self.version is None:
+            return f"{self.watched}: not listed yet, {self.objects} objects so far"
+        is_polled = is_external(self.watched.resource)  # and hears nothing while there is nothing to hear
+        if not is_polled and self.last_contact is not None and (silent := now - self.last_contact) > CONTACT:
+            return f"{self.watched}: nothing heard for {silent.total_seconds():.0f} s"
+        return ""
 
 
 Progress: TypeAlias = Callable[[ResourceStatus], None]

@@ -115,6 +115,11 @@ class Reader:
         return None if self._server_pending is None else self._server_pending + len(self._buffer)
 
     @property
+    def oldest(self) -> LoggedRecord | None:
+        """The record that `next_batch` returns first, if it has arrived."""
+        return self._buffer[0] if self._buffer else None
+
+    @property
     def caught_up(self) -> bool:
         """Whether every record that was there when the last one arrived has been returned."""
         return self.pending == 0

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from time import monotonic
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from levelog_processors.decide.cut import BATCH, CallCounts, Cut
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.program import Program
+from levelog_processors.pulse import Pulse
 from levelog_processors.upkeep import PARTITION, Pruner, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
@@ -79,6 +81,7 @@ class Processor:
         )
         self._hint = hints.listen(Topic.WAKE)
         self._engine.on_return(self._hint.set)
+        self.pulse = Pulse()
         self.records = 0
         """Records folded."""
         self._owned = 0
@@ -89,6 +92,14 @@ class Processor:
     def calls(self) -> CallCounts:
         """How often user functions were called."""
         return self._engine.calls
+
+    def trouble(self) -> str:
+        """Why it may not decide, or does not; empty: it does, or stands by while others hold all partitions."""
+        if monotonic() > self._leases.end_at:
+            return "its leases are not renewed" if self._leases.end_at else "has no lease yet"
+        if not self._leases.share:
+            return ""
+        return self.pulse.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
 
     async def run(self) -> None:
         """Run until cancelled; the leases are released at the end.
@@ -160,10 +171,12 @@ class Processor:
         backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, newest=engine.newest, partitions=owned) as reader:
             arrivals = Arrivals(reader, self._hint)
+            self.pulse.begin(arrivals)
             horizon = Horizon(reader, clock)
             try:
                 while True:
                     records = await arrivals.records()
+                    self.pulse.turn(records)
                     if records:
                         await self._fold(records, agenda)
                     await horizon.look(len(records))
@@ -171,11 +184,13 @@ class Processor:
                         if not records:
                             await arrivals.wait(SAFETY_SWEEP)
                         continue
+                    self.pulse.is_behind = False
                     is_busy = agenda.is_open and await self._decide(agenda, backfiller, arrivals.seen_to)
                     if await self._backfill(backfiller, agenda, is_busy=is_busy) or is_busy:
                         continue
                     if reader.seen_to - min(engine.folded_to.values()) >= CONFIRM_EVERY:
                         await engine.confirm(reader.seen_to)
+                    self.pulse.rest()
                     if await arrivals.wait(min(agenda.wait, backfiller.wait)):
                         agenda.open()
             except HistoryLost as lost:
@@ -185,7 +200,7 @@ class Processor:
                 await arrivals.close()
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
-        folded = await self._engine.fold(records)
+        folded = await self.pulse.fold(self._engine.fold(records))
         if not folded.records:
             return
         self.records += folded.records
@@ -221,7 +236,7 @@ class Processor:
         asks_for_times = agenda.is_overdue
         agenda.close()
         but_not = await backfiller.look()
-        cut = await self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to)
+        cut = await self.pulse.cut(self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to))
         if cut is not None:
             await self._follow_up(cut, agenda)
         if asks_for_times:

@@ -104,6 +104,13 @@ class Arrivals:
         self.seen_to = reader.seen_to
         """Up to here every record was handed out; the reader itself may be further."""
 
+    @property
+    def oldest(self) -> LoggedRecord | None:
+        """The record that `records` returns first, if it has arrived."""
+        if self._reading is not None and self._reading.done() and not self._reading.exception():
+            return next(iter(self._reading.result()), None)
+        return self._reader.oldest
+
     async def records(self) -> list[LoggedRecord]:
         """Return the records that are there now."""
         if self._reading is None:

@@ -37,6 +37,7 @@ SHOWN: Final = {
     "README.md": "test_why_prints_what_the_readme_shows; of the demo's steps, tests/unit/test_docs.py",
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
     "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "it hangs; tests/unit/test_fence.py",
+    "docs/monitoring.md": "at a port of its own; test_probes.py holds it",
     "docs/writes.md": "reasons of levels; test_unseen_writes.py and test_repeated_rounds.py hold them",
 }
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""

@@ -21,19 +21,19 @@ _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, "threads", "backfill_rate", *_WRITES)
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, "threads", "backfill_rate", *_WRITES, "listen")
 def run(settings: Settings, files: Files) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
     execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
 
 
-@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", *_REDACTION)
+@taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", *_REDACTION, "listen")
 def ingest(settings: Settings, files: Files) -> None:
     """Watch what the operators read, and record it in the log."""
     execute(settings, lambda: _stack(settings, files, ("ingest",)))
 
 
-@taking(*_SHARED, *_REDACTION, "threads", "backfill_rate", "longest_backoff")
+@taking(*_SHARED, *_REDACTION, "threads", "backfill_rate", "longest_backoff", "listen")
 def process(settings: Settings, files: Files) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 
@@ -42,7 +42,7 @@ def process(settings: Settings, files: Files) -> None:
     execute(settings, lambda: _stack(settings, files, ("process",)))
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", *_REDACTION, *_WRITES)
+@taking(*_SHARED, *_CLUSTER, "namespace", *_REDACTION, *_WRITES, "listen")
 def actuate(settings: Settings, files: Files) -> None:
     """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
     execute(settings, lambda: _stack(settings, files, ("actuate",)))

@@ -1,5 +1,6 @@
 """Ingest as one task of a process."""
 
+from collections.abc import Callable
 from typing import Final
 
 from levelog.secrets.redaction import Redactor
@@ -7,7 +8,7 @@ from levelog_cli.loading import LoadedApplication
 from levelog_cli.printing.progress import FirstLists
 from levelog_cli.settings import LogFormat, Settings
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.status import WatchedResource
+from levelog_ingest.status import Progress, WatchedResource
 from levelog_kube.client import KubeClient
 from levelog_log.stream import LogStream
 
@@ -16,7 +17,13 @@ INGEST: Final = "ingest"
 
 
 async def ingest(
-    settings: Settings, application: LoadedApplication, client: KubeClient, stream: LogStream, redactor: Redactor
+    settings: Settings,
+    application: LoadedApplication,
+    client: KubeClient,
+    stream: LogStream,
+    redactor: Redactor,
+    *,
+    on_begin: Callable[[Ingest], None],
 ) -> None:
     """Watch what the program reads until cancelled; on a terminal, show how far the first lists are."""
     watched = [
@@ -30,10 +37,16 @@ async def ingest(
         for resource in application.program.resources.values()
     ]
     sources = list(application.program.sources.values())
+
+    async def run(on_change: Progress | None = None) -> None:
+        begun = Ingest(
+            client, stream, watched, redactor, sources=sources, on_change=on_change, application=application.name
+        )
+        on_begin(begun)
+        await begun.run()
+
     if not FirstLists.is_wanted() or settings.log_format is LogFormat.JSON:
-        await Ingest(client, stream, watched, redactor, sources=sources, application=application.name).run()
+        await run()
         return
     with FirstLists([str(each.resource) for each in watched] + list(application.program.sources)) as lists:
-        await Ingest(
-            client, stream, watched, redactor, sources=sources, on_change=lists, application=application.name
-        ).run()
+        await run(lists)

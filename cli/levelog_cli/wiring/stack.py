@@ -15,6 +15,7 @@ from msgspec import Struct
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
+from levelog_cli.monitoring.monitor import Monitor, monitoring
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
@@ -55,6 +56,7 @@ async def run_stack(
     given the processor before it starts.
     """
     async with AsyncExitStack() as stack:
+        monitor = await stack.enter_async_context(monitoring(settings.listen, roles))
         client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
         backing = await stack.enter_async_context(_backing(settings, roles))
         redactor = load_redactor(settings, backing)
@@ -70,6 +72,7 @@ async def run_stack(
             cluster=cluster,
             database=await stack.enter_async_context(_database(backing, roles)),
             on_processor=on_processor,
+            monitor=monitor,
         )
         await process.run()
 
@@ -120,6 +123,7 @@ class _Process(Struct, kw_only=True):
     cluster: Cluster | None
     database: "Database | None"
     on_processor: "Callable[[Processor], None] | None"
+    monitor: Monitor
 
     async def run(self) -> None:
         """Run everything as tasks of a group, which lists their errors in the order in which they failed."""
@@ -127,6 +131,8 @@ class _Process(Struct, kw_only=True):
             if self.backing.nats is not None:
                 tasks.create_task(self.backing.nats.watch(), name="nats-server")
             tasks.create_task(self.connection.until_refused(), name="refusals of NATS")
+            for server in self.monitor.servers(self.connection, self.database, self.client):
+                tasks.create_task(server.watch(), name="probe")
             if self.client is not None and self.backing.data is not None and not self.settings.dry_run:
                 from levelog_cli.wiring.runlease import RunLease
 
@@ -150,13 +156,21 @@ class _Process(Struct, kw_only=True):
         """Watch, or stand by for another process of the application that does; nobody shares an embedded NATS."""
         from levelog_cli.wiring.ingesting import INGEST, ingest
 
-        async def watch() -> None:
-            await ingest(self.settings, self.application, client, stream, self.redactor)
+        leadership = None
+        if self.backing.nats is None:
+            leadership = Leadership(stream, self.application.name, INGEST, holder=process_name())
 
-        if self.backing.nats is not None:
+        async def watch() -> None:
+            await ingest(
+                *(self.settings, self.application, client, stream, self.redactor),
+                on_begin=lambda begun: self.monitor.ingest(begun, leadership),
+            )
+
+        if leadership is None:
             await watch()
         else:
-            await Leadership(stream, self.application.name, INGEST, holder=process_name()).lead(watch)
+            self.monitor.watch(Role.INGEST)  # it stands by
+            await leadership.lead(watch)
 
     async def _log(self) -> LogStream:
         if self.cluster is not None and Role.INGEST in self.roles:
@@ -207,6 +221,7 @@ class _Process(Struct, kw_only=True):
             )
             if self.on_processor is not None:
                 self.on_processor(processor)
+            self.monitor.processor(processor)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
                 if actuator is not None:
@@ -229,8 +244,9 @@ class _Process(Struct, kw_only=True):
         if self.settings.dry_run:
             from levelog_actuator.dryrun import DryRun
 
+            self.monitor.watch(Role.ACTUATE)
             return DryRun(database, scope, self.client, hints, settings=limits, redactor=self.redactor)
-        return Actuator(
+        actuator = Actuator(
             database,
             scope,
             self.client,
@@ -240,6 +256,8 @@ class _Process(Struct, kw_only=True):
             redactor=self.redactor,
             effects=self.application.program.effects,
         )
+        self.monitor.actuator(actuator)
+        return actuator
 
     async def _open_scope(self, stream: LogStream, database: "Database", hints: Hints) -> "Scope":
         from levelog_cli.servers.databases import make_views

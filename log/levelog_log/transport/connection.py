@@ -244,7 +244,7 @@ async def connect(
     connection = attempt.connection
     try:
         await attempt.make(name, inbox, timeout)
-        await _require_jetstream(connection)
+        await require_jetstream(connection)
     except BaseException:  # also where the task is cancelled
         await connection.close()
         raise
@@ -351,7 +351,8 @@ def _refused_credentials(url: str, error: Exception) -> ConfigurationError:
     return ConfigurationError(f"NATS at {url} refused the credentials: {_explain(error)}")
 
 
-async def _require_jetstream(connection: Connection) -> None:
+async def require_jetstream(connection: Connection) -> None:
+    """See that JetStream answers. Raises Unavailable, and ConfigurationError where it is not enabled."""
     missing = (
         f"JetStream is not enabled on NATS at {connection.url}: start it with `jetstream {{ sync_interval: always }}` "
         "in its configuration, or enable it for the account"

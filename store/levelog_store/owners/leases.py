@@ -13,6 +13,7 @@ In SQLite one transaction writes at a time, and needs no locks.
 
 from collections.abc import Mapping
 from datetime import timedelta
+from time import monotonic
 from typing import Final
 
 from sqlalchemy import Dialect, Select, delete, or_, select, update
@@ -98,6 +99,10 @@ class Leases:
         self._scope = scope
         self._duration = duration
         self._is_short = True
+        self.share = 0
+        """How many partitions were this processor's when that was last looked up."""
+        self.end_at = 0.0
+        """When its leases end unless they are renewed, by this process's monotonic clock or a little later."""
         self.owner = owner
         """Unique among all processors that ever ran; never used again after a restart."""
 
@@ -116,6 +121,7 @@ class Leases:
         async with self._database.transaction() as connection:
             await self._check(connection)
             await self._renew(connection)
+        self.end_at = monotonic() + self._duration.total_seconds()
         async with self._database.transaction() as connection:
             owned = await self._owned(connection)
             share = await self._share(connection)
@@ -124,7 +130,7 @@ class Leases:
             elif len(owned) < share:
                 await self._take(connection, share - len(owned))
             epochs = await self._epochs(connection)
-        self._is_short = len(epochs) < share
+        self._is_short, self.share = len(epochs) < share, share
         return epochs
 
     async def owned(self) -> dict[int, int]:

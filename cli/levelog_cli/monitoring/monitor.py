@@ -1,0 +1,105 @@
+"""What a process tells of itself where `--listen` is given: its servers and its roles, as they come up."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from levelog_cli.monitoring.probes import AskedServer, Judge, ProbeAnswer, Probes
+from levelog_cli.wiring.roles import Role
+from levelog_log.transport.connection import Connection, require_jetstream
+
+if TYPE_CHECKING:
+    from levelog_actuator.actuator import Actuator
+    from levelog_ingest.ingest import Ingest
+    from levelog_kube.client import KubeClient
+    from levelog_log.leadership import Leadership
+    from levelog_processors.processor import Processor
+    from levelog_store.connect.database import Database
+
+
+class Monitor:
+    """Where the parts of a process are made known, each when it begins; without `is_on` nobody asks for them."""
+
+    def __init__(self, probes: Probes, *, is_on: bool = True) -> None:
+        self._probes = probes
+        self._is_on = is_on
+
+    def watch(self, part: str, judge: Judge = lambda: "") -> None:
+        """A part is there, and wrong as `judge` says."""
+        self._probes.watch(part, judge)
+
+    def servers(self, nats: Connection, database: "Database | None", client: "KubeClient | None") -> list[AskedServer]:
+        """What asks each server whether it is there; to be run as tasks."""
+        if not self._is_on:
+            return []
+        asked = {f"NATS at {nats.url}": AskedServer(lambda: require_jetstream(nats))}
+        if database is not None:
+            asked[f"database {database.name}"] = AskedServer(lambda: _ask_database(database))
+        if client is not None:
+            asked[f"API server at {client.server}"] = AskedServer(lambda: _ask_api(client))
+        for name, server in asked.items():
+            self.watch(name, server.judge)
+        return list(asked.values())
+
+    def ingest(self, ingest: "Ingest", leadership: "Leadership | None") -> None:
+        """It watches, and tells of its watches as long as it leads."""
+        self.watch(
+            Role.INGEST, lambda: "" if leadership is not None and not leadership.is_leading else ingest.trouble()
+        )
+
+    def processor(self, processor: "Processor") -> None:
+        """It folds and decides."""
+        self.watch(Role.PROCESS, processor.trouble)
+
+    def actuator(self, actuator: "Actuator") -> None:
+        """It writes."""
+        self.watch(Role.ACTUATE, actuator.trouble)
+
+
+@asynccontextmanager
+async def monitoring(listen: str, roles: frozenset[Role]) -> AsyncGenerator[Monitor]:
+    """Serve probes and metrics of this process while the context is open, where `listen` says; empty: not.
+
+    Raises ConfigurationError if it cannot listen there.
+    """
+    probes = Probes(sorted(roles))
+    if not listen:
+        yield Monitor(probes, is_on=False)
+        return
+    from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
+
+    def page(probe: Callable[[], ProbeAnswer]) -> Callable[[str], WebPage]:
+        def made(accepts: str) -> WebPage:  # noqa: ARG001 - there is one form
+            answer = probe()
+            status = HTTPStatus.OK if answer.is_good else HTTPStatus.SERVICE_UNAVAILABLE
+            return WebPage(answer.text.encode(), status=status)
+
+        return made
+
+    pages = {"/healthz": page(probes.healthz), "/readyz": page(probes.readyz)}
+    beating = asyncio.create_task(probes.beat(), name="beat")
+    try:
+        with listening(ListenAddress.parse(listen), pages):
+            yield Monitor(probes)
+    finally:
+        beating.cancel()
+
+
+async def _ask_database(database: "Database") -> None:
+    from sqlalchemy import select
+
+    async with database.reading() as connection:
+        await connection.execute(select(1))
+
+
+async def _ask_api(client: "KubeClient") -> None:
+    """Any answer is one, but that the server is broken."""
+    from levelog_kube.failures import ApiError
+
+    try:
+        await client.request("GET", "/version")
+    except ApiError as error:
+        if error.is_transient:
+            raise

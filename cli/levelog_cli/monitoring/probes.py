@@ -1,0 +1,122 @@
+"""What `/healthz` and `/readyz` say: judged on the event loop, read by a thread that answers while the loop cannot."""
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import LevelogError
+
+BEAT_SECONDS: Final = 0.5
+"""How often the event loop says that it turns, and judges everything else."""
+BLOCKED_SECONDS: Final = 5.0
+"""A loop that does not turn for so long is blocked; what it said before no longer counts."""
+ASK_SECONDS: Final = 2.5
+"""Between an answer of a server and the next question."""
+ANSWER_SECONDS: Final = 4.0
+"""A server that takes longer is away. With the question before, a paused server is told of within 7 s."""
+
+Judge = Callable[[], str]
+"""What is wrong with a part now, in a few words; empty: nothing."""
+
+
+class ProbeAnswer(Struct, frozen=True):
+    """What a probe answers."""
+
+    is_good: bool
+    text: str
+    """A line for each part, as kube-apiserver's own probes have it."""
+
+
+class AskedServer:
+    """Asks one server again and again, never twice at a time; a question is not given up, as its answer may come."""
+
+    def __init__(self, ask: Callable[[], Awaitable[object]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._asked_at: float | None = None
+        """None: nothing is asked now."""
+        self._error = "not asked yet"
+
+    async def watch(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await self.ask()
+            await asyncio.sleep(ASK_SECONDS)
+
+    async def ask(self) -> None:
+        """Ask once, and keep what is wrong."""
+        self._asked_at = self._clock()
+        try:
+            await self._ask()
+        except LevelogError as error:
+            self._error = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong is what the probe says
+            self._error = f"{type(error).__name__}: {error}"
+        else:
+            self._error = ""
+        self._asked_at = None
+
+    def judge(self) -> str:
+        """What is wrong with it now."""
+        if self._asked_at is not None and (waits := self._clock() - self._asked_at) > ANSWER_SECONDS:
+            return f"no answer for {waits:.0f} s"
+        return self._error
+
+
+class Probes:
+    """The parts of a process, and what each says of itself; made on the thread of the event loop, which runs `beat`."""
+
+    def __init__(self, parts: Iterable[str], clock: Callable[[], float] = time.monotonic) -> None:
+        """`parts` are those that the process is to have: it is not ready before each has a judge."""
+        self._clock = clock
+        self._judges: dict[str, Judge] = dict.fromkeys(parts, lambda: "has not begun")
+        self._found: Mapping[str, str] = {name: judge() for name, judge in self._judges.items()}
+        self._loop_thread = threading.get_ident()
+        self._beat_at = clock()
+
+    def watch(self, part: str, judge: Judge) -> None:
+        """Ask `judge` of a part from now on; it is called on the event loop, and must not raise or wait."""
+        self._judges[part] = judge
+
+    async def beat(self) -> None:
+        """Judge until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def look(self) -> None:
+        """Judge all parts now."""
+        self._found = {name: judge() for name, judge in self._judges.items()}
+        self._beat_at = self._clock()
+
+    def healthz(self) -> ProbeAnswer:
+        """Whether the event loop turns. What else may be wrong, a restart does not mend."""
+        return _answer("healthz", {"event loop": self._blocked()})
+
+    def readyz(self) -> ProbeAnswer:
+        """Whether every part can do its work now; of a loop that is blocked nothing else is known."""
+        blocked = self._blocked()
+        return _answer("readyz", {"event loop": blocked, **({} if blocked else self._found)})
+
+    def _blocked(self) -> str:
+        seconds = self._clock() - self._beat_at
+        if seconds <= BLOCKED_SECONDS:
+            return ""
+        frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # no other way to see them
+        frame = frames.get(self._loop_thread)
+        where = traceback.extract_stack(frame)[-1] if frame is not None else None
+        return f"blocked for {seconds:.0f} s" + (f", in {where.filename}:{where.lineno} {where.name}" if where else "")
+
+
+def _answer(probe: str, found: Mapping[str, str]) -> ProbeAnswer:
+    is_good = not any(found.values())
+    lines = [
+        f"[-]{name} failed: {' '.join(wrong.split())}" if wrong else f"[+]{name} ok" for name, wrong in found.items()
+    ]
+    return ProbeAnswer(is_good, "\n".join([*lines, f"{probe} check {'passed' if is_good else 'failed'}", ""]))

@@ -1,0 +1,72 @@
+"""How the loop of a processor goes, for probes and metrics: whether it turns, how long things take, how far behind."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Final
+
+from levelog.wire.records import LoggedRecord
+from levelog_processors.decide.cut import Cut
+from levelog_processors.fold.batches import Folded
+from levelog_processors.waiting import Arrivals
+
+STALLED_SECONDS: Final = 8.0
+"""One turn of the loop folds 1,000 records and decides on 256 levels; one that takes longer waits for something."""
+
+
+class Pulse:
+    """Told by the loop what it begins; `on_fold` and `on_cut` are given what came of it, and seconds."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.on_fold: Callable[[Folded, float], None] | None = None
+        self.on_cut: Callable[[Cut, float], None] | None = None
+        self.is_behind = True
+        """It folds history, and decides nothing before the log's end is reached."""
+        self._clock = clock
+        self._busy_since: float | None = None
+        self._unfolded: Sequence[LoggedRecord] = ()
+        self._arrivals: Arrivals | None = None
+
+    def begin(self, arrivals: Arrivals) -> None:
+        """It reads the log, from its checkpoints."""
+        self._arrivals, self._unfolded, self.is_behind = arrivals, (), True
+
+    def turn(self, records: Sequence[LoggedRecord]) -> None:
+        """A turn begins, with these records to fold."""
+        self._busy_since, self._unfolded = self._clock(), records
+
+    def rest(self) -> None:
+        """It waits for records, a hint or a time."""
+        self._busy_since = None
+
+    async def fold(self, folding: Awaitable[Folded]) -> Folded:
+        """Fold the records of this turn."""
+        began = self._clock()
+        folded = await folding
+        self._unfolded = ()
+        if self.on_fold is not None:
+            self.on_fold(folded, self._clock() - began)
+        return folded
+
+    async def cut(self, deciding: Awaitable[Cut | None]) -> Cut | None:
+        """Decide on a batch of wakeups."""
+        began = self._clock()
+        cut = await deciding
+        if cut is not None and self.on_cut is not None:
+            self.on_cut(cut, self._clock() - began)
+        return cut
+
+    def trouble(self) -> str:
+        """Why it decides nothing now; empty: it does, or has nothing to decide."""
+        if self.is_behind:
+            return "folds what it has not read of the log yet"
+        if self._busy_since is None or (busy := self._clock() - self._busy_since) <= STALLED_SECONDS:
+            return ""
+        return f"its loop has been at one turn for {busy:.0f} s"
+
+    def lag_seconds(self, now: datetime | None = None) -> float:
+        """Age of the oldest record that has arrived and is not folded; 0 where there is none."""
+        oldest = next(iter(self._unfolded), None) or (self._arrivals.oldest if self._arrivals is not None else None)
+        if oldest is None:
+            return 0.0
+        return max(0.0, ((now or datetime.now(UTC)) - oldest.record.time).total_seconds())

@@ -1,0 +1,212 @@
+"""`/healthz` and `/readyz` of real processes: what is paused, stopped or blocked is told by its name."""
+
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import asyncpg
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.nats import NatsServer
+from rigs.ports import free_port
+from rigs.postgres import PostgresServer
+from rigs.privileges import plain
+from rigs.probing import ANYWHERE, Listener, paused
+from rigs.processes import Forked, Process
+from rigs.waiting import until
+
+TOLD_WITHIN: Final = 10.0
+BACK_WITHIN: Final = 15.0
+BLOCKING: Final = """
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+from levelog import Intent, Level, Operator, Resource, Struct, apply
+
+op = Operator("blocking")
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+@op.view
+def pods(web: Web) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=0)
+
+@op.reconcile(pods)
+async def converge(web: Web) -> list[Intent]:
+    Path("gate").read_text()  # returns when somebody has written
+    return []
+"""
+
+
+class SandboxProcess:
+    """A sandbox with one Web, which keeps its objects and its address over `kill` and `start`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kubeconfig = folder / "kubeconfig"
+        files = [f"--create={WEBS / name}" for name in ("crd.yaml", "shop.yaml")]
+        options = [f"--port={free_port()}", f"--journal={folder / 'journal'}", f"--kubeconfig={self.kubeconfig}"]
+        self._command = [sys.executable, "-m", "levelog_sandbox", "--pods-run", *files, *options]
+        self._log = folder / "sandbox.log"
+        self.process: Process | None = None
+
+    async def start(self) -> None:
+        self.kubeconfig.unlink(missing_ok=True)
+        self.process = Forked(self._command, self._log)
+
+        async def is_there() -> bool:
+            assert self.process is not None
+            self.process.check()
+            return self.kubeconfig.exists()
+
+        await until(is_there, "the kubeconfig of the sandbox")
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+
+
+@pytest_asyncio.fixture
+async def api(tmp_path: Path) -> AsyncIterator[SandboxProcess]:
+    sandbox = SandboxProcess(tmp_path)
+    await sandbox.start()
+    yield sandbox
+    sandbox.kill()
+
+
+@pytest.mark.parametrize(
+    ("server", "name"), [("nats", "NATS at nats://"), ("database", "database "), ("api", "API server at http://")]
+)
+async def test_a_server_that_is_paused_or_stopped_is_named_until_it_is_back(
+    api: SandboxProcess,
+    nats_server: NatsServer,
+    private_postgres: PostgresServer,
+    tmp_path: Path,
+    server: str,
+    name: str,
+) -> None:
+    levelog = Levelog(tmp_path, api.kubeconfig)
+    database = private_postgres.url_of(await private_postgres.create_database())
+    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database}
+    assert (await levelog.ends("migrate")).status == 0
+    running = levelog.start("run", WEBS_FILE, *ANYWHERE)
+    stopped: NatsServer | PostgresServer | SandboxProcess
+    stopped = nats_server if server == "nats" else private_postgres if server == "database" else api
+    try:
+        listener = await Listener.of(running)
+        ready = await listener.is_ready()
+        assert [line for line in ready.text.splitlines() if name in line], ready.text
+        assert stopped.process is not None
+        with paused(stopped.process.pid):
+            told = await listener.says("/readyz", 503, f"[-]{name}", seconds=TOLD_WITHIN)
+            assert "readyz check failed" in told.text
+            assert (await listener.asks("/healthz")).status == 200  # a restart would not mend that
+        await listener.is_ready(seconds=BACK_WITHIN)
+        stopped.kill()
+        await listener.says("/readyz", 503, f"[-]{name}", seconds=TOLD_WITHIN)
+        await stopped.start()
+        await listener.is_ready(seconds=BACK_WITHIN)
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+async def test_each_process_is_ready_once_its_role_can_be_done(
+    nats_server: NatsServer, postgres_url: str, tmp_path: Path
+) -> None:
+    async with Sandbox(pods_run=True) as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+        processes = [levelog.start("process", WEBS_FILE, *ANYWHERE), levelog.start("actuate", WEBS_FILE, *ANYWHERE)]
+        try:
+            for role, process in zip(("process", "actuate"), processes, strict=True):
+                told = await (await Listener.of(process)).says("/readyz", 503, f"[-]{role} failed: has not begun")
+                assert "[+]event loop ok" in told.text
+            processes.append(levelog.start("ingest", WEBS_FILE, *ANYWHERE))
+            leading = await Listener.of(processes[-1])
+            await leading.says("/readyz", 503, "[-]ingest failed: webs.example.com: waits for webs.example.com: ")
+            processes.append(levelog.start("ingest", WEBS_FILE, *ANYWHERE))
+            standing_by = await Listener.of(processes[-1])
+            await standing_by.is_ready()
+            assert (await leading.asks("/readyz")).status == 503
+            await define_webs(sandbox)
+            for process in processes:
+                await (await Listener.of(process)).is_ready()
+            assert [await process.stops() for process in processes] == [0, 0, 0, 0]
+        finally:
+            for process in processes:
+                process.kill()
+
+
+async def test_a_loop_that_stands_at_one_turn_and_leases_that_are_lost_are_told(
+    nats_server: NatsServer, postgres_url: str, tmp_path: Path
+) -> None:
+    async with Sandbox(pods_run=True) as sandbox:
+        await define_webs(sandbox)
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+        running = levelog.start("run", WEBS_FILE, *ANYWHERE)
+        connection = await asyncpg.connect(plain(postgres_url), timeout=10)
+        try:
+            listener = await Listener.of(running)
+            await listener.is_ready()
+            async with connection.transaction():
+                await connection.execute("LOCK TABLE leases, actuators IN EXCLUSIVE MODE")
+                sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+                told = await listener.says(
+                    "/readyz", 503, "[-]process failed: its loop has been at one turn", seconds=15
+                )
+                assert "[-]actuate failed: its presence in the database is not renewed" in told.text
+                told = await listener.says("/readyz", 503, "[-]process failed: its leases are not renewed", seconds=20)
+                assert "[+]database" in told.text
+            await listener.is_ready(seconds=BACK_WITHIN)
+        finally:
+            await connection.close()
+            running.kill()
+
+
+async def test_a_blocked_event_loop_is_told_by_both_probes_with_the_line_that_blocks_it(tmp_path: Path) -> None:
+    (tmp_path / "blocking.py").write_text(BLOCKING)
+    os.mkfifo(tmp_path / "gate")
+    async with Sandbox() as sandbox:
+        await define_webs(sandbox)
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        running = levelog.start("run", "blocking.py", *ANYWHERE)
+        try:
+            listener = await Listener.of(running)
+            await listener.is_ready()
+            assert (await listener.asks("/healthz")).text == "[+]event loop ok\nhealthz check passed\n"
+            sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+            told = await listener.says("/healthz", 503, "[-]event loop failed: blocked for ", seconds=TOLD_WITHIN)
+            assert "pathlib.py:" in told.text
+            assert (await listener.asks("/readyz")).text.splitlines()[1:] == ["readyz check failed"]
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("text", ["8080", "host:", "host:http", "127.0.0.1:65536", "http://host:80", "::1:80", "a:²"])
+async def test_an_address_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, "--listen", text, status=2)
+    assert sentence == f"--listen {text}: give HOST:PORT, as in 127.0.0.1:8080, [::1]:8080 or :8080 for all addresses"
+
+
+async def test_a_port_that_is_taken_or_a_host_that_is_not_here_is_refused(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, "--listen", address, status=2)
+    assert sentence == f"--listen {address}: cannot listen there: Address already in use"
+    sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, "--listen", "192.0.2.1:8080", status=2)
+    assert sentence.startswith("--listen 192.0.2.1:8080: cannot listen there: ")

@@ -1,0 +1,82 @@
+"""What a process that listens says of itself."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rigs.levelog import Running
+from rigs.waiting import until
+
+ANYWHERE: Final = ("--listen", "127.0.0.1:0")
+"""At a free port."""
+
+
+class Told(NamedTuple):
+    """An answer."""
+
+    status: int
+    text: str
+
+
+class Listener(NamedTuple):
+    """Where a process listens."""
+
+    port: int
+
+    @classmethod
+    async def of(cls, running: Running) -> "Listener":
+        """As its log says it."""
+        message = json.loads(await running.says("listens at http://"))["message"]
+        return cls(int(message.partition("http://")[2].split()[0].rpartition(":")[2]))
+
+    async def asks(self, path: str, *, accepts: str = "") -> Told:
+        """One request."""
+
+        def ask() -> Told:
+            connection = HTTPConnection("127.0.0.1", self.port, timeout=10)
+            try:
+                connection.request("GET", path, headers={"Accept": accepts})
+                answer = connection.getresponse()
+                return Told(answer.status, answer.read().decode())
+            finally:
+                connection.close()
+
+        return await asyncio.to_thread(ask)
+
+    async def is_ready(self, *, seconds: float = 60.0) -> Told:
+        """Wait until it is."""
+        return await self.says("/readyz", 200, "readyz check passed", seconds=seconds)
+
+    async def says(self, path: str, status: int, text: str, *, seconds: float = 10.0) -> Told:
+        """Wait until a probe has this status, and this text in it."""
+        last = Told(0, "")
+
+        async def said() -> bool:
+            nonlocal last
+            last = await self.asks(path)
+            return last.status == status and text in last.text
+
+        try:
+            await until(said, f"{path} with status {status} and {text!r}", seconds=seconds, pause=0.1)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}; last it was {last}") from None
+        return last
+
+
+@contextmanager
+def paused(pid: int) -> Generator[None]:
+    """Let a process and its children stand still."""
+    pids = [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+    for each in pids:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for each in reversed(pids):
+            os.kill(each, signal.SIGCONT)

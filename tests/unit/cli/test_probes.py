@@ -1,0 +1,92 @@
+"""Probes as such: what is told when, by a clock of the test's own."""
+
+import asyncio
+import threading
+
+from levelog.errors import Unavailable
+from levelog_cli.monitoring.probes import ANSWER_SECONDS, BLOCKED_SECONDS, AskedServer, Probes
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_process_is_not_ready_before_each_of_its_parts_has_begun_and_has_no_trouble() -> None:
+    probes = Probes(["ingest", "process"])
+    assert probes.readyz().text.splitlines()[1:3] == [
+        "[-]ingest failed: has not begun",
+        "[-]process failed: has not begun",
+    ]
+    troubles = [""]
+    probes.watch("ingest", lambda: "")
+    probes.watch("process", lambda: troubles[0])
+    probes.look()
+    assert probes.readyz() == (good := probes.readyz())
+    assert good.is_good
+    assert good.text == "[+]event loop ok\n[+]ingest ok\n[+]process ok\nreadyz check passed\n"
+    troubles[0] = "its leases\nare not renewed"
+    probes.look()
+    assert not probes.readyz().is_good
+    assert "[-]process failed: its leases are not renewed\n" in probes.readyz().text
+    assert probes.healthz().is_good
+
+
+def test_a_loop_that_does_not_turn_is_told_with_where_it_stands_and_nothing_else_is() -> None:
+    clock = Clock()
+    probes = Probes([], clock)
+    clock.now += BLOCKED_SECONDS
+    assert probes.healthz().is_good
+    clock.now += 1
+    for answer in (probes.healthz(), probes.readyz()):
+        assert not answer.is_good
+        assert answer.text.startswith(f"[-]event loop failed: blocked for {BLOCKED_SECONDS + 1:.0f} s, in ")
+        assert len(answer.text.splitlines()) == 2
+    probes.look()
+    assert probes.healthz().is_good
+
+
+def test_the_line_that_blocks_is_of_the_thread_on_which_the_probes_were_made() -> None:
+    clock = Clock()
+    found: list[str] = []
+
+    def ask_from_elsewhere() -> None:
+        clock.now += BLOCKED_SECONDS + 1
+        found.append(probes.healthz().text)
+
+    probes = Probes([], clock)
+    asking = threading.Thread(target=ask_from_elsewhere)
+    asking.start()
+    asking.join()
+    assert "threading.py" in found[0], "where the thread of the test waits"
+    assert "probes.py" not in found[0], "where the thread that asks is"
+
+
+async def test_a_server_that_does_not_answer_is_told_while_the_question_is_open_and_well_once_it_answers() -> None:
+    clock, answers = Clock(), asyncio.Event()
+    server = AskedServer(answers.wait, clock)
+    assert server.judge() == "not asked yet"
+    asking = asyncio.create_task(server.ask())
+    await asyncio.sleep(0)
+    clock.now += ANSWER_SECONDS + 1
+    assert server.judge() == f"no answer for {ANSWER_SECONDS + 1:.0f} s"
+    answers.set()
+    await asking
+    assert server.judge() == ""
+
+
+async def test_what_a_server_answers_wrongly_is_told_whatever_it_is() -> None:
+    errors: list[Exception] = [Unavailable("the server is away"), ValueError("odd")]
+
+    async def ask() -> None:
+        raise errors[0]
+
+    server = AskedServer(ask)
+    await server.ask()
+    assert server.judge() == "the server is away"
+    errors.pop(0)
+    await server.ask()
+    assert server.judge() == "ValueError: odd"
