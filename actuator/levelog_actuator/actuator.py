@@ -7,7 +7,7 @@ import os
 import secrets
 import socket
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
@@ -118,6 +118,8 @@ class Actuator:
         """When intents were claimed last; infinite while that is not known."""
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
+        self.on_stored: Callable[[StoredResults], None] | None = None
+        """Hears what became of intents, once that is stored."""
 
     @property
     def counts(self) -> WriteCounts:
@@ -335,6 +337,8 @@ class Actuator:
 
     def _note_stored(self, stored: StoredResults) -> None:
         self._relay.submit(stored.receipts)
+        if self.on_stored is not None:
+            self.on_stored(stored)
         if stored.later and self._due_at is not None:
             first = min(result.delay for result in stored.later).total_seconds()
             self._due_at = min(self._due_at, asyncio.get_running_loop().time() + first)

@@ -112,7 +112,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         _option("Access to the cluster; default: in-cluster, or ~/.kube/config", variable="KUBECONFIG", metavar="FILE"),
     ] = ""
     context: Annotated[str, _option("Context in the kubeconfig; default: its current one.", metavar="NAME")] = ""
-    listen: Annotated[str, _option("Serve /healthz and /readyz there; default: nowhere.", metavar="HOST:PORT")] = ""
+    listen: Annotated[str, _option("Serve probes and metrics there; default: nowhere.", metavar="HOST:PORT")] = ""
     log_format: Annotated[LogFormat, _option("text or json; default: text", metavar="FORMAT")] = LogFormat.TEXT
     log_level: Annotated[LogLevel, _option("debug, info, warning or error; default: info", metavar="LEVEL")] = (
         LogLevel.INFO

@@ -19,9 +19,8 @@ from levelog_store.fold.heldreads import read_syncs
 from levelog_store.look.contact import UnreadableRecord, read_errors, read_oldest_contact, read_unreadable
 from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled
 from levelog_store.look.recall import read_newest
-from levelog_store.rows import Scope
+from levelog_store.rows import STATUSES, Scope
 
-STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "deleting")
 _SEARCHED: Final = 1000
 """Among so many parents those are looked for that are named like a mistyped one."""
 

@@ -111,6 +111,8 @@ class KubeClient:
         self._user_agent = f"levelog/{version('levelog')}"
         self._environment_proxy = environment_proxy(str(configuration.host))
         self.absence = Absence(f"the API server at {self.server}")
+        self.on_answer: Callable[[str, str], None] | None = None
+        """Hears of each request the method and the status; `<error>`, as client-go has it, where none came."""
 
     @property
     def server(self) -> str:
@@ -223,23 +225,30 @@ class KubeClient:
     ) -> aiohttp.ClientResponse:
         configuration = self._configuration
         token: str | None = await configuration.get_api_key_with_prefix("BearerToken")
-        return await self._session.request(
-            method,
-            URL(f"{configuration.host}{path}", encoded=True).update_query(query or {}),
-            data=body,
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",  # compressing costs the server more than it saves near by
-                "User-Agent": self._user_agent,
-                **({"Authorization": token} if token else {}),
-                **(headers or {}),
-            },
-            timeout=limits,
-            proxy=self._proxy,
-            proxy_headers=configuration.proxy_headers,
-            server_hostname=configuration.tls_server_name,
-            middlewares=() if method == "GET" else (_send_once,),
-        )
+        code = "<error>"
+        try:
+            response = await self._session.request(
+                method,
+                URL(f"{configuration.host}{path}", encoded=True).update_query(query or {}),
+                data=body,
+                headers={
+                    "Accept": "application/json",
+                    "Accept-Encoding": "identity",  # compressing costs the server more than it saves near by
+                    "User-Agent": self._user_agent,
+                    **({"Authorization": token} if token else {}),
+                    **(headers or {}),
+                },
+                timeout=limits,
+                proxy=self._proxy,
+                proxy_headers=configuration.proxy_headers,
+                server_hostname=configuration.tls_server_name,
+                middlewares=() if method == "GET" else (_send_once,),
+            )
+            code = str(response.status)
+            return response
+        finally:
+            if self.on_answer is not None:
+                self.on_answer(method, code)
 
     async def _lines(self, response: aiohttp.ClientResponse, path: str) -> AsyncIterator[list[bytes]]:
         splitter = LineSplitter()

@@ -27,6 +27,7 @@ from levelog_processors.upkeep import PARTITION, Pruner, start_over
 from levelog_processors.waiting import SAFETY_SWEEP, Agenda, Arrivals, Horizon
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
+from levelog_store.look.overview import Workload, count_work
 from levelog_store.owners.leases import Leases
 from levelog_store.rows import IndexKey, Scope
 
@@ -100,6 +101,11 @@ class Processor:
         if not self._leases.share:
             return ""
         return self.pulse.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
+
+    async def workload(self) -> list[Workload]:
+        """Levels and wakeups of the partitions that it holds, counted."""
+        async with self._database.reading() as connection:
+            return await count_work(connection, self._scope, self._engine.epochs)
 
     async def run(self) -> None:
         """Run until cancelled; the leases are released at the end.

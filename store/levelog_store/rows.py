@@ -49,6 +49,8 @@ def whole_index_key(partition: int) -> str:
     return f"{WHOLE_INDEX}{partition}"
 
 
+STATUSES: Final = ("in_sync", "drifting", "settling", "failed", "blocked", "deleting")
+"""Of levels."""
 UNSETTLED: Final = ("pending", "claimed", "written")
 """States of intents that levels wait for."""
 ENDED: Final = ("settled", "satisfied", "failed", "superseded")

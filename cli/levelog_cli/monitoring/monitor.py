@@ -12,6 +12,7 @@ from levelog_log.transport.connection import Connection, require_jetstream
 
 if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator
+    from levelog_cli.monitoring.metrics import Metrics
     from levelog_ingest.ingest import Ingest
     from levelog_kube.client import KubeClient
     from levelog_log.leadership import Leadership
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class Monitor:
-    """Where the parts of a process are made known, each when it begins; without `is_on` nobody asks for them."""
+    """Where the parts of a process are made known, each when it begins; without metrics nobody asks for them."""
 
-    def __init__(self, probes: Probes, *, is_on: bool = True) -> None:
+    def __init__(self, probes: Probes, metrics: "Metrics | None" = None) -> None:
         self._probes = probes
-        self._is_on = is_on
+        self._metrics = metrics
 
     def watch(self, part: str, judge: Judge = lambda: "") -> None:
         """A part is there, and wrong as `judge` says."""
@@ -32,12 +33,14 @@ class Monitor:
 
     def servers(self, nats: Connection, database: "Database | None", client: "KubeClient | None") -> list[AskedServer]:
         """What asks each server whether it is there; to be run as tasks."""
-        if not self._is_on:
+        if self._metrics is None:
             return []
         asked = {f"NATS at {nats.url}": AskedServer(lambda: require_jetstream(nats))}
         if database is not None:
+            self._metrics.database(database)
             asked[f"database {database.name}"] = AskedServer(lambda: _ask_database(database))
         if client is not None:
+            self._metrics.client(client)
             asked[f"API server at {client.server}"] = AskedServer(lambda: _ask_api(client))
         for name, server in asked.items():
             self.watch(name, server.judge)
@@ -45,17 +48,25 @@ class Monitor:
 
     def ingest(self, ingest: "Ingest", leadership: "Leadership | None") -> None:
         """It watches, and tells of its watches as long as it leads."""
-        self.watch(
-            Role.INGEST, lambda: "" if leadership is not None and not leadership.is_leading else ingest.trouble()
-        )
+
+        def leads() -> bool:
+            return leadership is None or leadership.is_leading
+
+        self.watch(Role.INGEST, lambda: ingest.trouble() if leads() else "")
+        if self._metrics is not None:
+            self._metrics.ingest(lambda: ingest.snapshot() if leads() else [])
 
     def processor(self, processor: "Processor") -> None:
         """It folds and decides."""
         self.watch(Role.PROCESS, processor.trouble)
+        if self._metrics is not None:
+            self._metrics.processor(processor)
 
     def actuator(self, actuator: "Actuator") -> None:
         """It writes."""
         self.watch(Role.ACTUATE, actuator.trouble)
+        if self._metrics is not None:
+            self._metrics.actuator(actuator)
 
 
 @asynccontextmanager
@@ -66,9 +77,10 @@ async def monitoring(listen: str, roles: frozenset[Role]) -> AsyncGenerator[Moni
     """
     probes = Probes(sorted(roles))
     if not listen:
-        yield Monitor(probes, is_on=False)
+        yield Monitor(probes)
         return
     from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
+    from levelog_cli.monitoring.metrics import Metrics
 
     def page(probe: Callable[[], ProbeAnswer]) -> Callable[[str], WebPage]:
         def made(accepts: str) -> WebPage:  # noqa: ARG001 - there is one form
@@ -78,11 +90,12 @@ async def monitoring(listen: str, roles: frozenset[Role]) -> AsyncGenerator[Moni
 
         return made
 
-    pages = {"/healthz": page(probes.healthz), "/readyz": page(probes.readyz)}
+    metrics = Metrics()
+    pages = {"/healthz": page(probes.healthz), "/readyz": page(probes.readyz), "/metrics": metrics.page}
     beating = asyncio.create_task(probes.beat(), name="beat")
     try:
         with listening(ListenAddress.parse(listen), pages):
-            yield Monitor(probes)
+            yield Monitor(probes, metrics)
     finally:
         beating.cancel()
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.wire.canonical import canonical
-from levelog_store.decide.decisions import OpenIntent
+from levelog_store.decide.decisions import Decided, OpenIntent
 
 GONE: Final = 0
 """The version that a sighting tells of what is not there."""
@@ -111,6 +111,16 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if of != self.of:
             return Repeats(of=of, count=1, at=now)
         return Repeats(of=of, count=self.count + 1, at=now, since=self.since or self.at)
+
+
+def is_undone(decided: Decided) -> bool:
+    """Tell whether a decision writes once more for one and the same state, although nothing refused it before."""
+    last = Repeats.read(decided.level.repeats)
+    if last is None or last.count < 2 or last.of == FAULT:
+        return False
+    if any(each.outcome in ("failed", "conflict") for each in decided.basis.intents):
+        return False
+    return any(row.state == "pending" and row.verb != "event" for row in decided.intents)
 
 
 _decoder: Final = msgspec.json.Decoder(Repeats)

@@ -1,10 +1,11 @@
 """A database as the rest of levelog sees it: transactions that write, snapshots that read."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
 from typing import Self
 
@@ -62,6 +63,8 @@ class Database:
         self._lock = lock
         self._waits = waits
         self._read_only = read_only
+        self.on_commit: Callable[[float], None] | None = None
+        """Hears of each commit of what was written how many seconds it took."""
         # SQLite has one writer: whoever waits does so here, in order, and not in its busy loop.
         self._writing = asyncio.Lock() if location.path is not None else None
 
@@ -184,6 +187,9 @@ class Database:
         try:
             async with connection.begin():
                 yield connection
+                began = monotonic()
+            if self.on_commit is not None and engine is not self._readers:
+                self.on_commit(monotonic() - began)
             self.absence.ended()
         finally:
             await to_the_end(connection.close())

@@ -1,6 +1,6 @@
 """What people ask of a running application: its levels, and the parents that have none yet. Reads only."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
+from levelog_store.dialects import now, one_of
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
@@ -83,6 +84,32 @@ class _Rounds(Struct, frozen=True):
 
 
 _rounds: Final = msgspec.json.Decoder(_Rounds)
+
+
+class Workload(Struct, frozen=True):
+    """How many levels of a view have a status, or how many of its wakeups are due."""
+
+    view: str
+    status: str
+    """Empty: what is counted are wakeups."""
+    count: int
+
+
+async def count_work(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> list[Workload]:
+    """Levels by view and status, and wakeups that are due by view, of some partitions: one statement."""
+    level, wake, dialect = levels.c, wakeups.c, connection.dialect
+    is_due = or_(wake.due_at.is_(None), wake.due_at <= now(dialect))
+    rows = await connection.execute(
+        select(level.view, level.status, func.count())
+        .where(level.scope == scope.number, one_of(dialect, level.partition, partitions))
+        .group_by(level.view, level.status)
+        .union_all(
+            select(wake.view, literal(""), func.count())
+            .where(wake.scope == scope.number, one_of(dialect, wake.partition, partitions), is_due)
+            .group_by(wake.view)
+        )
+    )
+    return [Workload(*row) for row in rows]
 
 
 class ServerFacts(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,15 @@ from sqlalchemy import insert, update
 
 from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
-from levelog_store.look.overview import LevelLine, find_scopes, listed_resources, read_level_lines, read_server_facts
+from levelog_store.look.overview import (
+    LevelLine,
+    Workload,
+    count_work,
+    find_scopes,
+    listed_resources,
+    read_level_lines,
+    read_server_facts,
+)
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
@@ -265,3 +273,30 @@ async def test_a_level_shows_its_writes_with_attempts_and_errors(database: Datab
     ]
     assert [(each.attempts, each.error) for each in shown[mall].writes] == [(3, common["error"])]
     assert (shown[mall].reason, shown[calm].writes) == ("given up", [])
+
+
+async def test_work_is_counted_by_view_and_status_in_the_partitions_that_are_named(database: Database) -> None:
+    scope, other = await scope_of(database), await scope_of(database, "others")
+    later = datetime(2999, 1, 1, tzinfo=UTC)
+    async with database.transaction() as connection:
+        rows = [
+            level(scope, "webs/pods", "webs/a/one"),
+            level(scope, "webs/pods", "webs/a/two"),
+            level(scope, "webs/pods", "webs/a/three", "failed"),
+            level(scope, "webs/pods", "webs/a/four", partition=1),
+            level(other, "webs/pods", "webs/a/five"),
+        ]
+        await connection.execute(insert(levels), rows)
+        due = [(scope, "one", 0, None), (scope, "two", 0, NOON), (scope, "three", 0, later), (scope, "four", 1, None)]
+        for of, parent, partition, due_at in [*due, (other, "five", 0, None)]:
+            values = {"view": "webs/pods", "parent": parent, "partition": partition, "cause": 1, "generation": 1}
+            await connection.execute(insert(wakeups), [{"scope": of.number, "due_at": due_at, **values}])
+    async with database.reading() as connection:
+        found = await count_work(connection, scope, [0])
+        both = await count_work(connection, scope, [0, 1])
+    assert sorted(found, key=lambda each: each.status) == [
+        Workload("webs/pods", "", 2),
+        Workload("webs/pods", "failed", 1),
+        Workload("webs/pods", "in_sync", 2),
+    ]
+    assert {each.status: each.count for each in both} == {"": 3, "failed": 1, "in_sync": 3}

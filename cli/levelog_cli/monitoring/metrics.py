@@ -1,0 +1,243 @@
+"""What `/metrics` says: counters and histograms that the rooms' hooks feed, and states that are read for a scrape.
+
+Names and labels of `controller_runtime_…`, `workqueue_…` and `rest_client_…` are those of controller-runtime and
+client-go, so that boards and alerts fit: a controller is a view. No label names an object.
+"""
+
+import asyncio
+import time
+from collections import Counter as Counts
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, get_args
+from urllib.parse import urlsplit
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from levelog.wire.records import Outcome
+from levelog_cli.monitoring.listening import WebPage
+from levelog_store.rows import STATUSES
+
+if TYPE_CHECKING:
+    from levelog_actuator.actuator import Actuator
+    from levelog_actuator.ledger import StoredResults
+    from levelog_ingest.status import ResourceStatus
+    from levelog_kube.client import KubeClient
+    from levelog_processors.decide.cut import Cut
+    from levelog_processors.fold.batches import Folded
+    from levelog_processors.processor import Processor
+    from levelog_store.connect.database import Database
+    from levelog_store.decide.decisions import Decided
+    from levelog_store.look.overview import Workload
+    from levelog_store.rows import ViewParent
+
+COUNT_EVERY_SECONDS: Final = 5.0
+"""Levels and wakeups are counted at most so often, however many scrape."""
+READ_SECONDS: Final = 2.0
+"""What the event loop or the database does not say in this time is left out of a scrape."""
+MOST_WOKEN: Final = 100_000
+"""Wakeups whose time of waiting is measured; of more, those that are there are forgotten."""
+# The same as in controller-runtime's pkg/internal/controller/metrics, and in its pkg/metrics/workqueue.go.
+_RECONCILE: Final = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
+    *(1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60),
+)
+_DURATION: Final = Histogram.DEFAULT_BUCKETS
+_QUEUE: Final = tuple(10.0**power for power in range(-8, 4))
+_RESULTS: Final = ("success", "error", "requeue", "requeue_after")
+
+
+class Metrics(Collector):
+    """The metrics of one process; made on the thread of its event loop, scraped on any."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = registry = CollectorRegistry()
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._processor: Processor | None = None
+        self._statuses: Callable[[], Sequence[ResourceStatus]] = list
+        self._woken: dict[ViewParent, float] = {}
+        self._counting: asyncio.Task[Sequence[Workload]] | None = None
+        self._counted_at = 0.0
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, *labels: str, buckets: Sequence[float] = _DURATION) -> Histogram:
+            return Histogram(name, text, labels, registry=registry, buckets=buckets)
+
+        self._reconciles = counter(
+            "controller_runtime_reconcile_total", "Decisions on levels, by view", "controller", "result"
+        )
+        self._errors = counter(
+            "controller_runtime_reconcile_errors_total", "Decisions that found a level failed, by view", "controller"
+        )
+        self._reconcile_time = histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "From reading the wakeup to the commit of the decision, by view",
+            "controller",
+            buckets=_RECONCILE,
+        )
+        self._queue_time = histogram(
+            "workqueue_queue_duration_seconds",
+            "How long a wakeup waited, from the fold that asked for it or from its time",
+            *("name", "controller"),
+            buckets=_QUEUE,
+        )
+        self._requests = counter("rest_client_requests_total", "Requests to the API server", "code", "method", "host")
+        self._decisions = counter("levelog_decisions_total", "Decisions that were kept, by view", "view")
+        self._undone = counter(
+            "levelog_undone_total", "Rounds that write again what was written, and undone since, by view", "view"
+        )
+        self._writes = counter("levelog_writes_total", "Attempts to write to the API, by what came of them", "outcome")
+        self._effects = counter("levelog_effects_total", "Calls of effects", "effect", "outcome")
+        self._folds = histogram("levelog_fold_seconds", "Folding a batch of records, commits included")
+        self._commits = histogram("levelog_commit_seconds", "Commits of transactions that write")
+        ProcessCollector(registry=registry)
+        registry.register(self)
+
+    def page(self, accepts: str) -> WebPage:
+        """What a scrape is answered, in the form that it asks for."""
+        encode, content_type = choose_encoder(accepts)
+        return WebPage(encode(self._registry), content_type)
+
+    def database(self, database: "Database") -> None:
+        """Time its commits."""
+        database.on_commit = self._commits.observe
+
+    def client(self, client: "KubeClient") -> None:
+        """Count its requests."""
+        host = urlsplit(client.server).netloc
+        client.on_answer = lambda method, code: self._requests.labels(code, method, host).inc()
+
+    def ingest(self, statuses: "Callable[[], Sequence[ResourceStatus]]") -> None:
+        """Tell when each watch heard something."""
+        self._statuses = statuses
+
+    def actuator(self, actuator: "Actuator") -> None:
+        """Count what it writes and calls."""
+        for outcome in (*get_args(Outcome), "postponed"):
+            self._writes.labels(outcome)
+        actuator.on_stored = self._store
+
+    def processor(self, processor: "Processor") -> None:
+        """Count and time what it does; what may be counted is there from the beginning, as 0."""
+        self._processor = processor
+        processor.pulse.on_fold, processor.pulse.on_cut = self._fold, self._cut
+        for view in processor.program.views:
+            for result in _RESULTS:
+                self._reconciles.labels(view, result)
+            for each in (self._errors, self._reconcile_time, self._decisions, self._undone):
+                each.labels(view)
+            self._queue_time.labels(view, view)
+
+    def collect(self) -> Iterable[Metric]:
+        """States, as the event loop has them now; none of them while it is blocked."""
+        reading = asyncio.run_coroutine_threadsafe(self._read(), self._loop)
+        try:
+            return reading.result(2 * READ_SECONDS)
+        except (TimeoutError, CancelledError):
+            reading.cancel()
+            return []
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read at the registration."""
+        return []
+
+    async def _read(self) -> list[Metric]:
+        now = datetime.now(UTC)
+        contact = GaugeMetricFamily(
+            "levelog_watch_last_contact_seconds", "Time since a watch heard anything", labels=["resource"]
+        )
+        for status in self._statuses():
+            if status.last_contact is not None:
+                age = max(0.0, (now - status.last_contact).total_seconds())
+                contact.add_metric([str(status.watched.resource)], age)
+        if self._processor is None:
+            return [contact]
+        lag = GaugeMetricFamily(
+            "levelog_log_lag_seconds",
+            "Age of the oldest record that has arrived and is not folded",
+            self._processor.pulse.lag_seconds(now),
+        )
+        suppressed = CounterMetricFamily(
+            "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
+        )
+        return [contact, lag, suppressed, *await self._work(self._processor)]
+
+    async def _work(self, processor: "Processor") -> list[Metric]:
+        """Levels and wakeups of the partitions that the processor holds."""
+        if self._counting is None or (
+            self._counting.done() and self._clock() - self._counted_at >= COUNT_EVERY_SECONDS
+        ):
+            self._counting, self._counted_at = asyncio.create_task(processor.workload()), self._clock()
+        await asyncio.wait([self._counting], timeout=READ_SECONDS)
+        if not self._counting.done() or self._counting.exception() is not None:
+            return []
+        levels = dict.fromkeys(((view, status) for view in processor.program.views for status in STATUSES), 0)
+        depth = dict.fromkeys(processor.program.views, 0)
+        for work in self._counting.result():
+            if work.status:
+                levels[work.view, work.status] = work.count
+            else:
+                depth[work.view] = work.count
+        shown = GaugeMetricFamily("levelog_levels", "Levels, by view and status", labels=["view", "status"])
+        for place, count in levels.items():
+            shown.add_metric(place, count)
+        queue = GaugeMetricFamily("workqueue_depth", "Wakeups that are due", labels=["name", "controller", "priority"])
+        for view, count in depth.items():
+            queue.add_metric([view, view, ""], count)
+        return [shown, queue]
+
+    def _fold(self, folded: "Folded", seconds: float) -> None:
+        self._folds.observe(seconds)
+        if len(self._woken) + len(folded.wakes) > MOST_WOKEN:
+            self._woken.clear()
+        now = self._clock()
+        for name in folded.wakes:
+            self._woken.setdefault(name, now)
+
+    def _cut(self, cut: "Cut", seconds: float) -> None:
+        from levelog_processors.decide.settling import is_undone
+
+        of_view: defaultdict[str, list[Decided]] = defaultdict(list)
+        for decided in cut.decided:
+            of_view[decided.wake.view].append(decided)
+        began = self._clock() - seconds
+        for view, decisions in of_view.items():
+            results = Counts(map(_result, decisions))
+            for result, count in results.items():
+                self._reconciles.labels(view, result).inc(count)
+            self._errors.labels(view).inc(results["error"])
+            self._decisions.labels(view).inc(sum(each.is_kept for each in decisions))
+            self._undone.labels(view).inc(sum(map(is_undone, decisions)))
+            took, waited = self._reconcile_time.labels(view), self._queue_time.labels(view, view)
+            for each in decisions:
+                took.observe(seconds)
+                woken, due_at = self._woken.pop(each.name, None), each.wake.due_at
+                if due_at is not None:
+                    waited.observe(max(0.0, (cut.at - due_at).total_seconds()))
+                elif woken is not None:
+                    waited.observe(max(0.0, began - woken))
+
+    def _store(self, stored: "StoredResults") -> None:
+        for receipt in stored.receipts:
+            if receipt.verb == "call":
+                self._effects.labels(receipt.target.group_resource.resource, receipt.outcome).inc()
+            else:
+                self._writes.labels(receipt.outcome).inc()
+        for later in stored.later:
+            if later.intent.verb != "call":
+                self._writes.labels("postponed").inc()
+
+
+def _result(decided: "Decided") -> str:
+    if decided.level.status == "failed":
+        return "error"
+    return "success" if decided.due_at is None else "requeue_after"

@@ -1,0 +1,243 @@
+"""`/metrics` of a stack that runs: what moves when something happens, and what each scrape costs the database."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from levelog_sandbox import Denial, Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
+from rigs.nats import NatsServer
+from rigs.postgres import PostgresServer
+from rigs.probing import ANYWHERE, Listener, paused
+from rigs.waiting import until
+
+VIEW: Final = "webs/pods"
+PAGING: Final = """
+from collections.abc import Iterator
+
+from levelog import Call, Index, Intent, Level, Operator, Resource, Struct, call
+
+op = Operator("paging")
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+class Alarm(Struct):
+    text: str
+
+@op.effect
+def page(request: Alarm) -> None:
+    pass
+
+@op.view
+def paged(web: Web, page: Index[str, Call[Alarm, None]]) -> Level[bool]:
+    return Level(desired=True, actual=web.metadata.uid in page)
+
+@op.reconcile(paged)
+def tell(web: Web) -> Iterator[Intent]:
+    yield call(page, Alarm("is there"))
+"""
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+"""Values by name and labels."""
+
+
+class Scraped:
+    """One scrape."""
+
+    def __init__(self, text: str) -> None:
+        families = [*text_string_to_metric_families(text)]
+        self.labels = {sample.name: set(sample.labels) for family in families for sample in family.samples}
+        self.types = {family.name: family.type for family in families}
+        self._samples: Samples = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+    def value(self, name: str, /, **labels: str) -> float:
+        """Of the only series with just these labels."""
+        return self._samples[name, frozenset(labels.items())]
+
+    def total(self, name: str, /, **labels: str) -> float:
+        """Of all series with these labels and others."""
+        wanted = set(labels.items())
+        return sum(value for (each, found), value in self._samples.items() if each == name and wanted <= found)
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(pods_run=True) as started:
+        await define_webs(started)
+        yield started
+
+
+@pytest_asyncio.fixture
+async def running(sandbox: Sandbox, tmp_path: Path) -> AsyncIterator[Running]:
+    """`levelog run`, ready."""
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", WEBS_FILE, *ANYWHERE)
+    try:
+        await (await Listener.of(running)).is_ready()
+        yield running
+    finally:
+        running.kill()
+
+
+async def scrape(running: Running, accepts: str = "") -> Scraped:
+    told = await (await Listener.of(running)).asks("/metrics", accepts=accepts)
+    assert told.status == 200, told
+    return Scraped(told.text)
+
+
+async def scraped_in_sync(running: Running, levels: int) -> Scraped:
+    """What is scraped once so many levels are in sync, and nothing waits."""
+    found: list[Scraped] = []
+
+    async def is_in_sync() -> bool:
+        found[:] = [await scrape(running)]
+        return found[0].value("levelog_levels", view=VIEW, status="in_sync") == levels
+
+    await until(is_in_sync, f"{levels} levels in sync by /metrics", pause=0.2)
+    return found[0]
+
+
+async def test_a_change_with_its_writes_moves_what_counts_and_times_it(sandbox: Sandbox, running: Running) -> None:
+    before = await scraped_in_sync(running, 0)
+    assert before.value("controller_runtime_reconcile_total", controller=VIEW, result="success") == 0
+    assert before.value("levelog_decisions_total", view=VIEW) == 0
+    assert before.total("levelog_writes_total") == 0
+    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    after = await scraped_in_sync(running, 1)
+    assert after.value("levelog_writes_total", outcome="written") == 3
+    decisions = after.value("levelog_decisions_total", view=VIEW)
+    reconciles = after.total("controller_runtime_reconcile_total", controller=VIEW)
+    assert 2 <= decisions <= reconciles
+    assert after.value("controller_runtime_reconcile_errors_total", controller=VIEW) == 0
+    assert after.value("controller_runtime_reconcile_time_seconds_count", controller=VIEW) == reconciles
+    assert 1 <= after.value("workqueue_queue_duration_seconds_count", name=VIEW, controller=VIEW) <= reconciles
+    assert after.value("workqueue_depth", name=VIEW, controller=VIEW, priority="") == 0
+    host = sandbox.url.removeprefix("http://")
+    # applied by server-side apply; its answers are 201 Created
+    assert after.value("rest_client_requests_total", code="201", method="PATCH", host=host) == 3
+    assert after.value("rest_client_requests_total", code="200", method="GET", host=host) > 0
+    assert after.value("levelog_fold_seconds_count") > before.value("levelog_fold_seconds_count")
+    assert after.value("levelog_commit_seconds_count") > before.value("levelog_commit_seconds_count")
+    assert after.value("levelog_log_lag_seconds") < 10
+    for resource in ("webs.example.com", "pods"):
+        assert 0 <= after.value("levelog_watch_last_contact_seconds", resource=resource) < 100
+    assert after.value("levelog_undone_total", view=VIEW) == 0
+    # its status is no input of the view: a wakeup, if it comes to one, calls nothing
+    assert after.value("levelog_suppressed_total") >= 0
+    assert after.value("process_resident_memory_bytes") > 0
+
+
+async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, running: Running) -> None:
+    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    await scraped_in_sync(running, 1)
+    for times in (0, 1, 2):  # the first deletion leaves a state that nothing was written for
+        sandbox.user.delete("pods", "shop-1")
+
+        async def is_there_again(times: int = times) -> bool:
+            scraped = await scrape(running)
+            written = scraped.value("levelog_writes_total", outcome="written")
+            return (written, scraped.value("levelog_undone_total", view=VIEW)) == (4 + times, times)
+
+        await until(is_there_again, f"a pod that is deleted and made again, {times + 1} times")
+
+
+async def test_what_is_refused_is_an_error_and_nothing_that_somebody_undid(sandbox: Sandbox, running: Running) -> None:
+    sandbox.access.denials += [Denial("patch", "pods")]
+    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+
+    async def has_failed_twice() -> bool:
+        return (await scrape(running)).value("levelog_writes_total", outcome="failed") >= 6
+
+    await until(has_failed_twice, "two rounds whose writes were refused")
+    scraped = await scrape(running)
+    assert scraped.value("controller_runtime_reconcile_errors_total", controller=VIEW) >= 1
+    assert scraped.value("controller_runtime_reconcile_total", controller=VIEW, result="error") >= 1
+    assert scraped.total("rest_client_requests_total", code="403", method="PATCH") >= 6
+    assert scraped.value("levelog_undone_total", view=VIEW) == 0
+    assert scraped.value("levelog_decisions_total", view=VIEW) > 1
+
+
+async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "paging.py").write_text(PAGING)
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", "paging.py", *ANYWHERE)
+    try:
+        await (await Listener.of(running)).is_ready()
+        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+
+        async def is_called() -> bool:
+            return (await scrape(running)).total("levelog_effects_total", effect="page", outcome="written") == 1
+
+        await until(is_called, "a call of the effect")
+        assert (await scrape(running)).total("levelog_writes_total") == 0
+    finally:
+        running.kill()
+
+
+async def test_a_database_that_stands_still_holds_up_no_scrape_and_the_lag_grows(
+    sandbox: Sandbox, nats_server: NatsServer, private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    database = private_postgres.url_of(await private_postgres.create_database())
+    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database}
+    assert (await levelog.ends("migrate")).status == 0
+    running = levelog.start("run", WEBS_FILE, *ANYWHERE)
+    try:
+        await (await Listener.of(running)).is_ready()
+        await scraped_in_sync(running, 0)
+        assert private_postgres.process is not None
+        with paused(private_postgres.process.pid):
+            sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+            lags: list[float] = []
+
+            async def has_grown() -> bool:
+                scraped = await scrape(running)
+                lags.append(scraped.value("levelog_log_lag_seconds"))
+                return "levelog_levels" not in scraped.labels and lags[-1] > 3
+
+            await until(has_grown, "a lag of more than 3 s, and no levels, which nobody can count")
+        await scraped_in_sync(running, 1)
+        assert (await scrape(running)).value("levelog_log_lag_seconds") < 3
+    finally:
+        running.kill()
+
+
+async def test_labels_are_those_of_controller_runtime_and_name_no_object(sandbox: Sandbox, running: Running) -> None:
+    sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+    scraped = await scraped_in_sync(running, 1)
+    assert {name: labels for name, labels in scraped.labels.items() if name in KNOWN} == KNOWN
+    assert scraped.types["controller_runtime_reconcile_time_seconds"] == "histogram"
+    told = await (await Listener.of(running)).asks("/metrics")
+    assert "shop" not in told.text
+
+
+KNOWN: Final = {
+    "controller_runtime_reconcile_total": {"controller", "result"},
+    "controller_runtime_reconcile_errors_total": {"controller"},
+    "controller_runtime_reconcile_time_seconds_bucket": {"controller", "le"},
+    "workqueue_depth": {"name", "controller", "priority"},
+    "workqueue_queue_duration_seconds_bucket": {"name", "controller", "le"},
+    "rest_client_requests_total": {"code", "method", "host"},
+}
+"""As kubernetes-sigs/controller-runtime has them in pkg/internal/controller/metrics and pkg/metrics."""
+
+
+@pytest.mark.parametrize("accepts", ["", "text/plain;version=1.0.0", "application/openmetrics-text;version=1.0.0"])
+async def test_a_scrape_is_answered_in_the_form_that_it_asks_for(running: Running, accepts: str) -> None:
+    told = await (await Listener.of(running)).asks("/metrics", accepts=accepts)
+    assert told.status == 200
+    assert told.text.endswith("# EOF\n") == ("openmetrics" in accepts)
+
+
+async def test_another_path_names_those_that_there_are(running: Running) -> None:
+    told = await (await Listener.of(running)).asks("/debug")
+    assert told == (404, "there is /healthz, /readyz, /metrics\n")
