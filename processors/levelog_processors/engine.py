@@ -3,16 +3,17 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Final
 
 from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence
-from levelog.wire.records import LoggedRecord
+from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut, Decider
 from levelog_processors.decide.functions import PATIENCE, Acting, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
-from levelog_processors.fold.batches import Folded, Folder
+from levelog_processors.fold.batches import Folded, Folder, foldable_at_once
 from levelog_processors.program import Program
 from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
@@ -22,6 +23,9 @@ from levelog_store.owners.leases import check_checkpoints
 from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
+
+_OF_WRITES: Final = (ReceiptNoted, TargetSighted)
+"""Records after which there is rarely something to write, so that nobody waits for the disk."""
 
 
 class Engine:
@@ -66,6 +70,8 @@ class Engine:
         )
         self._readiness: Readiness | None = None
         """None: to be looked up."""
+        self._has_decided = False
+        """In a transaction of its own, since the partitions were taken."""
         self._told = frozenset[str]()
         """Resources of which it was said that they are recorded in another version."""
         self.epochs: Mapping[int, int] = {}
@@ -117,16 +123,66 @@ class Engine:
         self._folder.forget()
         self.folded_to = {partition: checkpoints[partition] for partition in epochs}
         self._readiness = None
+        self._has_decided = False
 
     async def fold(self, records: Iterable[LoggedRecord]) -> Folded:
         """Fold those of the records that are not folded yet: of partitions that are held, in the order of the log."""
-        fresh = [logged for logged in records if logged.sequence > self.folded_to[logged.partition]]
+        fresh = self._fresh(records)
         folded = await self._folder.fold(self.epochs, fresh, self.folded_to)
         for logged in fresh:
             self.folded_to[logged.partition] = logged.sequence
         if folded.has_list:
             self._readiness = None
         return folded
+
+    def may_do_both(self, records: list[LoggedRecord]) -> bool:
+        """Tell whether `fold_and_decide` may be done with these records.
+
+        Not where others hold partitions too, whose keys it would lock in another order; nor where functions were slow,
+        since other transactions wait; nor before a decision by itself has succeeded, so that whatever fails there
+        does not hold up the fold.
+        """
+        is_allowed = not self.is_shared and self._has_decided and self._decider.is_quick
+        return is_allowed and foldable_at_once(records) and bool(self._fresh(records))
+
+    def _fresh(self, records: Iterable[LoggedRecord]) -> list[LoggedRecord]:
+        """Those that are not folded yet."""
+        return [logged for logged in records if logged.sequence > self.folded_to[logged.partition]]
+
+    async def fold_and_decide(
+        self,
+        records: list[LoggedRecord],
+        leaving: Callable[[Folded], Collection[ViewParent] | None],
+        *,
+        but_not: Collection[str] = (),
+        read_to: int = 0,
+    ) -> tuple[Folded, Cut | None]:
+        """Fold records and decide on what is due, in one transaction, if `may_do_both`.
+
+        `leaving` is asked between the two which levels to leave alone; None: all, there is nothing to decide. The rest
+        is as `fold` and `decide` take it.
+        """
+        fresh = self._fresh(records)
+        readiness = await self.readiness()
+        views = [name for name in readiness.views if name not in but_not]
+        self._decider.namespaces = readiness.namespaces
+        folded_to = self.folded_to | {logged.partition: logged.sequence for logged in fresh}
+        guarded = {logged.partition for logged in fresh}
+        is_durable = self.claimant is not None and any(not isinstance(each.record, _OF_WRITES) for each in fresh)
+        cut: Cut | None = None
+        async with self._decider.deciding(durable=is_durable, guarded=guarded) as within:
+            folded, within.objects = await self._folder.fold_within(
+                within.connection, self.epochs, fresh, self.folded_to
+            )
+            left = leaving(folded)
+            if left is not None and views:
+                lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
+                cut = await self._decider.cut(
+                    self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, within=within
+                )
+        self.folded_to = folded_to
+        await self._folder.keep_statistics(len(fresh))
+        return folded, cut
 
     async def confirm(self, sequence: int) -> None:
         """Note in the tables that the partitions that are held have nothing up to a sequence that is not folded."""
@@ -168,9 +224,11 @@ class Engine:
             return None
         self._decider.namespaces = readiness.namespaces
         lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
-        return await self._decider.cut(
+        cut = await self._decider.cut(
             self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
         )
+        self._has_decided = True
+        return cut
 
     async def next_due(self) -> tuple[datetime, datetime] | None:
         """When the first wakeup is due that waits for its time, and the database's time now; None if none waits."""

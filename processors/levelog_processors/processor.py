@@ -21,6 +21,7 @@ from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import BATCH, CallCounts, Cut
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
+from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
 from levelog_processors.pulse import Pulse
 from levelog_processors.upkeep import PARTITION, Pruner, start_over
@@ -29,7 +30,7 @@ from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.look.overview import Workload, count_work
 from levelog_store.owners.leases import Leases
-from levelog_store.rows import IndexKey, Scope
+from levelog_store.rows import IndexKey, Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -183,10 +184,13 @@ class Processor:
                 while True:
                     records = await arrivals.records()
                     self.pulse.turn(records)
-                    if records:
-                        await self._fold(records, agenda)
                     await horizon.look(len(records))
-                    if not await horizon.is_reached(has_records=bool(records)):
+                    is_reached = await horizon.is_reached(has_records=bool(records))
+                    if records and is_reached and engine.may_do_both(records):
+                        await self._fold_and_decide(records, agenda, backfiller, arrivals.seen_to)
+                    elif records:
+                        await self._fold(records, agenda)
+                    if not is_reached:
                         if not records:
                             await arrivals.wait(SAFETY_SWEEP)
                         continue
@@ -207,18 +211,42 @@ class Processor:
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
         folded = await self.pulse.fold(self._engine.fold(records))
+        agenda.take(folded.wakes)
+        is_shared = self._engine.is_shared
+        if folded.records and (folded.has_finished_sync or is_shared):  # a wakeup may have waited for these records
+            agenda.open()
+        self._note(folded, records[-1].sequence)
+        if folded.records and is_shared:  # others may own the parents, or wait for these partitions
+            await self._hints.publish(Topic.WAKE, but_not=self._hint)
+
+    async def _fold_and_decide(
+        self, records: list[LoggedRecord], agenda: Agenda, backfiller: Backfiller, read_to: Sequence
+    ) -> None:
+        asks_for_times = False
+
+        def leaving(folded: Folded) -> Collection[ViewParent] | None:
+            nonlocal asks_for_times
+            agenda.take(folded.wakes)
+            if not agenda.is_open:
+                return None
+            asks_for_times = agenda.is_overdue
+            agenda.close()
+            return agenda.put_off
+
+        but_not = await backfiller.look()
+        folded, cut = await self.pulse.both(
+            self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to)
+        )
+        self._note(folded, records[-1].sequence)
+        await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
+
+    def _note(self, folded: Folded, sequence: Sequence) -> None:
         if not folded.records:
             return
         self.records += folded.records
         if self._on_keys is not None:
             self._on_keys(folded.keys)
-        log.debug("folded %d records", folded.records, extra={"sequence": records[-1].sequence})
-        is_shared = self._engine.is_shared
-        agenda.take(folded.wakes)
-        if folded.has_finished_sync or is_shared:  # a wakeup may have waited for just these records
-            agenda.open()
-        if is_shared:  # others may own the parents, or wait for these partitions
-            await self._hints.publish(Topic.WAKE, but_not=self._hint)
+        log.debug("folded %d records", folded.records, extra={"sequence": sequence})
 
     async def _backfill(self, backfiller: Backfiller, agenda: Agenda, *, is_busy: bool) -> bool:
         """Compute a page of what changed code left behind, if it is time; tells whether it did.
@@ -243,17 +271,20 @@ class Processor:
         agenda.close()
         but_not = await backfiller.look()
         cut = await self.pulse.cut(self._engine.decide(but_not=but_not, leaving=agenda.put_off, read_to=read_to))
+        await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
+        return agenda.is_open
+
+    async def _follow_up(self, cut: Cut | None, agenda: Agenda, *, asks_for_times: bool) -> None:
+        """Tell whom a cut concerns, and when to look again."""
         if cut is not None:
-            await self._follow_up(cut, agenda)
+            await self._tell(cut, agenda)
         if asks_for_times:
             next_due = await self._engine.next_due()
             if next_due is not None and next_due[0] <= next_due[1]:  # a level that is held up: look again, not at once
                 next_due = (next_due[1] + HELD_UP_PAUSE, next_due[1])
             agenda.plan(next_due)
-        return agenda.is_open
 
-    async def _follow_up(self, cut: Cut, agenda: Agenda) -> None:
-        """Tell whom a cut concerns, and when to look again."""
+    async def _tell(self, cut: Cut, agenda: Agenda) -> None:
         if (cut.wakes == BATCH and cut.decided) or cut.retried:
             agenda.open()
         if not cut.decided:

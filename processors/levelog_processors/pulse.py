@@ -56,6 +56,17 @@ class Pulse:
             self.on_cut(cut, self._clock() - began)
         return cut
 
+    async def both(self, passing: Awaitable[tuple[Folded, Cut | None]]) -> tuple[Folded, Cut | None]:
+        """Do both in one transaction; either counts with the time of the whole."""
+        began = self._clock()
+        folded, cut = await passing
+        self._unfolded = ()
+        if self.on_fold is not None:
+            self.on_fold(folded, self._clock() - began)
+        if cut is not None and self.on_cut is not None:
+            self.on_cut(cut, self._clock() - began)
+        return folded, cut
+
     def trouble(self) -> str:
         """Why it decides nothing now; empty: it does, or has nothing to decide."""
         if self.is_behind:

@@ -93,7 +93,7 @@ async def test_a_wake_reads_no_values_of_keys_that_have_not_changed(nats_server:
             )
 
             async def look(connection: AsyncConnection, wake: PendingWake = wake) -> None:
-                [known] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON)
+                [known] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON, None, {})
                 assert not known.facts.is_changed
 
             costs.append(await work_of(stack.database, look))

@@ -3,15 +3,19 @@
 import asyncio
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import msgspec
+import pytest
 from sqlalchemy import Connection, Engine, event, select
 
 from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
+from levelog_processors.decide import cut
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
@@ -21,9 +25,9 @@ from rigs.together import together
 from rigs.waiting import until
 
 CHANGES: Final = 20
-MOST_STATEMENTS: Final = 45
-"""Of one change, and some for what is looked at every second."""
-MOST_COMMITS: Final = 8
+MOST_STATEMENTS: Final = 38
+MOST_COMMITS: Final = 4
+"""Of one change, at the median: where the machine is busy, what is slow is decided in more steps."""
 BESIDE: Final = ("leases", "actuator lookout", "actuator presence")
 """Tasks that go on by the clock whether anything changes or not."""
 
@@ -94,8 +98,9 @@ def counting() -> Generator[Count]:
 
 
 async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
-    nats_server: NatsServer, database_url: str, tmp_path: Path
+    nats_server: NatsServer, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cut, "SLOW_FOR", timedelta(0))
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("statements")
@@ -114,10 +119,13 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
 
             sandbox.user.create(web(1))
             await until(lambda: is_shown(1), "a level in sync")
-            with counting() as count:
-                for replicas in range(2, CHANGES + 2):
+            counts: list[Count] = []
+            for replicas in range(2, CHANGES + 2):
+                with counting() as count:
                     sandbox.user.apply(web(replicas))
                     await until(partial(is_shown, replicas), "a level in sync with the change")
-    print(f"{count.statements / CHANGES} statements and {count.commits / CHANGES} commits a change")
-    assert count.statements <= MOST_STATEMENTS * CHANGES
-    assert count.commits <= MOST_COMMITS * CHANGES
+                counts.append(count)
+    statements, commits = (median(getattr(each, name) for each in counts) for name in ("statements", "commits"))
+    print(f"{statements} statements and {commits} commits a change")
+    assert statements <= MOST_STATEMENTS
+    assert commits <= MOST_COMMITS

@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from levelog.effects import EffectHandler
 from levelog.operator import Operator
 from levelog.wire.objects import Application, Cluster
@@ -49,6 +51,8 @@ QUICK = ActuatorSettings(
     sweep=timedelta(seconds=1),
 )
 """Waits and deadlines for tests in which they pass."""
+PATIENT = replace(QUICK, requests=4, request=timedelta(seconds=10), lease=timedelta(seconds=30))
+"""For many requests on a machine that is busy with other tests."""
 
 
 class Acting:

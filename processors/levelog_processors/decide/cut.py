@@ -4,9 +4,11 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Final
 
 from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -27,14 +29,16 @@ from levelog_store.actuate.claims import Claimant, ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
+from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable, Target
 from levelog_store.owners.leases import guard
-from levelog_store.rows import Scope, StoredObject, ViewParent
+from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
 
 BATCH = 256
 """Wakeups decided in one transaction: large enough to share a commit, small enough to keep the fold waiting briefly."""
+SLOW_FOR: Final = timedelta(minutes=1)
+"""So long functions count as slow after one has taken longer than `PATIENCE`."""
 
 
 class CallCounts(Struct):
@@ -69,6 +73,41 @@ class Cut(Struct, frozen=True):
         """Tell whether there is something for an actuator."""
         rows = (row for decided in self.decided for row in decided.intents)
         return any(row.state == "pending" and row.key not in self.claimed for row in rows)
+
+
+class Deciding:
+    """A transaction in which is decided; what follows from that follows once it has committed."""
+
+    def __init__(
+        self, connection: AsyncConnection, claimant: Claimant | None, *, guarded: Collection[int] = ()
+    ) -> None:
+        """`claimant` may be given what is decided. `guarded` partitions are those that `guard` was asked about."""
+        self.connection = connection
+        self.claimant = claimant
+        self.guarded = guarded
+        self.objects: Mapping[str, StoredObject] = {}
+        """Those that it has written, as they are now."""
+        self.held: Sequence[Decided] = ()
+        self._claimed: Sequence[ClaimedIntent] = ()
+        self._began = asyncio.get_running_loop().time()
+
+    async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
+        """Claim those that were chosen of what was decided; what is behind others of its target is left to others."""
+        self.held = held
+        rows = [(each, row) for each in held for row in each.intents if row.key in chosen]
+        if self.claimant is None or not rows:
+            return ()
+        owner, keys = self.claimant.owner, [row.key for _, row in rows]
+        claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=self.claimant.lease)
+        self._claimed = [_claimed(each, row) for each, row in rows if row.key in claimed]
+        return claimed
+
+    def hand_over(self, *, is_certain: bool) -> None:
+        """Have carried out what is committed, or looked up where nobody knows that."""
+        if is_certain:
+            _tell(self.held)
+        if self.claimant is not None and self._claimed:
+            self.claimant.begin(self._claimed, self._began if is_certain else -math.inf)
 
 
 class Asker(Struct, frozen=True):
@@ -111,6 +150,12 @@ class Decider:
         self.calls = CallCounts()
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
+        self._quick_from = -math.inf
+
+    @property
+    def is_quick(self) -> bool:
+        """Tell whether no function has been slow lately, so that other transactions may wait for a cut."""
+        return asyncio.get_running_loop().time() >= self._quick_from
 
     def on_return(self, told: Callable[[], None]) -> None:
         """Have `told` called when a slow reconcile function has returned, so that there is something to conclude."""
@@ -119,6 +164,20 @@ class Decider:
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
         await self.acting.close()
+
+    @asynccontextmanager
+    async def deciding(self, *, durable: bool, guarded: Collection[int] = ()) -> AsyncGenerator[Deciding]:
+        """A transaction to decide in; what is decided may be claimed in it if it is durable."""
+        found: Deciding | None = None
+        try:
+            async with self._database.transaction(durable=durable) as connection:
+                found = Deciding(connection, self.claimant if durable else None, guarded=guarded)
+                yield found
+        except BaseException:  # cut off or cancelled while it committed
+            if found is not None:
+                found.hand_over(is_certain=False)
+            raise
+        found.hand_over(is_certain=True)
 
     async def cut(
         self,
@@ -129,15 +188,17 @@ class Decider:
         folded_to: Mapping[int, int] | None = None,
         leaving: Collection[ViewParent] = (),
         now: datetime | None = None,
+        within: Deciding | None = None,
     ) -> Cut:
         """Decide on the wakeups that are due, of the `views` whose inputs are listed, but for the levels `leaving`.
 
         `epochs` are the leases held, by partition, and `folded_to` the checkpoints to begin at, as `guard` takes them;
         `is_lagging` tells that a wakeup has to wait until other partitions are folded up to its cause. What is due is
-        so by the database's clock, or at `now`, and new due times are made by the same.
+        so by the database's clock, or at `now`, and new due times are made by the same. `within` a transaction, it is
+        read and written in that.
         """
         acting = self.acting
-        async with self._database.reading() as connection:
+        async with self._reading(within) as connection:
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()
             most = BATCH + len(acting) + len(back) + len(leaving)
@@ -151,11 +212,23 @@ class Decider:
                 return Cut(len(fresh), [], at=at)
             is_alone = folded_to is not None and len(folded_to) == self._scope.partitions
             folded = folded_to if is_alone else None  # which the commit compares with the tables
-            looks, stray = await self._look(connection, wakes, at, folded) if wakes else ([], [])
-        acted = await self._with_rows([*back, *await acting.act(looks, epochs)])
+            written = within.objects if within is not None else {}
+            looks, stray = await self._look(connection, wakes, at, folded, written) if wakes else ([], [])
+        acted = [*back, *await acting.act(looks, epochs)]
+        if len(acted) < len(back) + len(looks):
+            self._note(timedelta.max)
+        acted = await self._with_rows(acted, {look.facts.parent.object: look.facts.parent for look in looks}, within)
         batch = [conclude(look, round_, at) for look, round_ in acted]
-        held, claimed = await self._commit(epochs, batch, stray, late, folded_to)
+        held, claimed = await self._commit(epochs, batch, stray, late, folded_to, within)
         return Cut(len(fresh), held, at, claimed, retried=len(batch) - len(held))
+
+    @asynccontextmanager
+    async def _reading(self, within: Deciding | None) -> AsyncGenerator[AsyncConnection]:
+        if within is not None:
+            yield within.connection
+            return
+        async with self._database.reading() as connection:
+            yield connection
 
     async def _look(
         self,
@@ -163,9 +236,11 @@ class Decider:
         wakes: Sequence[PendingWake],
         now: datetime,
         folded_to: Mapping[int, int] | None,
+        written: Mapping[str, StoredObject],
     ) -> tuple[list[Outlook], list[PendingWake]]:
         """Look at the levels, and call the views that may see something else; wakeups without a level are the rest."""
-        known = await read_facts(connection, self._scope, self._program, self.namespaces, wakes, now, folded_to)
+        scope, program = self._scope, self._program
+        known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, written)
         evaluations = {
             each.facts.name: Evaluation(
                 each.facts.view,
@@ -180,7 +255,7 @@ class Decider:
             if each.facts.needs_evaluation
         }
         if evaluations:
-            await evaluate(list(evaluations.values()), TableFetch(connection, self._scope))
+            self._note(await evaluate(list(evaluations.values()), TableFetch(connection, self._scope)))
         looks: list[Outlook] = []
         for facts in (each.facts for each in known):
             evaluation = evaluations.get(facts.name)
@@ -188,6 +263,10 @@ class Decider:
             self._count(looks[-1])
         there = {look.facts.name for look in looks}
         return looks, [wake for wake in wakes if (wake.view, wake.parent) not in there]
+
+    def _note(self, longest: timedelta) -> None:
+        if longest > PATIENCE:
+            self._quick_from = asyncio.get_running_loop().time() + SLOW_FOR.total_seconds()
 
     def _count(self, look: Outlook) -> None:
         facts = look.facts
@@ -222,15 +301,28 @@ class Decider:
             if name in generations and name[1] in parents
         }
 
-    async def _with_rows(self, acted: Sequence[Acted]) -> list[Acted]:
-        """The rounds with the rows of their intents, compared with what is held of the targets."""
+    async def _with_rows(
+        self, acted: Sequence[Acted], parents: Mapping[str, StoredObject], within: Deciding | None
+    ) -> list[Acted]:
+        """The rounds with the rows of their intents, compared with what is held of the targets.
+
+        `parents` are those that were just read.
+        """
         names = target_names(acted)
         if not names:
             return list(acted)
-        async with self._database.reading() as connection:
-            targets = await stored.read_targets(connection, self._scope, names)
-            applied = await stored.read_last_applied(connection, self._scope, sorted(targets)) if targets else {}
-            buckets = await stored.read_buckets(connection, self._scope, sorted(places_of_calls(acted)))
+        targets = {name: Target.of(parents[name]) for name in names if name in parents}
+        applied: Mapping[str, bytes] = {}
+        buckets: Mapping[IndexKey, Bucket] = {}
+        others, calls = [name for name in names if name not in targets], sorted(places_of_calls(acted))
+        with_applied = target_names(acted, verb="apply")
+        if others or calls or with_applied:
+            async with self._reading(within) as connection:
+                if others:
+                    targets |= await stored.read_targets(connection, self._scope, others)
+                if with_applied := [name for name in with_applied if name in targets]:
+                    applied = await stored.read_last_applied(connection, self._scope, with_applied)
+                buckets = await stored.read_buckets(connection, self._scope, calls)
         identity = (self._scope.cluster, self._scope.application)
         is_shown = partial(is_watched, self._program, self.namespaces)
 
@@ -248,58 +340,31 @@ class Decider:
         stray: Sequence[PendingWake],
         late: Mapping[ViewParent, Asker],
         folded_to: Mapping[int, int] | None,
+        within: Deciding | None,
     ) -> tuple[list[Decided], Collection[str]]:
         """Write the decisions that still hold, and forget the wakeups of parents that are gone.
 
-        Returns the former, and the keys of the intents that the claimant has begun. `late` are levels whose functions
+        Returns the former, and the keys of the intents that the claimant begins. `late` are levels whose functions
         outlasted their cuts, with what asked for them when the cut began.
         """
         if not batch and not stray:  # all that was begun is slow
             return [], ()
-        offer = Offer(self.claimant, batch)
-        partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
-        claimed: list[ClaimedIntent] = []
-        try:
-            async with self._database.transaction(durable=bool(offer.chosen)) as connection:
-                await guard(connection, self._scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
-                if stray:
-                    await decisionwrites.drop_wakes(connection, self._scope, stray)
-                if late:
-                    now = await self._askers(connection, late)
-                    batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
-                held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
-                claimed = await offer.claim(connection, self._scope, held)
-        except BaseException:  # cut off or cancelled while it committed
-            offer.hand_over(claimed, is_certain=False)
-            raise
-        _tell(held)
-        offer.hand_over(claimed)
-        return held, [intent.key for intent in claimed]
-
-
-class Offer:
-    """What a claimant in this process takes of the intents that are decided, to carry it out once that is durable."""
-
-    def __init__(self, claimant: Claimant | None, batch: Sequence[Decided]) -> None:
-        self._claimant = claimant
-        self._began = asyncio.get_running_loop().time()
+        claimant = self.claimant if within is None else within.claimant
         chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
-        self.chosen = frozenset(chosen)
-        """Keys."""
-
-    async def claim(self, connection: AsyncConnection, scope: Scope, held: Sequence[Decided]) -> list[ClaimedIntent]:
-        """Claim what was decided, in its transaction; what is behind others of its target is left to others."""
-        if self._claimant is None or not self.chosen:
-            return []
-        rows = [(each, row) for each in held for row in each.intents if row.key in self.chosen]
-        owner, keys = self._claimant.owner, [row.key for _, row in rows]
-        claimed = await claims.claim_decided(connection, scope, owner, keys, lease=self._claimant.lease)
-        return [_claimed(each, row) for each, row in rows if row.key in claimed]
-
-    def hand_over(self, claimed: Sequence[ClaimedIntent], *, is_certain: bool = True) -> None:
-        """Have carried out what is committed, or looked up where nobody knows that."""
-        if self._claimant is not None and claimed:
-            self._claimant.begin(claimed, self._began if is_certain else -math.inf)
+        async with AsyncExitStack() as stack:
+            if within is None:
+                within = await stack.enter_async_context(self.deciding(durable=bool(chosen)))
+            connection = within.connection
+            partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
+            if unguarded := partitions.difference(within.guarded):
+                await guard(connection, self._scope, {p: epochs[p] for p in unguarded}, folded_to=folded_to)
+            if stray:
+                await decisionwrites.drop_wakes(connection, self._scope, stray)
+            if late:
+                now = await self._askers(connection, late)
+                batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
+            held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
+            return held, await within.claim(self._scope, held, frozenset(chosen))
 
 
 def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:

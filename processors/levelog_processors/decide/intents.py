@@ -22,10 +22,11 @@ from levelog_store.decide.decisions import IntentRow, Target, request_of
 from levelog_store.rows import Bucket, IndexKey, StoredObject
 
 
-def target_names(acted: Iterable[tuple[Outlook, Round | None]]) -> list[str]:
-    """Objects that rounds ask to write to, sorted."""
+def target_names(acted: Iterable[tuple[Outlook, Round | None]], *, verb: str = "") -> list[str]:
+    """Objects that rounds ask to write to, in this way or any, sorted."""
     asked = ((look.facts, intent) for look, round_ in acted if round_ is not None for intent in round_.intents)
-    return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in asked})
+    meant = ((facts, intent) for facts, intent in asked if verb in ("", intent.verb))
+    return sorted({str(target_key(facts.view, facts.parent, intent)) for facts, intent in meant})
 
 
 def places_of_calls(acted: Iterable[tuple[Outlook, Round | None]]) -> set[IndexKey]:

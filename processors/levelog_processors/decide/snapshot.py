@@ -15,7 +15,7 @@ from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import OpenIntent, PendingWake
-from levelog_store.rows import Bucket, IndexKey, Scope, ViewParent, WholeIndex, whole_index_key
+from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent, WholeIndex, whole_index_key
 
 Namespaces = Mapping[str, tuple[str, ...]]
 """Namespaces that alone are watched, by resource."""
@@ -52,15 +52,18 @@ async def read_facts(
     namespaces: Namespaces,
     wakes: Sequence[PendingWake],
     now: datetime,
-    folded_to: Mapping[int, int] | None = None,
+    folded_to: Mapping[int, int] | None,
+    written: Mapping[str, StoredObject],
 ) -> list[Known]:
     """The facts of the levels that wakeups ask for; those are left out whose parent is gone, or not the view's.
 
-    `folded_to`: the checkpoints, where they are known; None: they are read.
+    `folded_to`: the checkpoints, where they are known; None: they are read. `written` objects are not read, either.
     """
     levels_of: list[ViewParent] = [(wake.view, wake.parent) for wake in wakes]
     names = sorted({wake.parent for wake in wakes})
-    parents = await stored.read_parents(connection, scope, names)
+    parents = {name: written[name] for name in names if name in written}
+    if others := [name for name in names if name not in written]:
+        parents |= await stored.read_parents(connection, scope, others)
     before = await stored.read_levels(connection, scope, names)
     intents = await stored.read_open_intents(connection, scope, levels_of)
     reading = [level for level in levels_of if program.views[level[0]].sources]

@@ -6,7 +6,8 @@ also what was read before it raised.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -200,12 +201,19 @@ def _moment(asked: object) -> datetime | None:
     return datetime.combine(at.date(), at.time(), UTC)  # of a class of the user's, only the time is kept
 
 
-async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:
-    """Run the evaluations side by side; each round of their reads is one query for all of them."""
+async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> timedelta:
+    """Run the evaluations side by side; each round of their reads is one query for all of them.
+
+    Returns the longest time that one ran without a pause.
+    """
     needs: list[tuple[greenlet, NeededKey]] = []
+    longest = 0.0
 
     def resume(runner: greenlet, *values: Any) -> None:
+        nonlocal longest
+        began = perf_counter()
         need = runner.switch(*values)
+        longest = max(longest, perf_counter() - began)
         if not runner.dead:
             needs.append((runner, need))
 
@@ -223,3 +231,4 @@ async def evaluate(evaluations: Sequence[Evaluation], fetch: Fetch) -> None:
         wholes = {index: await fetch.whole(index) for index in sorted({n.index for _, n in waiting if n.key is None})}
         for runner, need in waiting:
             resume(runner, wholes[need.index] if need.key is None else buckets[need.index, need.key])
+    return timedelta(seconds=longest)

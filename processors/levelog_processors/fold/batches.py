@@ -28,7 +28,7 @@ from levelog_store.fold.changewrites import advance_checkpoints, write_changes
 from levelog_store.fold.heldreads import read_entries, read_expired, read_held, read_syncs, read_times, read_unlisted
 from levelog_store.owners.leases import guard
 from levelog_store.owners.upkeep import analyze_new
-from levelog_store.rows import IndexKey, Input, Scope, ViewParent
+from levelog_store.rows import IndexKey, Input, Scope, StoredObject, ViewParent
 
 STATISTICS_EVERY: Final = 2000
 """Records; a table of fewer rows may as well be read whole."""
@@ -89,9 +89,26 @@ class Folder:
             if reached is not None:
                 reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
             keys |= changes.keys.keys()
-        await self._keep_statistics(len(records))
+        await self.keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted | HistoryReverted) for logged in records)
         return Folded(len(records), wakes, has_finished, has_list, keys)
+
+    async def fold_within(
+        self,
+        connection: AsyncConnection,
+        epochs: Mapping[int, int],
+        records: Sequence[LoggedRecord],
+        folded_to: Mapping[int, int],
+    ) -> tuple[Folded, Mapping[str, StoredObject]]:
+        """Fold records that are `foldable_at_once`, in a transaction of the caller. Raises as `fold` does.
+
+        Returns the objects that it has written, too.
+        """
+        partitions = {logged.partition for logged in records}
+        await guard(connection, self.scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
+        changes = self.begin(await self._held(connection, records)).records(records)
+        wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
+        return Folded(len(records), dict(wakes), False, False, set(changes.keys)), changes.objects
 
     def begin(self, held: Held) -> Fold:
         """The fold of one part of a batch."""
@@ -105,7 +122,7 @@ class Folder:
             await guard(connection, self.scope, {p: epochs[p] for p in changes.checkpoints}, folded_to=folded_to)
             return await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
 
-    async def _keep_statistics(self, records: int) -> None:
+    async def keep_statistics(self, records: int) -> None:
         """Have statistics made while the tables fill for the first time, since statements are planned by them."""
         if self._has_statistics:
             return
@@ -121,22 +138,26 @@ class Folder:
             await advance_checkpoints(connection, self.scope, list(epochs), sequence)
 
     async def _records(self, records: Sequence[LoggedRecord]) -> Changes:
+        async with self._database.reading() as connection:
+            held = await self._held(connection, records)
+        return self.begin(held).records(records)
+
+    async def _held(self, connection: AsyncConnection, records: Sequence[LoggedRecord]) -> Held:
         names = object_names(records)
         indexed = self._concerned(names, self.program.indices_of)
         parents = self._concerned(names, self.program.views_of)
-        async with self._database.reading() as connection:
-            held = await read_held(connection, self.scope, names, indexed=indexed, parents=parents)
-            has_marks = any(isinstance(logged.record, _MARKS) for logged in records)
-            if has_marks or self._api_versions is None:
-                held.syncs = await read_syncs(connection, self.scope)
-                self._api_versions = {place: row.api_version for place, row in held.syncs.items() if row.api_version}
-            held.api_versions = self._api_versions
-            if any(isinstance(logged.record, SyncStarted) for logged in records):
-                self.forget()
-            if repeated := repeated_calls(records):
-                held.entries |= await read_entries(connection, self.scope, repeated)
-            await self._look_for_expired(connection, held, records)
-        return self.begin(held).records(records)
+        held = await read_held(connection, self.scope, names, indexed=indexed, parents=parents)
+        has_marks = any(isinstance(logged.record, _MARKS) for logged in records)
+        if has_marks or self._api_versions is None:
+            held.syncs = await read_syncs(connection, self.scope)
+            self._api_versions = {place: row.api_version for place, row in held.syncs.items() if row.api_version}
+        held.api_versions = self._api_versions
+        if any(isinstance(logged.record, SyncStarted) for logged in records):
+            self.forget()
+        if repeated := repeated_calls(records):
+            held.entries |= await read_entries(connection, self.scope, repeated)
+        await self._look_for_expired(connection, held, records)
+        return held
 
     async def _sweep(self, records: Sequence[LoggedRecord]) -> Changes:
         async with self._database.reading() as connection:
@@ -181,6 +202,11 @@ class Folder:
         kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}
         fed = {kind for kind in set(kinds.values()) if handlers_of(kind)}
         return [name for name, kind in kinds.items() if kind in fed]
+
+
+def foldable_at_once(records: Sequence[LoggedRecord]) -> bool:
+    """Tell whether all that a batch changes is folded in one part: no list begins or ends in it."""
+    return not any(type(logged.record) in _ALONE for logged in records)
 
 
 def _parts(records: Sequence[LoggedRecord]) -> Iterator[tuple[type | None, list[LoggedRecord]]]:

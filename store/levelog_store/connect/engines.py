@@ -30,7 +30,8 @@ CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 15
 """A writing transaction left idle for so long is ended by the server: a process that was stopped there holds locks.
 
-User code never runs inside one, so that nothing but a stopped process or a broken network takes so long.
+Functions that run inside one have a shorter limit, so that nothing but a stopped process or a broken network takes that
+long.
 """
 
 POOL_SIZE = 5

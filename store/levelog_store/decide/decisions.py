@@ -1,12 +1,13 @@
 """What a decision begins with, what it comes to, and what it asks to be written."""
 
 from datetime import datetime
+from typing import Self
 
 from msgspec import Struct, field
 
 from levelog.wire.canonical import digest
 from levelog_store.fold.changes import Causes
-from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
+from levelog_store.rows import IndexKey, LevelRow, StoredObject, Verdict, ViewParent
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):
@@ -80,6 +81,11 @@ class Target(Struct, frozen=True, kw_only=True):
     version: int
     is_deleting: bool
     body: bytes
+
+    @classmethod
+    def of(cls, row: StoredObject) -> Self:
+        """That of an object."""
+        return cls(uid=row.uid, version=row.version, is_deleting=row.is_deleting, body=row.body)
 
 
 class Asked(Struct, frozen=True, kw_only=True):

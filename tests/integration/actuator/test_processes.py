@@ -25,7 +25,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.presence import stay
 from levelog_store.tables import intents
-from rigs.acting import ACTUATOR, QUICK, WEBS, Acting
+from rigs.acting import ACTUATOR, PATIENT, QUICK, WEBS, Acting
 from rigs.apirequests import ApiRequest, asks
 from rigs.faults import Delay, Hold, Strike
 from rigs.intents import NOON, intent, states
@@ -51,9 +51,9 @@ class ActuatorProcess:
         self._log = folder / "actuator.log"
         self._process: Process | None = None
 
-    async def start(self) -> None:
+    async def start(self, *more: str) -> None:
         before = self._runs()
-        self._process = Forked(self._argv, self._log, env={"PYTHONPATH": str(TESTS)})
+        self._process = Forked([*self._argv, *more], self._log, env={"PYTHONPATH": str(TESTS)})
 
         async def runs() -> bool:
             self.process.check()
@@ -224,16 +224,12 @@ def ended(processes: list[ActuatorProcess]) -> Generator[None]:
             process.kill()
 
 
-PATIENT = msgspec.structs.replace(QUICK, requests=4, request=timedelta(seconds=10), lease=timedelta(seconds=30))
-"""For many requests on a machine that is busy with other tests."""
-
-
 async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
     shared: Acting, actuator: ActuatorProcess
 ) -> None:
     """Stopped with claims in its queue, while another one carries them out."""
     seen = [await shared.make("configmaps", f"a-{number}") for number in range(60)]
-    await actuator.start()
+    await actuator.start("--patient")
     stopped = Strike(call=lambda: os.kill(actuator.process.pid, signal.SIGSTOP), stage="answer")
     strike = shared.proxy.add(stopped, writes)
     keys = await shared.decide(*(shared.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
@@ -246,7 +242,7 @@ async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
     (key,) = await shared.decide(shared.intent("patch", seen_later, body={"data": {"k": "1"}}))
     await shared.receipts_of([key])
     # what had its turn when it was stopped may still be sent, which nobody can fence; of the queue behind it nothing
-    assert len(shared.sent()) - sent - 1 <= QUICK.group_requests < len(seen) - QUICK.group_requests
+    assert len(shared.sent()) - sent - 1 <= PATIENT.requests < len(seen) - PATIENT.requests
     assert Counter(request.name for request in shared.effective()) == {
         each["metadata"]["name"]: 1 for each in [*seen, seen_later]
     }

@@ -24,7 +24,6 @@ from levelog_processors.fold.lists import Mark, note_mark
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_processors.waiting import Horizon
-from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites, levelwrites
@@ -289,14 +288,15 @@ def readers_not_blocked(_: Laboratory) -> Generator[None]:
 
 def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
     """An intent is handed over as it is claimed, before the commit."""
-    real = cut.Offer.claim
+    real = cut.Deciding.claim
 
-    async def claim(self: cut.Offer, connection: Any, scope: Scope, held: Sequence[Decided]) -> list[ClaimedIntent]:
-        claimed = await real(self, connection, scope, held)
-        self.hand_over(claimed)
-        return []
+    async def claim(self: cut.Deciding, *asked: Any) -> Collection[str]:
+        claimed = await real(self, *asked)
+        self.hand_over(is_certain=True)
+        self.claimant = None
+        return claimed
 
-    with _replaced((cut.Offer, "claim"), by=claim):
+    with _replaced((cut.Deciding, "claim"), by=claim):
         yield
 
 

@@ -1,0 +1,240 @@
+"""A fold and a decision in one transaction come to what they come to in two."""
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, patch_status
+from levelog.errors import Unavailable
+from levelog.wire.objects import Application, Cluster
+from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen
+from levelog_processors.decide import cut
+from levelog_processors.engine import Engine
+from levelog_processors.fold.batches import Folded
+from levelog_processors.program import Program
+from levelog_store.connect.database import Database
+from levelog_store.decide import decisionwrites
+from levelog_store.dialects import Timestamp
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope, ViewParent
+from levelog_store.tables import intents, leases, metadata, processors, scopes
+from rigs.run.examples import examples
+from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, receipt, web
+
+PARTITIONS: Final = 2
+_TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+Z")
+NAMES: Final = ("a", "b")
+LONG: Final = 10_000_000
+"""So many numbers take longer than `PATIENCE` to add on any machine."""
+Told: TypeAlias = ObjectSeen | ObjectDeleted | ControlRecord
+
+
+class WebSpec(Struct):
+    replicas: int = 0
+    image: str = ""
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Pod(Resource, version="v1", plural="pods"): ...
+
+
+def operator() -> Operator:
+    op = Operator("webs")
+
+    @op.index
+    def pods_by_web(pod: Pod) -> dict[str, str]:
+        return {owner.uid: pod.metadata.name for owner in pod.metadata.owner_references if owner.controller}
+
+    @op.view
+    def pods(web: Web, pods_by_web: Index[str, str]) -> Level[list[str]]:
+        names = [f"{web.metadata.name}-{number}" for number in range(web.spec.replicas)]
+        return Level(names, sorted(pods_by_web[web.metadata.uid]))
+
+    @op.reconcile(pods, writes={Pod: ["apply"]})
+    def start(web: Web, level: Level[list[str]]) -> Iterator[Intent]:
+        for name in sorted({*level.desired} - {*level.actual}):
+            yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}})
+
+    @op.view
+    def shown(web: Web) -> Level[str]:
+        if web.spec.image == "slow":
+            sum(range(LONG))
+        return Level(web.spec.image, "a")
+
+    @op.reconcile(shown)
+    def show(web: Web) -> Iterator[Intent]:
+        yield patch_status(web, {"image": web.spec.image})
+
+    return op
+
+
+class Stepped:
+    """One engine on a database of its own."""
+
+    def __init__(self, database: Database, scope: Scope, engine: Engine) -> None:
+        self.database = database
+        self._scope = scope
+        self.engine = engine
+        self._sequence = 0
+
+    async def hold(self) -> None:
+        leases = Leases(self.database, self._scope, owner="test", duration=timedelta(hours=1))
+        await self.engine.hold(await leases.tend())
+
+    def placed(self, records: Sequence[Told], *, partition: int = 0) -> list[LoggedRecord]:
+        found = logged(records, first=self._sequence + 1, partitions=PARTITIONS, partition=partition)
+        self._sequence += len(found)
+        return found
+
+    async def in_two(self, placed: list[LoggedRecord]) -> None:
+        await self.engine.fold(placed)
+        await self.engine.decide()
+
+    async def in_one(self, placed: list[LoggedRecord]) -> None:
+        def leaving(folded: Folded) -> Sequence[ViewParent] | None:
+            return () if folded.wakes else None
+
+        assert self.engine.may_do_both(placed)
+        await self.engine.fold_and_decide(placed, leaving)
+
+    async def rows(self) -> dict[str, list[Any]]:
+        """All that does not differ from one database to the next: no times, and no leases."""
+        found: dict[str, list[Any]] = {}
+        async with self.database.reading() as connection:
+            for table in metadata.sorted_tables:
+                if table in (leases, processors, scopes):
+                    continue
+                columns = [
+                    each for each in table.c if not isinstance(each.type, Timestamp) and each.name != "generation"
+                ]
+                rows = await connection.execute(select(*columns))
+                found[table.name] = sorted(_TIME.sub("then", repr(tuple(row))) for row in rows)
+        return found
+
+    async def asked(self) -> list[dict[str, Any]]:
+        async with self.database.reading() as connection:
+            wanted = select(intents).where(intents.c.state == "pending").order_by(intents.c.key)
+            return [dict(row) for row in (await connection.execute(wanted)).mappings()]
+
+
+@asynccontextmanager
+async def engine_on(url: str) -> AsyncGenerator[Stepped]:
+    program = Program([operator()])
+    async with await Database.open(url, is_scratch=True) as database:
+        async with database.transaction() as connection:
+            await connection.run_sync(metadata.create_all)
+        scope = await open_scope(
+            database,
+            cluster=Cluster("cluster"),
+            application=Application("webs"),
+            partitions=PARTITIONS,
+            stream_created="stream",
+            fingerprint=program.fingerprint,
+        )
+        engine = Engine(database, scope, program, patience=None)
+        stepped = Stepped(database, scope, engine)
+        await stepped.hold()
+        try:
+            for resource in (WEBS, PODS):
+                for partition in range(PARTITIONS):
+                    await stepped.in_two(stepped.placed(lists_done(resource, 0), partition=partition))
+            yield stepped
+        finally:
+            await engine.close()
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> list[tuple[str, str, int, str]]:
+    """What happens at once: kind, name, replicas or number, and image."""
+    kinds = st.sampled_from(("web", "web", "pod", "pod", "receipt", "receipt", "no web", "no pod"))
+    one = st.tuples(kinds, st.sampled_from(NAMES), st.integers(0, 2), st.sampled_from("axy"))
+    return draw(st.lists(one, min_size=1, max_size=4))
+
+
+class Watched:
+    """Objects with versions, as a watch tells them."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._held: dict[str, ObjectSeen] = {}
+
+    def records(self, changed: Sequence[tuple[str, str, int, str]], asked: Sequence[dict[str, Any]]) -> list[Told]:
+        found: list[Told] = []
+        for kind, name, number, image in changed:
+            self._version += 1
+            if kind == "web":
+                found.append(self._keep(web(name, self._version, replicas=number, image=image)))
+            elif kind == "pod":
+                found.append(self._keep(pod(f"{name}-{number}", self._version, owner=f"uid-{name}")))
+            elif kind == "receipt" and asked:
+                row = asked[number % len(asked)]
+                refused = {"outcome": "failed", "error": "refused"} if image == "x" else {"version": self._version}
+                found.append(receipt(row, **refused))
+            elif gone := self._held.pop(name if kind == "no web" else f"{name}-{number}", None):
+                found.append(deleted(gone, self._version))
+        return found
+
+    def _keep(self, seen: ObjectSeen) -> ObjectSeen:
+        self._held[seen.key.name] = seen
+        return seen
+
+
+@settings(max_examples=examples(40), phases=(Phase.explicit, Phase.generate))
+@given(story=st.lists(changes(), min_size=1, max_size=8))
+async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], tmp_path_factory: Any) -> None:
+    folder: Path = tmp_path_factory.mktemp("passes")
+    cluster = Watched()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "SLOW_FOR", timedelta(0))
+        async with (
+            engine_on(f"sqlite:///{folder}/one.db") as one,
+            engine_on(f"sqlite:///{folder}/two.db") as two,
+        ):
+            for changed in story:
+                if records := cluster.records(changed, await two.asked()):
+                    await one.in_one(one.placed(records))
+                    await two.in_two(two.placed(records))
+                    rows, others = await one.rows(), await two.rows()
+                    assert not [(name, rows[name], others[name]) for name in rows if rows[name] != others[name]]
+
+
+async def test_a_pass_that_fails_leaves_nothing_and_is_folded_alone_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> None:
+        raise Unavailable("no")
+
+    async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
+        before = await stepped.rows()
+        placed = stepped.placed([web("a", 1, replicas=1)])
+        with monkeypatch.context() as patch:
+            patch.setattr(decisionwrites, "write_decisions", refuse)
+            with pytest.raises(Unavailable):
+                await stepped.in_one(placed)
+            assert await stepped.rows() == before
+            await stepped.hold()
+            assert not stepped.engine.may_do_both(placed)
+            with pytest.raises(Unavailable):
+                await stepped.in_two(placed)
+            assert (await stepped.rows())["objects"] != before["objects"]
+        await stepped.engine.decide()
+        assert len(await stepped.asked()) == 1
+        assert stepped.engine.may_do_both(stepped.placed([web("a", 2)]))
+
+
+async def test_a_function_that_was_slow_runs_in_no_transaction_that_others_wait_for(tmp_path: Path) -> None:
+    async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
+        await stepped.in_two(stepped.placed([web("a", 1, image="slow")]))
+        assert not stepped.engine.may_do_both(stepped.placed([web("a", 2)]))
