@@ -350,6 +350,7 @@ async def test_live_changes_go_on_while_thousands_of_objects_are_computed_anew(
         await stack.folded(await stack.tell(web("last", 40_000, replicas=0)))
         assert counts([row for row in await stack.rows(backfills) if row["kind"] == "index"]) == pods
         assert await values(stack, "webs/images") == ['"A"'] * (pods - 10) + ['"B"'] * 10
-        assert processor.calls.functions["webs/pictures"] == 12  # the shop, and what is new
+        # the shop and what is new, and the shop again with each pod that comes after the last page
+        assert 12 <= processor.calls.functions["webs/pictures"] <= 22
         assert len(await statuses(stack, "webs/counted")) == 12
     assert calls_of(changed) == {"images": pods + 10, "names": 10}
