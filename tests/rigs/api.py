@@ -30,9 +30,9 @@ class Api:
     async def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
     ) -> tuple[int, Any]:
-        """The status code and the decoded JSON answer; a plain text, as of a path that is not served yet, as message."""
+        """The status code and the decoded JSON answer; of a path that is not served yet, the text as message."""
         status, answer = await self._send(method, path, None if body is None else json.dumps(body), content_type)
-        return status, json.loads(answer) if answer.startswith(("{", "[")) else {"message": answer}
+        return status, json.loads(answer) if answer.startswith((b"{", b"[")) else {"message": answer.decode()}
 
     async def lines(self, path: str) -> tuple[int, list[Any]]:
         """The status code and the decoded lines of an answer that ends: a watch with `timeoutSeconds`."""
