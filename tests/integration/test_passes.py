@@ -180,8 +180,10 @@ class Watched:
                 found.append(self._keep(pod(f"{name}-{number}", self._version, owner=f"uid-{name}")))
             elif kind == "receipt" and asked:
                 row = asked[number % len(asked)]
-                refused = {"outcome": "failed", "error": "refused"} if image == "x" else {"version": self._version}
-                found.append(receipt(row, **refused))
+                if image == "x":
+                    found.append(receipt(row, outcome="failed", error="refused"))
+                else:
+                    found.append(receipt(row, version=self._version))
             elif gone := self._held.pop(name if kind == "no web" else f"{name}-{number}", None):
                 found.append(deleted(gone, self._version))
         return found
