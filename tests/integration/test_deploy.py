@@ -6,6 +6,7 @@ from typing import Any, Final
 import yaml
 
 from levelog_cli.loading import load_application
+from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.settings import Settings, variable
 from levelog_cli.wiring.manifests import roles_of
 from rigs.api import APPLY, MERGE_PATCH
@@ -58,3 +59,16 @@ def test_each_process_runs_as_its_own_account_with_settings_that_exist() -> None
     for pod in pods:
         for container in [*pod["containers"], *pod.get("initContainers", ())]:
             assert {each["name"] for each in container["env"]} <= known
+
+
+def test_probes_ask_where_the_processes_listen() -> None:
+    for deployment in DEPLOYMENTS:
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        [port] = container["ports"]
+        listen = next(each["value"] for each in container["env"] if each["name"] == variable("listen"))
+        assert ListenAddress.parse(listen) == ListenAddress("", port["containerPort"])
+        asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("liveness", "readiness")}
+        assert asked == {
+            "liveness": {"path": "/healthz", "port": port["name"]},
+            "readiness": {"path": "/readyz", "port": port["name"]},
+        }

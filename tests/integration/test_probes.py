@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from levelog_cli.monitoring.listening import ListenAddress, listening
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
@@ -210,3 +211,11 @@ async def test_a_port_that_is_taken_or_a_host_that_is_not_here_is_refused(tmp_pa
     assert sentence == f"--listen {address}: cannot listen there: Address already in use"
     sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, "--listen", "192.0.2.1:8080", status=2)
     assert sentence.startswith("--listen 192.0.2.1:8080: cannot listen there: ")
+
+
+@pytest.mark.parametrize(("text", "reached"), [(":0", "127.0.0.1"), (":0", "::1"), ("[::1]:0", "::1")])
+def test_all_addresses_are_those_of_both_protocols(text: str, reached: str) -> None:
+    if ":" in reached and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with listening(ListenAddress.parse(text), {}) as found, socket.create_connection((reached, found.port), 10):
+        pass

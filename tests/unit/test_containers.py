@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,8 @@ import yaml
 from msgspec.structs import fields
 
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import Application, Cluster
-from levelog.wire.subjects import hint_subject
 from levelog_cli.main import app
+from levelog_cli.monitoring.listening import ListenAddress, WebPage, listening
 from levelog_cli.settings import Settings, variable
 from levelog_sandbox.__main__ import parser
 
@@ -109,13 +109,18 @@ def test_what_is_mounted_is_in_the_repository(file: str) -> None:
     assert (ROOT / file).exists()
 
 
-def test_the_health_check_looks_for_what_a_process_subscribes_to() -> None:
-    subject = hint_subject(Cluster("uid"), Application("webs"), "*")
-    for name in ("processor", "actuator"):
-        *command, prefix = SERVICES[name]["healthcheck"]["test"]
-        assert subject.startswith(prefix)
-        assert command[:3] == ["CMD", "python", "-c"]
-        compile(command[3], "health check", "exec")
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_the_health_check_asks_a_process_where_it_listens_and_shows_what_it_says(*, is_ready: bool) -> None:
+    page = WebPage(b"[-]process failed: why\n", status=HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
+    with listening(ListenAddress("", 0), {"/readyz": lambda _: page}) as found:
+        for name in ("ingest", "processor", "actuator"):
+            *command, script = SERVICES[name]["healthcheck"]["test"]
+            port = ListenAddress.parse(SERVICES[name]["environment"]["LEVELOG_LISTEN"]).port
+            assert command == ["CMD", "python", "-IS", "-c"]
+            assert str(port) in script
+            asking = [sys.executable, *command[2:], script.replace(str(port), str(found.port))]
+            ended = subprocess.run(asking, capture_output=True, text=True, check=False, timeout=60)
+            assert (ended.returncode, ended.stdout.strip()) == (not is_ready, "[-]process failed: why")
 
 
 def test_the_key_is_made_once_and_can_redact(tmp_path: Path) -> None:

@@ -93,10 +93,18 @@ def listening(address: ListenAddress, pages: WebPages) -> Generator[ListenAddres
 
 
 def _server(address: ListenAddress, handler: type[BaseHTTPRequestHandler]) -> ThreadingTCPServer:
+    # A pod has an IPv4 address, an IPv6 address or both.
+    is_dual = not address.host and socket.has_dualstack_ipv6()
+
     class Server(ThreadingTCPServer):  # http.server's own looks up its name, which may take long
         allow_reuse_address = True
-        address_family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        address_family = socket.AF_INET6 if is_dual or ":" in address.host else socket.AF_INET
         daemon_threads = True
+
+        def server_bind(self) -> None:
+            if is_dual:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
 
         def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
             log.debug("%s: not answered", client_address, exc_info=True)
