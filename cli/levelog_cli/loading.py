@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError, OperatorError
 from levelog.operator import Operator
+from levelog.resources import ResourceBase
 from levelog.wire.objects import Application
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program
@@ -37,18 +38,23 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
     """
     loading = _Loading()
     operators: dict[int, Operator] = {}
-    for file in dict.fromkeys(path.resolve() for path in files):
-        shown = _shown(file)
-        modules = loading.folder(file) if file.is_dir() else [loading.file(file)]
-        found = [value for module in modules for value in vars(module).values() if isinstance(value, Operator)]
+    for file, values in loading.values(files):
+        found = [value for value in values if isinstance(value, Operator)]
         if not found:
             what = "folder" if file.is_dir() else "file"
             raise ConfigurationError(
-                f'operator {what} {shown} defines no Operator: write op = Operator("…") at module level'
+                f'operator {what} {_shown(file)} defines no Operator: write op = Operator("…") at module level'
             )
         operators.update((id(operator), operator) for operator in found)
     loading.refuse_twins(list(operators.values()))
     return list(operators.values())
+
+
+def load_classes(files: Sequence[Path]) -> list[type[ResourceBase]]:
+    """Run the files as `load_operators` does and collect their classes of resources, each once, operator or not."""
+    values = (value for _, values in _Loading().values(files) for value in values)
+    classes = (value for value in values if isinstance(value, type) and issubclass(value, ResourceBase))
+    return [cls for cls in dict.fromkeys(classes) if "resource_type" in vars(cls)]
 
 
 class _SourceLoader(SourceFileLoader):
@@ -65,6 +71,12 @@ class _Loading:
     def __init__(self) -> None:
         self._before = set(sys.modules)
         self._modules: dict[Path, ModuleType] = {}
+
+    def values(self, files: Sequence[Path]) -> Iterator[tuple[Path, list[Any]]]:
+        """What each file or folder defines at module level, or imports."""
+        for file in dict.fromkeys(path.resolve() for path in files):
+            modules = self.folder(file) if file.is_dir() else [self.file(file)]
+            yield file, [value for module in modules for value in vars(module).values()]
 
     def folder(self, folder: Path) -> list[ModuleType]:
         files = sorted(file for file in folder.glob("*.py") if file.stem != "__main__")

@@ -8,8 +8,9 @@ Run it with `levelog run examples/previews/previews.py` after `kubectl apply -f 
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Annotated
 
-from msgspec import field
+from msgspec import Meta, field
 
 from levelog import Intent, Level, Operator, Resource, Struct, delete, patch_status
 
@@ -17,14 +18,14 @@ op = Operator("previews")
 
 
 class PreviewSpec(Struct):
-    ttl_seconds: int
+    ttl_seconds: Annotated[int, Meta(ge=1)]
 
 
 class PreviewStatus(Struct):
     expires_at: datetime | None = None
 
 
-class Preview(Resource, group="example.com", version="v1", plural="previews"):
+class Preview(Resource, group="example.com", version="v1", plural="previews", columns={"Expires": "status.expiresAt"}):
     spec: PreviewSpec
     status: PreviewStatus = field(default_factory=PreviewStatus)
 

@@ -35,7 +35,7 @@ class ReleaseStatus(Struct):
     commit: str | None = None
 
 
-class Release(Resource, group="example.com", version="v1", plural="releases"):
+class Release(Resource, group="example.com", version="v1", plural="releases", columns={"Commit": "status.commit"}):
     spec: ReleaseSpec
     status: ReleaseStatus = field(default_factory=ReleaseStatus)
 

@@ -8,6 +8,9 @@ Run it with `levelog run examples/sites/sites.py` after `kubectl apply -f exampl
 
 from collections.abc import Iterator
 from hashlib import sha256
+from typing import Annotated
+
+from msgspec import Meta
 
 from levelog import Manifest, Operator, Resource, Struct
 
@@ -15,14 +18,20 @@ op = Operator("sites")
 
 
 class SiteSpec(Struct):
-    image: str
-    replicas: int = 2
-    port: int = 0
+    image: Annotated[str, Meta(min_length=1)]
+    replicas: Annotated[int, Meta(ge=0)] = 2
+    port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Where the site is reached; 0: nowhere, so that it needs no Service."""
     pages: dict[str, str] = {}
 
 
-class Site(Resource, group="example.com", version="v1", plural="sites"):
+class Site(
+    Resource,
+    group="example.com",
+    version="v1",
+    plural="sites",
+    columns={"Image": "spec.image", "Replicas": "spec.replicas"},
+):
     spec: SiteSpec
 
 

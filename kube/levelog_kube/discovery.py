@@ -1,12 +1,12 @@
 """What an API server serves, with which schemas, and which cluster it is."""
 
 import difflib
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
 
-from levelog.resources import Scope
+from levelog.resources import Manifest, Scope
 from levelog.wire.objects import Cluster, GroupResource
 from levelog_kube.client import Answer, KubeClient
 from levelog_kube.failures import ApiError
@@ -169,13 +169,16 @@ async def schemas_of(client: KubeClient, resource: GroupResource) -> dict[str, R
 
     Raises as `KubeClient.request`.
     """
-    if not resource.group:
-        return {}
-    try:
-        answer = await client.request("GET", f"{_DEFINITIONS}/{quote(str(resource), safe='')}")
-    except ApiError as error:
-        if error.status == 404:
-            return {}
-        raise
-    versions = answer.decode(_Definition).spec.versions
+    answer = await _definition(client, resource)
+    versions = answer.decode(_Definition).spec.versions if answer else ()
     return {version.name: version.schema.schema for version in versions if bytes(version.schema.schema)}
+
+
+async def definition_of(client: KubeClient, resource: GroupResource) -> Manifest | None:
+    """The CustomResourceDefinition of a resource; None if there is none. Raises as `KubeClient.request`."""
+    answer = await _definition(client, resource)
+    return answer.decode(dict[str, Any]) if answer else None
+
+
+async def _definition(client: KubeClient, resource: GroupResource) -> Answer | None:
+    return await _found(client, f"{_DEFINITIONS}/{quote(str(resource), safe='')}") if resource.group else None

@@ -7,6 +7,7 @@ from levelog.intents import Intent, apply, call, create, delete, event, patch, p
 from levelog.levels import Drift, Level
 from levelog.operator import Operator
 from levelog.resources import (
+    CEL,
     AnnotatedResource,
     External,
     LabelledResource,
@@ -19,6 +20,7 @@ from levelog.selectors import ABSENT, PRESENT
 
 __all__ = [
     "ABSENT",
+    "CEL",
     "PRESENT",
     "AnnotatedResource",
     "Call",

@@ -1,7 +1,9 @@
 """Classes of objects and of other systems' records: the fields that a handler declares are what wakes it."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final, Literal, TypeAlias, dataclass_transform, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar, dataclass_transform, get_args
 
 import msgspec
 
@@ -13,6 +15,27 @@ Manifest: TypeAlias = dict[str, Any]
 
 Scope: TypeAlias = Literal["Namespaced", "Cluster"]
 
+StructT = TypeVar("StructT", bound="Struct")
+
+
+@dataclass(frozen=True)  # mypy takes a Struct that decorates for one that makes dataclasses
+class CEL:
+    """A rule that the API server holds objects to, written in the Common Expression Language.
+
+    It stands with a type, `replicas: Annotated[int, CEL("self <= 5", message="at most five")]`, or above a class:
+    `@CEL("self.least <= self.most")`. `levelog crd` prints it; nothing else evaluates it, the simulation included.
+    """
+
+    rule: str
+    message: str = ""
+    message_expression: str = ""
+    field_path: str = ""
+
+    def __call__(self, cls: type[StructT]) -> type[StructT]:
+        """Hold every value of a Struct or Resource class to the rule."""
+        cls.cel_rules = (self, *cls.cel_rules)
+        return cls
+
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Struct(msgspec.Struct, frozen=True, rename="camel"):
@@ -20,6 +43,8 @@ class Struct(msgspec.Struct, frozen=True, rename="camel"):
 
     Frozen, as functions that only compute change nothing; so one may stand as a default, `status: Status = Status()`.
     """
+
+    cel_rules: ClassVar[tuple[CEL, ...]] = ()
 
 
 class OwnerReference(Struct, omit_defaults=True):
@@ -91,8 +116,28 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What `levelog crd` prints of a resource beside its fields, from the class statement."""
+
+    crd: bool = True
+    """False for what somebody else defines."""
+    storage: bool = False
+    """Of several versions, the one in which objects are stored."""
+    served: bool = True
+    deprecated: str = ""
+    """What clients of this version are warned with."""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    columns: Mapping[str, str] = {}
+    """Path of each column of `kubectl get`, by its title."""
+    wide_columns: Mapping[str, str] = {}
+    """Those that only `kubectl get -o wide` shows."""
+    scale: tuple[str, ...] = ()
+    """Paths of the wanted replicas, of the actual ones and, if there is one, of their selector."""
+
+
 class ResourceMeta(msgspec.StructMeta):
-    """Takes group, version, plural, kind and scope from the class statement."""
+    """Takes group, version, plural, kind and scope from the class statement, and what only its definition says."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
         """Build the struct and note which resource it stands for."""
@@ -100,6 +145,7 @@ class ResourceMeta(msgspec.StructMeta):
         given = {key: options.pop(key) for key in ("group", "version", "kind", "scope") if key in options}
         if given.get("scope", "Namespaced") not in get_args(Scope):
             raise OperatorError(f'class {name}: scope is "Namespaced" or "Cluster", not {given["scope"]!r}')
+        defined = {key: options.pop(key) for key in Definition.__struct_fields__ if key in options}
         struct: Any = super().__new__(cls, name, bases, namespace, **options)
         if plural is not None:
             struct.resource_type = ResourceType(
@@ -109,6 +155,10 @@ class ResourceMeta(msgspec.StructMeta):
                 kind=given.get("kind", name),
                 scope=given.get("scope", "Namespaced"),
             )
+            try:
+                struct.definition = msgspec.convert(defined, Definition)
+            except msgspec.ValidationError as error:
+                raise OperatorError(f"class {name}: {error}") from error
         return struct
 
 
@@ -116,6 +166,7 @@ class ResourceBase(Struct, metaclass=ResourceMeta):
     """What Resource and its variants share."""
 
     resource_type: ClassVar[ResourceType]
+    definition: ClassVar[Definition]
 
 
 class Resource(ResourceBase):
@@ -123,6 +174,8 @@ class Resource(ResourceBase):
 
     `class Web(Resource, group="example.com", version="v1", plural="webs")`; the kind is the class's name unless
     `kind=` says otherwise, `scope="Cluster"` for objects without a namespace. Labels and annotations do not count.
+    Of your own resources, `short_names=`, `categories=`, `columns=`, `wide_columns=`, `scale=`, `storage=`, `served=`,
+    `deprecated=` and `crd=` say what `levelog crd` prints.
     """
 
     metadata: Metadata
@@ -148,7 +201,7 @@ MOST_NAME_BYTES: Final = 500
 """Of a name, and of a namespace: both go into a NATS subject, which has at most 4,096 bytes, with three for each that
 is encoded."""
 
-_OPTIONS: Final = {"group", "version", "kind"}
+_OPTIONS: Final = {"group", "version", "kind", *Definition.__struct_fields__}
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,8 +99,8 @@ def d(unknown: Unknown) -> Level[int]: return Level(1, 1)
         'configmap in version v1; did you mean "configmaps"? → class Map(…, plural="configmaps")',
         'service in version v1; did you mean "services"? → class Service(…, plural="services")',
         'deployments.apps in version v2, but in version v1 → class Deployment(…, version="v1")',
-        "unknowns.example.org in version v1 → install its CustomResourceDefinition, or mend its class; until then "
-        "levelog waits for it",
+        "unknowns.example.org in version v1 → install its CustomResourceDefinition (`levelog crd`), or mend its class; "
+        "until then levelog waits for it",
     ]
 
 

@@ -33,6 +33,7 @@ async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         param(["writers", SHOP], 0, "WRITER", marks=long),
         param(["export", "all.jsonl"], 0, "5 decisions", marks=long),
         param(["doctor", str(WEBS_FILE), "--kubeconfig", "none"], 1, "none", marks=long),
+        param(["crd", str(WEBS_FILE)], 0, "CustomResourceDefinition", marks=long),
         param(["rbac", str(WEBS_FILE)], 0, "ClusterRole", marks=long),
         param(["ingest", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none", marks=long),
         param(["actuate", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none", marks=long),

@@ -99,6 +99,10 @@ class Terminal:
 
     async def _ends(self, words: list[str], typed: str) -> Ended:
         match words:
+            case [*command, ">", file]:
+                ended = await self._ends(command, typed)
+                (self.folder / file).write_text(ended.stdout)
+                return ended._replace(stdout="")
             case ["levelog", *options]:
                 return await self._levelog.ends(*options, typed=typed)
             case ["pytest", *options]:
@@ -109,7 +113,7 @@ class Terminal:
                 if not (self.folder / ".git").exists():
                     await self._program("git", "init", "--quiet")
                 return await self._program("git", *options)
-            case ["diff" | "grep" as program, *options]:
+            case ["cat" | "diff" | "grep" as program, *options]:
                 ended = await self._program(program, *options)
                 return ended._replace(status=0) if program == "diff" and ended.status == 1 else ended
             case ["sqlite3", *options, database, query]:

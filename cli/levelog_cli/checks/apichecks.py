@@ -95,7 +95,7 @@ async def _examine_rights(
 
 async def _unserved(client: KubeClient, resource: ResourceType) -> Finding:
     found = await absence_of(client, resource.group, resource.version, resource.plural, resource.kind)
-    mend = "install its CustomResourceDefinition, or mend its class; until then levelog waits for it"
+    mend = "install its CustomResourceDefinition (`levelog crd`), or mend its class; until then levelog waits for it"
     for field in ("plural", "version"):
         if meant := getattr(found, field):
             mend = f'class {resource.kind}(…, {field}="{meant}")'

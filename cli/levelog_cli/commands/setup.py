@@ -1,4 +1,4 @@
-"""Before an application runs: `levelog doctor`, `levelog migrate` and `levelog rbac`."""
+"""Before an application runs: `levelog crd`, `levelog doctor`, `levelog migrate` and `levelog rbac`."""
 
 import sys
 from pathlib import Path
@@ -78,5 +78,35 @@ def rbac(
 
         application = load_application(settings, files)
         sys.stdout.write(roles_of(application, accounts_in=accounts_in, namespaces=settings.namespaces))
+
+    execute(settings, work)
+
+
+@taking("kubeconfig", "context")
+def crd(
+    settings: Settings,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Files with Resource classes, operators or not.", show_default=False),
+    ],
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Say what would break stored objects of the cluster.")] = False,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Say what would break objects of an earlier FILE.", metavar="FILE", show_default=False),
+    ] = None,
+) -> None:
+    """Print CustomResourceDefinitions made from the Resource classes. A check that fails ends with status 1."""
+
+    async def work() -> None:
+        from levelog_cli.crds.definitions import as_yaml, definitions_of
+        from levelog_cli.crds.earlier import compare
+        from levelog_cli.loading import load_classes
+
+        made = definitions_of(load_classes(files))
+        if not check and against is None:
+            sys.stdout.write(as_yaml(made))
+        elif not await compare(settings, made, against):
+            raise SystemExit(FAILED)
 
     execute(settings, work)

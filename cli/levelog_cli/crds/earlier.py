@@ -1,0 +1,80 @@
+"""The definitions that were there before, in the cluster or in a file, against those that the classes make."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import GroupResource
+from levelog_cli.crds.breaking import breaks
+from levelog_cli.crds.definitions import KIND
+from levelog_cli.crds.schemas import Json
+from levelog_cli.servers.clusters import connect_cluster
+from levelog_cli.settings import Settings
+from levelog_kube.discovery import definition_of
+
+
+class _Version(Struct):
+    name: str
+    storage: bool
+
+
+class _Spec(Struct):
+    scope: str
+    names: dict[str, Any]
+    versions: list[_Version]
+
+
+class _Named(Struct):
+    name: str
+
+
+class _Definition(Struct):
+    """What the comparison needs of each."""
+
+    metadata: _Named
+    spec: _Spec
+
+
+async def compare(settings: Settings, made: Sequence[Json], file: Path | None) -> bool:
+    """Print what would break, a line each, and say whether nothing does.
+
+    Without a file the definitions of the cluster count. Raises ConfigurationError, and as `KubeClient.request`.
+    """
+    names = [manifest["metadata"]["name"] for manifest in made]
+    earlier = in_file(file) if file else await in_cluster(settings, names)
+    lines: list[str] = []
+    for manifest in made:
+        name = manifest["metadata"]["name"]
+        broken = list(breaks(earlier[name], manifest)) if name in earlier else []
+        lines += [f"{name} {line}" for line in broken]
+        if not broken:
+            sys.stdout.write(f"{name}: {'breaks nothing' if name in earlier else 'is new'}\n")
+    lines += [f"{name}: no class defines it any more" for name in earlier if name not in names]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return not lines
+
+
+def in_file(file: Path) -> dict[str, Json]:
+    """The definitions of a YAML file, by their names."""
+    try:
+        documents: list[Any] = list(yaml.safe_load_all(file.read_text()))
+        found = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
+        msgspec.convert(found, list[_Definition])
+    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ConfigurationError(f"definitions cannot be read from {file}: {error}") from error
+    if not found:
+        raise ConfigurationError(f"{file} holds no {KIND}")
+    return {one["metadata"]["name"]: one for one in found}
+
+
+async def in_cluster(settings: Settings, names: Iterable[str]) -> dict[str, Json]:
+    """The definitions of that name that the cluster has."""
+    async with await connect_cluster(settings) as client:
+        found = {name: await definition_of(client, GroupResource.parse(name)) for name in names}
+    return {name: manifest for name, manifest in found.items() if manifest is not None}

@@ -1,0 +1,140 @@
+"""What `levelog crd` prints, on a real API server: it defines, defaults and refuses as the classes say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rigs.api import Api
+from rigs.controlplane import ControlPlane
+from rigs.levelog import Levelog
+from rigs.waiting import until
+
+BUCKETS = Path(__file__).parents[1] / "rigs/buckets.py"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAME = "buckets.buckets.example.com"
+LEAST: dict[str, Any] = {"region": "eu", "owner": None}
+
+
+@pytest.fixture
+def levelog(control_plane: ControlPlane, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, control_plane.kubeconfig)
+
+
+async def defined(levelog: Levelog, api: Api) -> list[dict[str, Any]]:
+    """Conditions of the definition once it is established; other tests may have made it before."""
+    ended = await levelog.ends("crd", BUCKETS)
+    assert (ended.status, ended.stderr) == (0, ""), ended
+    [manifest] = yaml.safe_load_all(ended.stdout)
+    status, answer = await api.request("POST", DEFINITIONS, manifest)
+    assert status in (201, 409), answer
+
+    async def conditions() -> list[dict[str, Any]] | None:
+        _, found = await api.request("GET", f"{DEFINITIONS}/{NAME}")
+        held = found.get("status", {}).get("conditions") or []
+        return held if ("Established", "True") in {(one["type"], one["status"]) for one in held} else None
+
+    held = await until(conditions, f"{NAME} established")
+    paths = [f"/apis/buckets.example.com/{version}/buckets" for version in ("v1", "v1alpha1")]
+
+    async def is_served() -> bool:
+        return [(await api.request("GET", path))[0] for path in paths] == [200, 200]
+
+    await until(is_served, "both versions")
+    return held or []
+
+
+async def created(api: Api, spec: dict[str, Any], **rest: Any) -> tuple[int, Any]:
+    namespace = await api.create_namespace()
+    manifest = {"apiVersion": "buckets.example.com/v1", "kind": "Bucket", "metadata": {"name": "a"}, "spec": spec}
+    return await api.request("POST", f"/apis/buckets.example.com/v1/namespaces/{namespace}/buckets", manifest | rest)
+
+
+async def test_a_printed_definition_is_established_and_structural(
+    control_plane: ControlPlane, levelog: Levelog
+) -> None:
+    conditions = await defined(levelog, control_plane.admin)
+    assert {one["type"]: one["status"] for one in conditions} == {"NamesAccepted": "True", "Established": "True"}
+
+
+async def test_an_object_has_the_defaults_of_its_class_and_its_subresources(
+    control_plane: ControlPlane, levelog: Levelog
+) -> None:
+    api = control_plane.admin
+    await defined(levelog, api)
+    status, made = await created(api, LEAST | {"rules": [{"name": "x", "days": None}]}, status={"replicas": 3})
+    assert status == 201, made.get("message")
+    assert made["spec"] == LEAST | {
+        "size": 10,
+        "least": 0,
+        "share": 0.5,
+        "tier": "hot",
+        "level": 1,
+        "port": "http",
+        "rules": [{"name": "x", "verbs": ["get", "put"]}],
+        "first": {"name": "all", "verbs": ["get", "put"]},
+        "labels": {},
+        "limits": {},
+        "weights": [],
+        "names": [],
+        "extra": {},
+    }
+    assert "status" not in made
+    path = f"/apis/buckets.example.com/v1/namespaces/{made['metadata']['namespace']}/buckets/a"
+    status, scale = await api.request("GET", f"{path}/scale")
+    assert (status, scale["spec"]) == (200, {"replicas": 10})
+
+
+async def test_what_a_class_does_not_take_is_refused(control_plane: ControlPlane, levelog: Levelog) -> None:
+    api = control_plane.admin
+    await defined(levelog, api)
+    specs: list[tuple[str, dict[str, Any]]] = [
+        ("spec.region", {"region": "e"}),
+        ("spec.region", {"region": "EU"}),
+        ("spec.size", {"size": 0}),
+        ("spec.size", {"size": 1000}),
+        ("spec.size", {"size": 7}),
+        ("spec.share", {"share": 0}),
+        ("spec.tier", {"tier": "warm"}),
+        ("spec.mode", {"mode": "slow"}),
+        ("spec.level", {"level": 3}),
+        ("spec.port", {"port": 1.5}),
+        ("spec.rules[0].name", {"rules": [{}]}),
+        ("spec.rules", {"rules": [{"name": "x"}] * 5}),
+        ("spec.names[1]", {"names": ["a", "a"]}),
+        ("spec.labels.a", {"labels": {"a": 1}}),
+        ("spec.cpu", {"cpu": "much"}),
+        ("spec", {"least": 11}),
+    ]
+    message = ""
+    for field, spec in specs:
+        status, answer = await created(api, LEAST | spec)
+        assert (status, answer["reason"]) == (422, "Invalid"), (spec, answer)
+        assert field in {cause["field"] for cause in answer["details"]["causes"]}, (spec, answer["message"])
+        message = answer["message"]
+    assert "size is below least" in message
+    status, made = await created(api, LEAST)
+    region = [{"op": "replace", "path": "/spec/region", "value": "us"}]
+    path = f"/apis/buckets.example.com/v1/namespaces/{made['metadata']['namespace']}/buckets/a"
+    status, answer = await api.request("PATCH", path, region, content_type="application/json-patch+json")
+    assert (status, answer["details"]["causes"][0]["field"]) == (422, "spec.region"), answer
+
+
+async def test_a_check_against_the_cluster_names_what_would_break_objects(
+    control_plane: ControlPlane, levelog: Levelog
+) -> None:
+    await defined(levelog, control_plane.admin)
+    ended = await levelog.ends("crd", BUCKETS, "--check")
+    assert (ended.status, ended.stdout) == (0, f"{NAME}: breaks nothing\n"), ended
+    narrower = BUCKETS.read_text().replace("ge=1, lt=1000", "ge=2, lt=1000").replace("least: int", "least: str | int")
+    (levelog.folder / "narrower.py").write_text(narrower.replace('version="v1"', 'version="v2"'))
+    ended = await levelog.ends("crd", "narrower.py", "--check")
+    assert ended.status == 1, ended
+    assert ended.stdout.splitlines() == [
+        f"{NAME} v1: objects are stored in this version, and it is gone",
+        f"{NAME} v1 read as v2 spec.size: minimum is 2, was 1",
+    ]
+    (levelog.folder / "new.py").write_text(BUCKETS.read_text().replace("buckets.example.com", "new.example.com"))
+    ended = await levelog.ends("crd", "new.py", "--check")
+    assert (ended.status, ended.stdout) == (0, "buckets.new.example.com: is new\n"), ended
