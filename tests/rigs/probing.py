@@ -53,7 +53,7 @@ class Listener(NamedTuple):
         """Wait until it is."""
         return await self.says("/readyz", 200, "readyz check passed", seconds=seconds)
 
-    async def says(self, path: str, status: int, text: str, *, seconds: float = 10.0) -> Told:
+    async def says(self, path: str, status: int, text: str, *, seconds: float = 30.0) -> Told:
         """Wait until a probe has this status, and this text in it."""
         last = Told(0, "")
 
