@@ -11,7 +11,7 @@ from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.levels import levels, retry
 from levelog_cli.commands.replay import export, replay
 from levelog_cli.commands.run import actuate, ingest, process, run
-from levelog_cli.commands.setup import crd, doctor, migrate, rbac
+from levelog_cli.commands.setup import crd, doctor, import_crd, migrate, rbac
 from levelog_cli.commands.why import why
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ _COMMANDS = (
     doctor,
     rbac,
     crd,
+    import_crd,
 )
 for command in _COMMANDS:
     app.command()(command)

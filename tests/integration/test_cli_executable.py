@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from rigs.levelog import WEBS_FILE
+from rigs.levelog import WEBS, WEBS_FILE
 from rigs.nats import NatsServer
 from rigs.recorded import Recorded, record_webs
 
@@ -34,6 +34,7 @@ async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Re
         param(["export", "all.jsonl"], 0, "5 decisions", marks=long),
         param(["doctor", str(WEBS_FILE), "--kubeconfig", "none"], 1, "none", marks=long),
         param(["crd", str(WEBS_FILE)], 0, "CustomResourceDefinition", marks=long),
+        param(["import-crd", str(WEBS / "crd.yaml")], 0, "class Web(", marks=long),
         param(["rbac", str(WEBS_FILE)], 0, "ClusterRole", marks=long),
         param(["ingest", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none", marks=long),
         param(["actuate", str(WEBS_FILE), "--kubeconfig", "none"], 2, "none", marks=long),

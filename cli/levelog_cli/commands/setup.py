@@ -1,4 +1,4 @@
-"""Before an application runs: `levelog crd`, `levelog doctor`, `levelog migrate` and `levelog rbac`."""
+"""Before an application runs: `levelog crd`, `import-crd`, `doctor`, `migrate` and `rbac`."""
 
 import sys
 from pathlib import Path
@@ -108,5 +108,21 @@ def crd(
             sys.stdout.write(as_yaml(made))
         elif not await compare(settings, made, against):
             raise SystemExit(FAILED)
+
+    execute(settings, work)
+
+
+@taking()
+def import_crd(
+    settings: Settings,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML of definitions.", show_default=False)],
+) -> None:
+    """Print Resource classes written from CustomResourceDefinitions."""
+
+    async def work() -> None:
+        from levelog_cli.crds.earlier import in_file
+        from levelog_cli.crds.importing import source_of
+
+        sys.stdout.write(source_of(in_file(file)))
 
     execute(settings, work)

@@ -26,7 +26,7 @@ KEPT: Final = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 LIST_TYPE: Final = "x-kubernetes-list-type"
 
-_SERVERS: Final = ("apiVersion", "kind", "metadata")
+SERVERS: Final = ("apiVersion", "kind", "metadata")
 """Fields at the top of an object that the API server adds to every schema."""
 
 _SCALARS: Final[dict[Any, Json]] = {
@@ -68,8 +68,8 @@ def schema_of(cls: type[ResourceBase]) -> Json:
     A field without a default is required, but for `status`, which a new object does not have.
     """
     made = _struct(cls, _Place(cls.__name__))
-    made["properties"] = {name: each for name, each in made["properties"].items() if name not in _SERVERS}
-    made["required"] = [name for name in made["required"] if name not in (*_SERVERS, "status")]
+    made["properties"] = {name: each for name, each in made["properties"].items() if name not in SERVERS}
+    made["required"] = [name for name in made["required"] if name not in (*SERVERS, "status")]
     return {name: each for name, each in made.items() if each}
 
 

@@ -16,6 +16,7 @@ from levelog.resources import ExternalMeta
 from levelog_cli.crds.breaking import breaks
 from levelog_cli.crds.definitions import as_yaml, definitions_of
 from levelog_cli.crds.earlier import compare, in_file
+from levelog_cli.crds.importing import source_of
 from levelog_cli.loading import load_classes
 from levelog_cli.settings import Settings
 
@@ -278,3 +279,53 @@ def test_a_file_that_holds_no_definitions_is_named(tmp_path: Path, text: str | N
         (tmp_path / "crd.yaml").write_text(text)
     with pytest.raises(ConfigurationError, match=why):
         in_file(tmp_path / "crd.yaml")
+
+
+def imported(tmp_path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The definition of the classes that are written from a definition."""
+    file = tmp_path / "imported.py"
+    file.write_text(source_of({"": manifest}))
+    [made] = definitions_of(load_classes([file]))
+    return made
+
+
+def test_classes_written_from_a_definition_print_it_again(tmp_path: Path) -> None:
+    manifest = yaml.safe_load(BUCKETS.with_suffix(".yaml").read_text())
+    assert as_yaml([imported(tmp_path, manifest)]) == BUCKETS.with_suffix(".yaml").read_text()
+
+
+def test_what_a_class_cannot_say_by_itself_is_kept(tmp_path: Path) -> None:
+    spec = {
+        "type": "object",
+        "required": ["class"],
+        "properties": {
+            "class": {"type": "string", "description": 'Say "x\\y" and """z""".', "format": "hostname"},
+            "clusterIP": {"type": "string", "pattern": "^\\p{L}+$"},
+            "date": {"type": "string", "format": "date-time", "default": "2026-01-01T00:00:00Z"},
+            "list": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "atomic"},
+            "fooBar": {"type": "integer", "format": "int32", "maximum": 5},
+            "foo_bar": {"type": "number", "nullable": True, "default": 1.5},
+            "a-b": {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]},
+            "parts": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
+            },
+            "empty": {"type": "object", "maxProperties": 0},
+        },
+    }
+    manifest = definition(kind="Web", scope="Cluster", deprecated="gone", served=False, columns={"A": "metadata.name"})
+    manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec
+    assert imported(tmp_path, manifest) == manifest
+
+
+def test_a_definition_writes_no_code(tmp_path: Path) -> None:
+    evil = definition(("size", int))
+    evil["spec"]["names"]["kind"] = "Web:\n    pass\nraise SystemExit\nclass X"
+    schema = evil["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] = {
+        "a: int = exit()": {"type": "object", "description": '"""\nraise SystemExit\n"""'},
+        "b = exit()": {"type": "str\nraise SystemExit", "default": "\nraise SystemExit"},
+    }
+    assert imported(tmp_path, evil)["metadata"] == evil["metadata"]
