@@ -4,18 +4,20 @@ import asyncio
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, Engine, event, select
+from sqlalchemy import Connection, event, select
+from sqlalchemy import Engine as SqlEngine
 
 from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
+from levelog_processors import waiting
 from levelog_processors.decide import cut
+from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
@@ -25,9 +27,9 @@ from rigs.together import together
 from rigs.waiting import until
 
 CHANGES: Final = 20
-MOST_STATEMENTS: Final = 38
+MOST_STATEMENTS: Final = 37
 MOST_COMMITS: Final = 4
-"""Of one change, at the median: where the machine is busy, what is slow is decided in more steps."""
+"""Of the cheapest change: on a busy machine more is looked at by the clock, or told in two parts."""
 BESIDE: Final = ("leases", "actuator lookout", "actuator presence")
 """Tasks that go on by the clock whether anything changes or not."""
 
@@ -89,18 +91,21 @@ def counting() -> Generator[Count]:
     count = Count()
     listeners = (("before_cursor_execute", count.executed), ("commit", count.committed))
     for name, listener in listeners:
-        event.listen(Engine, name, listener)
+        event.listen(SqlEngine, name, listener)
     try:
         yield count
     finally:
         for name, listener in listeners:
-            event.remove(Engine, name, listener)
+            event.remove(SqlEngine, name, listener)
 
 
 async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
     nats_server: NatsServer, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # however busy the machine is, no function counts as slow, and no receipt as late
     monkeypatch.setattr(cut, "SLOW_FOR", timedelta(0))
+    monkeypatch.setattr(waiting, "ECHO_WAIT", timedelta(minutes=1))
+    monkeypatch.setattr(Engine, "__init__", partialmethod(Engine.__init__, patience=timedelta(minutes=1)))
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("statements")
@@ -125,7 +130,7 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
                     sandbox.user.apply(web(replicas))
                     await until(partial(is_shown, replicas), "a level in sync with the change")
                 counts.append(count)
-    statements, commits = (median(getattr(each, name) for each in counts) for name in ("statements", "commits"))
+    statements, commits = (min(getattr(each, name) for each in counts) for name in ("statements", "commits"))
     print(f"{statements} statements and {commits} commits a change")
     assert statements <= MOST_STATEMENTS
     assert commits <= MOST_COMMITS
