@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from time import perf_counter
 from typing import Final
 
 from levelog.calls.caller import THREADS
@@ -10,7 +11,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import CallCounts, Cut, Decider
+from levelog_processors.decide.cut import BATCH, CallCounts, Cut, Decider
 from levelog_processors.decide.functions import PATIENCE, Acting, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.fold.batches import Folded, Folder, foldable_at_once
@@ -138,11 +139,11 @@ class Engine:
     def may_do_both(self, records: list[LoggedRecord]) -> bool:
         """Tell whether `fold_and_decide` may be done with these records.
 
-        Not where others hold partitions too, whose keys it would lock in another order; nor where functions were slow,
-        since other transactions wait; nor before a decision by itself has succeeded, so that whatever fails there
-        does not hold up the fold.
+        Not where others hold partitions too, whose keys it would lock in another order; nor with many records, or where
+        functions were slow, since other transactions wait; nor before a decision by itself has succeeded, so that
+        whatever fails there does not hold up the fold.
         """
-        is_allowed = not self.is_shared and self._has_decided and self._decider.is_quick
+        is_allowed = not self.is_shared and self._has_decided and self._decider.is_quick and len(records) <= BATCH
         return is_allowed and foldable_at_once(records) and bool(self._fresh(records))
 
     def _fresh(self, records: Iterable[LoggedRecord]) -> list[LoggedRecord]:
@@ -171,9 +172,11 @@ class Engine:
         is_durable = self.claimant is not None and any(not isinstance(each.record, _OF_WRITES) for each in fresh)
         cut: Cut | None = None
         async with self._decider.deciding(durable=is_durable, guarded=guarded) as within:
+            began = perf_counter()
             folded, within.objects = await self._folder.fold_within(
                 within.connection, self.epochs, fresh, self.folded_to
             )
+            self._decider.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
             left = leaving(folded)
             if left is not None and views:
                 lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)

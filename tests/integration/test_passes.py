@@ -55,6 +55,8 @@ def operator() -> Operator:
 
     @op.index
     def pods_by_web(pod: Pod) -> dict[str, str]:
+        if pod.metadata.name == "slow":
+            sum(range(LONG))
         return {owner.uid: pod.metadata.name for owner in pod.metadata.owner_references if owner.controller}
 
     @op.view
@@ -236,7 +238,10 @@ async def test_a_pass_that_fails_leaves_nothing_and_is_folded_alone_first(
         assert stepped.engine.may_do_both(stepped.placed([web("a", 2)]))
 
 
-async def test_a_function_that_was_slow_runs_in_no_transaction_that_others_wait_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow", [web("a", 1, image="slow"), pod("slow", 1, owner="uid-a")], ids=["view", "index"])
+async def test_a_function_that_was_slow_runs_in_no_transaction_that_others_wait_for(
+    slow: ObjectSeen, tmp_path: Path
+) -> None:
     async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
-        await stepped.in_two(stepped.placed([web("a", 1, image="slow")]))
+        await stepped.in_one(stepped.placed([slow]))
         assert not stepped.engine.may_do_both(stepped.placed([web("a", 2)]))

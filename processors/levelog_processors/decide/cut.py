@@ -216,7 +216,7 @@ class Decider:
             looks, stray = await self._look(connection, wakes, at, folded, written) if wakes else ([], [])
         acted = [*back, *await acting.act(looks, epochs)]
         if len(acted) < len(back) + len(looks):
-            self._note(timedelta.max)
+            self.note(timedelta.max)
         acted = await self._with_rows(acted, {look.facts.parent.object: look.facts.parent for look in looks}, within)
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held, claimed = await self._commit(epochs, batch, stray, late, folded_to, within)
@@ -255,7 +255,7 @@ class Decider:
             if each.facts.needs_evaluation
         }
         if evaluations:
-            self._note(await evaluate(list(evaluations.values()), TableFetch(connection, self._scope)))
+            self.note(await evaluate(list(evaluations.values()), TableFetch(connection, self._scope)))
         looks: list[Outlook] = []
         for facts in (each.facts for each in known):
             evaluation = evaluations.get(facts.name)
@@ -264,7 +264,8 @@ class Decider:
         there = {look.facts.name for look in looks}
         return looks, [wake for wake in wakes if (wake.view, wake.parent) not in there]
 
-    def _note(self, longest: timedelta) -> None:
+    def note(self, longest: timedelta) -> None:
+        """Note how long a function may have taken."""
         if longest > PATIENCE:
             self._quick_from = asyncio.get_running_loop().time() + SLOW_FOR.total_seconds()
 
