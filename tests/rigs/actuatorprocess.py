@@ -1,6 +1,6 @@
 """An actuator in a process of its own: `python -m rigs.actuatorprocess NATS_URL DATABASE_URL KUBECONFIG [FOLDER]`.
 
-It waits as the tests do, or longer with `--patient` for the folder, prints a line once it runs, and works until it is
+Its deadlines are short, or long with `--patient` for the folder; it prints a line once it runs, and works until it is
 stopped or killed.
 Its effect `note` adds a line to the file `calls` of the folder, and kills the process if there is a file `kill`.
 """
@@ -20,7 +20,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_log.stream import open_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_store.connect.database import Database
-from rigs.acting import APPLICATION, PATIENT, QUICK, effects_of, scope_of
+from rigs.acting import APPLICATION, BRIEF, PATIENT, effects_of, scope_of
 
 
 def noting(folder: Path) -> Operator:
@@ -40,8 +40,8 @@ def noting(folder: Path) -> Operator:
 
 
 async def main(nats_url: str, database_url: str, kubeconfig: str, folder: str = "") -> None:
-    settings = PATIENT if folder == "--patient" else QUICK
-    effects = effects_of(noting(Path(folder)) if folder and settings is QUICK else None)
+    settings = PATIENT if folder == "--patient" else BRIEF
+    effects = effects_of(noting(Path(folder)) if folder and settings is BRIEF else None)
     async with (
         await connect_nats(nats_url) as connection,
         await Database.open(database_url) as database,

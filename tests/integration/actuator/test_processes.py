@@ -25,7 +25,7 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.presence import stay
 from levelog_store.tables import intents
-from rigs.acting import ACTUATOR, PATIENT, QUICK, WEBS, Acting
+from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting
 from rigs.apirequests import ApiRequest, asks
 from rigs.faults import Delay, Hold, Strike
 from rigs.intents import NOON, intent, states
@@ -171,19 +171,19 @@ async def test_a_stopped_actuator_ends_its_requests_and_gives_the_rest_back(
     held = shared.proxy.add(Hold(stage="answer"), writes, times=None)
     await actuator.start()
     keys = await shared.decide(*(shared.intent("patch", each, body={"data": {"k": "1"}}) for each in seen))
-    await held.until_applied(QUICK.group_requests)
+    await held.until_applied(BRIEF.group_requests)
     stopping = asyncio.create_task(asyncio.to_thread(actuator.process.stop, signal.SIGTERM))
 
     async def are_given_back() -> bool:
         rows = await shared.rows()
-        return Counter(rows[key]["state"] for key in keys)["pending"] == 40 - QUICK.group_requests
+        return Counter(rows[key]["state"] for key in keys)["pending"] == 40 - BRIEF.group_requests
 
     await until(are_given_back, "what was not sent yet, given back")
     held.release()
     await stopping
     rows = await shared.rows()
-    assert Counter(rows[key]["state"] for key in keys) == {"written": QUICK.group_requests, "pending": 16}
-    assert len(shared.sent()) == QUICK.group_requests
+    assert Counter(rows[key]["state"] for key in keys) == {"written": BRIEF.group_requests, "pending": 16}
+    assert len(shared.sent()) == BRIEF.group_requests
     shared.proxy.remove(held)
     async with shared.running():
         await shared.receipts_of(keys)
@@ -248,7 +248,7 @@ async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
     }
 
 
-SLOW = msgspec.structs.replace(QUICK, requests=1)
+SLOW = msgspec.structs.replace(BRIEF, requests=1)
 
 
 async def test_a_request_is_not_begun_that_may_outlast_its_claim(on_sandbox: Acting) -> None:
