@@ -9,6 +9,7 @@ import typer
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.levels import levels, retry
+from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
 from levelog_cli.commands.run import actuate, ingest, process, run
 from levelog_cli.commands.setup import crd, doctor, import_crd, migrate, rbac
@@ -34,6 +35,7 @@ _COMMANDS = (
     history,
     why,
     writers,
+    plan,
     replay,
     export,
     doctor,

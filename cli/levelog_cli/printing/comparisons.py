@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from levelog.calls.faults import described
 from levelog_cli.printing.timeline import is_first
 from levelog_replay.stops.stopping import Stop
-from levelog_store.rows import StoredObject
+from levelog_store.rows import StoredObject, Verdict
 
 _COLUMNS = ("VIEW", "SAME", "CHANGED", "ONLY {0}", "ONLY {1}", "SKIPPED")
 _LABEL = 10
@@ -100,24 +100,30 @@ def _part(
         made = names[0] if after is None else names[1]
         yield from labelled("made by", f"{made} alone: no such view there, or its filters exclude the object")
         return
+    if part == "keys":
+        for name, side in zip(names, (before, after), strict=True):
+            known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
+            writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
+            yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
+    else:
+        yield from verdict_lines(part, before.verdict, after.verdict)
+
+
+def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
+    """The lines of a part in which two verdicts differ: status, round, desired, actual or drift."""
     if part in ("desired", "actual"):
-        one, other = (_decoded(getattr(side.verdict, part)) for side in (before, after))
+        one, other = (_decoded(getattr(side, part)) for side in (before, after))
         if isinstance(one, dict) and isinstance(other, dict):
             for difference in differences(one, other):
                 yield from labelled(part, str(difference))
             return
         yield from labelled(part, f"{shown(one)} -> {shown(other)}")
     elif part == "drift":
-        one, other = (drift_text(side.verdict.differing) or "none" for side in (before, after))
+        one, other = (drift_text(side.differing) or "none" for side in (before, after))
         yield from labelled(part, f"{one} -> {other}")
-    elif part == "keys":
-        for name, side in zip(names, (before, after), strict=True):
-            known = {intent.key: f"{intent.verb} {intent.target}" for intent in side.intents}
-            writes = ", ".join(known.get(key, f"a write that is not kept any more ({key})") for key in side.keys)
-            yield from labelled("writes", f"{name:<{width}}  {writes or 'none'}")
     else:
-        reason = f" ({after.verdict.reason})" if part == "status" and after.verdict.reason else ""
-        yield from labelled(part, f"{getattr(before.verdict, part)} -> {getattr(after.verdict, part)}{reason}")
+        reason = f" ({after.reason})" if part == "status" and after.reason else ""
+        yield from labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
 
 
 def labelled(label: str, text: str) -> Iterator[str]:
@@ -156,12 +162,7 @@ def _conclusion(conclusion: Conclusion | None) -> dict[str, Any] | None:
         return None
     known = {intent.key: intent for intent in conclusion.intents}
     return {
-        "status": conclusion.verdict.status,
-        "reason": conclusion.verdict.reason,
-        "round": conclusion.verdict.round,
-        "desired": _raw(conclusion.verdict.desired),
-        "actual": _raw(conclusion.verdict.actual),
-        "drift": conclusion.verdict.differing,
+        **verdict_told(conclusion.verdict),
         "intents": [
             {
                 "key": key,
@@ -171,6 +172,18 @@ def _conclusion(conclusion: Conclusion | None) -> dict[str, Any] | None:
             }
             for key in conclusion.keys
         ],
+    }
+
+
+def verdict_told(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON has it."""
+    return {
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "round": verdict.round,
+        "desired": _raw(verdict.desired),
+        "actual": _raw(verdict.actual),
+        "drift": verdict.differing,
     }
 
 

@@ -1,4 +1,4 @@
-"""Recorded history, decided again or written into a file: opened, handed over, and printed."""
+"""Recorded history, decided again or written into a file, and the state as other code has it: opened and printed."""
 
 import logging
 import sys
@@ -15,6 +15,7 @@ from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
 from levelog_cli.printing.plain import print_plain
+from levelog_cli.printing.planned import plan_json, plan_lines
 from levelog_cli.printing.progress import RecordBar
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.databases import open_to_read
@@ -27,8 +28,10 @@ from levelog_history.selection import Selected, Shown
 from levelog_log.stream import LogStream
 from levelog_replay.bundles.reading import Bundle, open_bundle, refuse_other
 from levelog_replay.bundles.writing import Exported, export
+from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
+from levelog_replay.planning import plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.stopping import Breaks, Stops
@@ -44,8 +47,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
     Raises ConfigurationError for files, objects, handlers and moments that there is nothing of.
     """
     _refuse_misfits(choice, as_json=as_json)
-    if settings.log_level is LogLevel.INFO:  # what is decided again did not happen now
-        logging.getLogger("levelog_processors").setLevel(logging.WARNING)
+    _quieten(settings)
     applications = _loaded(settings, choice)
     first = applications[0]
     async with AsyncExitStack() as stack:
@@ -161,6 +163,35 @@ async def _recorded_scope(settings: Settings, database: Database, stream: LogStr
             f"one made at {scope.stream_created}: they cannot be made again"
         )
     return scope
+
+
+async def plan_changes(settings: Settings, files: Sequence[Path], *, allows_network: bool, as_json: bool) -> bool:
+    """Try operators on a copy of their application's tables, and print; tells whether they would change nothing.
+
+    Raises ConfigurationError if the database does not hold the application, or on several clusters.
+    """
+    _quieten(settings)
+    application = load_application(settings, files)
+    redactor = known_redactor(settings)
+    async with await open_to_read(settings) as database:
+        [scope, *others] = await chosen_scopes(replace(settings, application=application.name), database)
+        if others:
+            held = ", ".join(each.cluster for each in (scope, *others))
+            raise ConfigurationError(f"database {database.name} holds several clusters, {held}: give --cluster")
+        caller = ReplayCaller(threads=settings.threads, allows_network=allows_network)
+        found = await plan(database, scope, application.program, redactor=redactor, caller=caller)
+    if as_json:
+        print_plain(plan_json(found))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in plan_lines(found))
+    return found.is_same
+
+
+def _quieten(settings: Settings) -> None:
+    """Leave out what the log says of decisions, which are not made for real."""
+    if settings.log_level is LogLevel.INFO:
+        for name in ("levelog_processors", "levelog_store"):
+            logging.getLogger(name).setLevel(logging.WARNING)
 
 
 async def export_history(

@@ -1,0 +1,33 @@
+"""`levelog plan`: what other code would decide on the state as it is, before it runs."""
+
+from typing import Annotated
+
+import typer
+
+from levelog_cli.commands.run import Files
+from levelog_cli.running import FAILED, execute
+from levelog_cli.settings import Settings, taking
+
+
+@taking("database_url", "data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads")
+def plan(
+    settings: Settings,
+    files: Files,
+    *,
+    allow_network: Annotated[
+        bool, typer.Option("--allow-network", help="Let reconcile functions use the network.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what these operators would change: levels, and writes. Ends with status 1 if anything.
+
+    They decide on a copy of the application's tables, which is deleted at the end; nothing else is written.
+    """
+
+    async def work() -> None:
+        from levelog_cli.wiring.rerun import plan_changes
+
+        if not await plan_changes(settings, files, allows_network=allow_network, as_json=as_json):
+            raise SystemExit(FAILED)
+
+    execute(settings, work)

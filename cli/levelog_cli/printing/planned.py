@@ -1,0 +1,134 @@
+"""What other code would decide, as it is printed: levels that change, like ones together, and writes that follow."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from levelog_cli.printing.comparisons import labelled, verdict_lines, verdict_told
+from levelog_cli.printing.tables import folded, line_width, table_lines
+from levelog_replay.planning import Planned, PlannedLevel
+from levelog_store.rows import Verdict
+
+_COLUMNS: Final = ("VIEW", "LEVELS", "STAY", "CHANGE", "NEW", "GONE", "")
+_NAMED: Final = 5
+"""Levels that are named of a group, and writes of a level."""
+_PARTS: Final = ("desired", "actual", "drift")
+_NOTHING: Final = Verdict(status="")
+
+
+def plan_lines(plan: Planned) -> Iterator[str]:
+    """The lines of a plan."""
+    yield from table_lines(_COLUMNS, list(_rows(plan)), line_width())
+    groups: defaultdict[str, list[PlannedLevel]] = defaultdict(list)
+    for level in plan.levels:
+        groups[_group(level)].append(level)
+    for heading, levels in groups.items():
+        yield ""
+        counted = "1 level" if len(levels) == 1 else f"{len(levels)} levels"
+        yield from folded(f"{levels[0].change.view}, {counted}: {heading.partition(': ')[2]}", line_width())
+        yield from _example(levels)
+    yield ""
+    yield from _remarks(plan)
+    yield "nothing was written"
+
+
+def _rows(plan: Planned) -> Iterator[tuple[str, ...]]:
+    for view, (before, after) in plan.counts.items():
+        mine = [level.change for level in plan.levels if level.change.view == view]
+        gone = sum(change.after is None for change in mine)
+        new = sum(change.before is None for change in mine)
+        changed = len(mine) - gone - new
+        yield view, str(after), str(before - gone - changed), str(changed), str(new), str(gone), ""
+
+
+def _group(level: PlannedLevel) -> str:
+    """What levels have in common that are shown together."""
+    before, after = level.change.before, level.change.after
+    if after is None:
+        what = "gone"
+    elif before is None:
+        what = f"new, {after.status}"
+    elif before.status != after.status:
+        what = f"{before.status} -> {after.status}"
+    else:
+        differing = " and ".join(p for p in ("reason", *_PARTS[:2]) if getattr(before, p) != getattr(after, p))
+        what = f"{after.status} as before{', with another ' if differing else ''}{differing}"
+    written = counted_writes([level])
+    return f"{level.change.view}: {what}{'; ' if written else ''}{written}"
+
+
+def _example(levels: Sequence[PlannedLevel]) -> Iterator[str]:
+    level = levels[0]
+    yield from labelled("such as" if len(levels) > 1 else "parent", level.change.parent)
+    if level.is_due:
+        yield from labelled("due", "the code that runs would decide on it now too")
+    before, after = level.change.before or _NOTHING, level.change.after
+    if after is not None:
+        if after.reason:
+            yield from labelled("reason", after.reason)
+        for part in _PARTS:
+            if getattr(before, part) != getattr(after, part):
+                yield from verdict_lines(part, before, after)
+    writes = [f"{write.verb} {write.target}" for write in level.writes]
+    if writes:
+        yield from labelled("writes", _some(writes))
+    if len(levels) > 1:
+        yield from labelled("others", _some([each.change.parent for each in levels[1:]]))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])
+
+
+def counted_writes(levels: Iterable[PlannedLevel]) -> str:
+    """How many writes follow, by verb and resource; empty: none."""
+    counted = Counter(f"{write.verb} {write.target.partition('/')[0]}" for level in levels for write in level.writes)
+    return ", ".join(f"{what} ({number})" for what, number in sorted(counted.items()))
+
+
+def _remarks(plan: Planned) -> Iterator[str]:
+    written = counted_writes(plan.levels)
+    remarks = [f"writes that would follow: {written or 'none'}"]
+    if plan.dropped:
+        remarks.append(f"writes that are decided, not sent yet, and would be dropped: {plan.dropped}")
+    if plan.waiting:
+        names = _some([f"{view} of {parent}" for view, parent in plan.waiting])
+        remarks.append(f"more may follow, since writes are under way for {names}")
+    for view, resources in plan.unlisted.items():
+        awaited = ", ".join(resources) or "all that it reads, of the same namespaces"
+        remarks.append(f"{view} would decide on nothing before it is listed: {awaited}")
+    for remark in remarks:
+        yield from folded(remark, line_width())
+
+
+def plan_json(plan: Planned) -> dict[str, Any]:
+    """The plan as one JSON object."""
+    return {
+        "is_same": plan.is_same,
+        "at": plan.at,
+        "views": {view: {"before": before, "after": after} for view, (before, after) in plan.counts.items()},
+        "levels": [
+            {
+                "view": level.change.view,
+                "parent": level.change.parent,
+                "is_due": level.is_due,
+                "before": _told(level.change.before),
+                "after": _told(level.change.after),
+                "writes": [
+                    {"verb": write.verb, "target": write.target, "key": write.key, "body": msgspec.Raw(write.body)}
+                    for write in level.writes
+                ],
+            }
+            for level in plan.levels
+        ],
+        "dropped": plan.dropped,
+        "waiting": [{"view": view, "parent": parent} for view, parent in plan.waiting],
+        "unlisted": plan.unlisted,
+    }
+
+
+def _told(verdict: Verdict | None) -> dict[str, Any] | None:
+    return verdict_told(verdict) if verdict is not None else None

@@ -1,0 +1,132 @@
+"""What other code would decide on the tables as they are: they are copied, and the code takes over the copy.
+
+It takes over as it would live: it is promoted, what its indices and views are is computed anew, and levels are decided
+on until nothing is due. Nobody is there who could write.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.secrets.redaction import Redactor
+from levelog_processors.decide.cut import BATCH
+from levelog_processors.engine import Engine
+from levelog_processors.fold.backfilling import PAGE, PAGES_A_SECOND, Backfiller, Pace
+from levelog_processors.program import Program
+from levelog_replay.calling import ReplayCaller
+from levelog_store.connect.database import Database
+from levelog_store.look import trial
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
+from levelog_store.rows import Scope, ViewParent
+
+_LEASE: Final = timedelta(days=365)
+"""Nobody else asks for the partitions."""
+
+
+class PlannedLevel(Struct, frozen=True, kw_only=True):
+    """What becomes of a level that does not stay as it is."""
+
+    change: trial.LevelChange
+    writes: tuple[trial.PlannedWrite, ...]
+    is_due: bool
+    """The code that runs would decide on it now too."""
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """What other code would decide."""
+
+    at: datetime
+    levels: Sequence[PlannedLevel]
+    """Those that change, by view and parent; last those that go."""
+    counts: Mapping[str, tuple[int, int]]
+    """Levels of each view, before and after."""
+    dropped: int
+    """Writes that are decided and not sent, and that nobody would send."""
+    waiting: Collection[ViewParent]
+    """Levels that wait for writes under way; what follows is not known."""
+    unlisted: Mapping[str, Sequence[str]]
+    """Views that decide on nothing before these resources are listed."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the other code would change nothing."""
+        return not self.levels and not self.dropped and not self.unlisted
+
+
+async def plan(
+    database: Database, scope: Scope, program: Program, *, redactor: Redactor, caller: ReplayCaller
+) -> Planned:
+    """Try a program on a copy of a scope's tables, in a temporary folder; the database is only read."""
+    with tempfile.TemporaryDirectory(prefix="levelog-plan-") as folder:
+        async with await Database.open(f"sqlite:///{Path(folder) / 'copy.db'}", is_scratch=True) as scratch:
+            await trial.copy_scope(database, scope, scratch)
+            async with scratch.reading() as connection:
+                before = await trial.count_levels(connection)
+            at = datetime.now(UTC)
+            unlisted = await _take_over(scratch, scope, program, at, redactor=redactor, caller=caller)
+            return await _planned(scratch, at, before, unlisted)
+
+
+async def _take_over(
+    scratch: Database, scope: Scope, program: Program, at: datetime, *, redactor: Redactor, caller: ReplayCaller
+) -> Mapping[str, Sequence[str]]:
+    """Promote the program and decide until nothing is due; returns views that wait for lists, with the resources."""
+    promoted = await open_scope(
+        scratch,
+        cluster=scope.cluster,
+        application=scope.application,
+        partitions=scope.partitions,
+        stream_created=scope.stream_created,
+        fingerprint=program.fingerprint,
+        code=program.handlers,
+    )
+    epochs = await Leases(scratch, promoted, owner="plan", duration=_LEASE).tend()
+    engine = Engine(scratch, promoted, program, patience=None, caller=caller, redactor=redactor)
+    seconds = count()
+    pace = Pace(PAGE * PAGES_A_SECOND, lambda: float(next(seconds)))  # a clock by which each page is due
+    backfiller = Backfiller(scratch, promoted, program, epochs, pace)
+    try:
+        await engine.hold(epochs)
+        while True:
+            cut = await engine.decide(but_not=await backfiller.look(), now=at)
+            if cut is not None and ((cut.wakes == BATCH and cut.decided) or cut.retried):
+                continue
+            if await backfiller.step(wakes=True) is None:
+                break
+        readiness = await engine.readiness()
+    finally:
+        await engine.close()
+    ready = set(readiness.views)
+    return {
+        view.name: sorted(view.reads - readiness.listed) for view in program.views.values() if view.name not in ready
+    }
+
+
+async def _planned(
+    scratch: Database, at: datetime, before: Mapping[str, int], unlisted: Mapping[str, Sequence[str]]
+) -> Planned:
+    writes: defaultdict[ViewParent, list[trial.PlannedWrite]] = defaultdict(list)
+    async with scratch.reading() as connection:
+        async for write in trial.read_planned_writes(connection):
+            writes[write.view, write.parent].append(write)
+        due = await trial.read_due(connection, at)
+        after = await trial.count_levels(connection)
+        found = [
+            PlannedLevel(change=change, writes=tuple(writes[change.name]), is_due=change.name in due)
+            async for change in trial.read_changed_levels(connection)
+        ]
+        return Planned(
+            at=at,
+            levels=found,
+            counts={view: (before.get(view, 0), after.get(view, 0)) for view in sorted({*before, *after})},
+            dropped=await trial.count_dropped_writes(connection),
+            waiting=[name for name in await trial.read_waiting(connection) if name not in writes],
+            unlisted=unlisted,
+        )
