@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+"""Code in a page, in blocks and in lines."""
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"`([\w./-]+\.(?:py|yaml))`[^`\n]*:\s*\Z")
 
@@ -38,6 +40,12 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub(_plain, page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def commands(block: Block) -> list[Command]:
     """The commands of a console block, comments removed, lines that end in a backslash joined."""
     found: list[Command] = []
@@ -58,3 +66,7 @@ def matches(shown: tuple[str, ...], printed: str) -> bool:
     wanted = [" ".join(line.split()) for line in shown if line.strip()]
     lines = ["(?:.*\n)+?" if one == "…" else ".*".join(map(re.escape, one.split("…"))) + "\n" for one in wanted]
     return re.fullmatch("".join(lines), real) is not None
+
+
+def _plain(code: re.Match[str]) -> str:
+    return "" if code[0].startswith("```") else code[0].strip("`")

@@ -16,13 +16,13 @@ from typer.core import TyperGroup, TyperOption
 import levelog
 from levelog_cli.demo.steps import STORY
 from levelog_cli.main import app
+from rigs.pages import CODE, anchors
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOT_OURS = {"node_modules", "dist", "build"}
 HEAVY = ("sqlalchemy", "nats", "kubernetes_asyncio", "aiohttp")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 INVARIANT = re.compile(r"^(?:async )?def test_invariant_(\d+)_", re.MULTILINE)
 
 
@@ -55,16 +55,6 @@ def table(document: Path, heading: str) -> list[list[str]]:
         elif rows:
             break
     return rows[2:]
-
-
-def anchors(document: Path) -> set[str]:
-    """Anchors of a document's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", CODE.sub(_plain, document.read_text()), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def _plain(code: re.Match[str]) -> str:
-    return "" if code[0].startswith("```") else code[0].strip("`")
 
 
 def holders() -> dict[int, set[Path]]:
