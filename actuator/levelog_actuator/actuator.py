@@ -22,7 +22,7 @@ from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
 from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.relay import Relay
-from levelog_actuator.results import Later, Result, about
+from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
@@ -120,6 +120,7 @@ class Actuator:
         self._outage = Outage(self._settings, client.absence)
         self.on_stored: Callable[[StoredResults], None] | None = None
         """Hears what became of intents, once that is stored."""
+        self._attempting: Attempting = unwatched
 
     @property
     def counts(self) -> WriteCounts:
@@ -147,6 +148,10 @@ class Actuator:
         room = self._limits.room
         wanted = [each.key for each in intents if each.verb != "call" and each.api_version not in room.without]
         return wanted[: min(room.limit, self._limits.idle)]
+
+    def watch(self, attempting: Attempting) -> None:
+        """Have this stand around each attempt to write or to call."""
+        self._attempting = self._effects.attempting = attempting
 
     def trouble(self) -> str:
         """Why it may not write; empty: it may."""
@@ -295,7 +300,10 @@ class Actuator:
     async def _carry_out(self, intent: ClaimedIntent, claimed_at: float) -> None:
         try:
             async with self._limits.turn(intent):
-                result = await self._attempt(intent, claimed_at)
+                with self._attempting(intent) as told:
+                    result = await self._attempt(intent, claimed_at)
+                    if result is not None:
+                        told(result)
             self._sending.difference_update({asyncio.current_task()})  # no longer under way: a result waits for others
             if result is not None:
                 self._note(result)

@@ -20,7 +20,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import CallNoted
 from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.results import Ended, Later, Result, about
+from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
@@ -126,6 +126,8 @@ class Effects:
         self._settings = settings
         self._on_result = on_result
         self._on_end = on_end
+        self.attempting: Attempting = unwatched
+        """Stands around each call."""
         self._begun: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -170,9 +172,11 @@ class Effects:
         self._on_end(intent)
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
-        try:
-            result = await self._caller.carry_out(intent)
-        except Exception as error:
-            log.exception("a call cannot be carried out", extra=about(intent))
-            result = Ended(intent=intent, outcome="failed", error=f"{type(error).__name__}: {error}")
+        with self.attempting(intent) as told:
+            try:
+                result = await self._caller.carry_out(intent)
+            except Exception as error:
+                log.exception("a call cannot be carried out", extra=about(intent))
+                result = Ended(intent=intent, outcome="failed", error=f"{type(error).__name__}: {error}")
+            told(result)
         self._on_result(result)

@@ -1,5 +1,7 @@
 """What carrying out an intent comes to."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
@@ -96,6 +98,21 @@ class Later(Struct, frozen=True, kw_only=True):
 
 
 Result: TypeAlias = Ended | Later
+
+Attempting: TypeAlias = Callable[[ClaimedIntent], AbstractContextManager[Callable[[Result], None]]]
+"""What stands around an attempt, in its context, and is told what came of it."""
+
+
+def unwatched(intent: ClaimedIntent) -> AbstractContextManager[Callable[[Result], None]]:  # noqa: ARG001
+    """Nobody asks for it."""
+    return _UNWATCHED
+
+
+def _ignore(result: Result) -> None:
+    """It is stored all the same."""
+
+
+_UNWATCHED: Final = nullcontext(_ignore)
 
 
 def stored(receipt: ReceiptNoted) -> StoredReceipt:

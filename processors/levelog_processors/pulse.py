@@ -15,9 +15,13 @@ STALLED_SECONDS: Final = 8.0
 
 
 class Pulse:
-    """Told by the loop what it begins; `on_fold` and `on_cut` are given what came of it, and seconds."""
+    """Told by the loop what it begins; `on_fold` and `on_cut` are given what came of it, and seconds.
+
+    `on_turn` is given what was read, before that is folded.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.on_turn: Callable[[Sequence[LoggedRecord]], None] | None = None
         self.on_fold: Callable[[Folded, float], None] | None = None
         self.on_cut: Callable[[Cut, float], None] | None = None
         self.is_behind = True
@@ -34,6 +38,8 @@ class Pulse:
     def turn(self, records: Sequence[LoggedRecord]) -> None:
         """A turn begins, with these records to fold."""
         self._busy_since, self._unfolded = self._clock(), records
+        if self.on_turn is not None:
+            self.on_turn(records)
 
     def rest(self) -> None:
         """It waits for records, a hint or a time."""

@@ -9,6 +9,7 @@ import msgspec
 
 from levelog.errors import OperatorError
 from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Uid
+from levelog.wire.records import is_traceparent
 
 Manifest: TypeAlias = dict[str, Any]
 """A Kubernetes object as JSON."""
@@ -212,6 +213,19 @@ class Gone(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
 
 
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source gives for a record with the trace that it comes from; made by `External.traced`."""
+
+    record: "External"
+    traceparent: str
+    """As W3C Trace Context writes it; empty where there is none, or none that can be read."""
+
+    @classmethod
+    def of(cls, given: object) -> tuple[object, str]:
+        """What a source gave, and the trace that it comes from."""
+        return (given.record, given.traceparent) if isinstance(given, cls) else (given, "")
+
+
 class ExternalMeta(ResourceMeta):
     """Takes plural and scope from the class statement; the rest is the same for all."""
 
@@ -252,6 +266,13 @@ class External(ResourceBase, metaclass=ExternalMeta, kw_only=True):
     def gone(cls, name: str, *, namespace: str = "") -> Gone:
         """What an async generator yields when one record is no longer there."""
         return Gone(cls=cls, name=name, namespace=namespace)
+
+    def traced(self, traceparent: str) -> Traced:
+        """Have the record name the trace that it comes from: the header `traceparent` of a request or a message.
+
+        The log keeps it beside the record; it wakes nothing. What is no traceparent is left out, as the standard says.
+        """
+        return Traced(record=self, traceparent=traceparent if is_traceparent(traceparent) else "")
 
 
 def is_external(resource: GroupResource) -> bool:

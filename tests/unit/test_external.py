@@ -1,13 +1,15 @@
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from levelog import External, Index, Intent, Level, Objects, Operator, OperatorError, Resource, Struct, delete, patch
 from levelog.resources import external_key
+from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
+from levelog_ingest.sources.encoding import Encoder
 from levelog_processors.program import Program
 
 EVERY = timedelta(seconds=30)
@@ -77,6 +79,29 @@ def test_a_name_may_hold_slashes() -> None:
 def test_a_name_that_cannot_be_recorded_is_refused(cls: type[External], name: Any, namespace: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         external_key(cls, name, namespace)
+
+
+def test_a_record_tells_the_trace_that_it_comes_from_beside_its_content() -> None:
+    good = f"00-{7:032x}-{8:016x}-01"
+    op = with_source(with_index(Operator("git")))
+    encoder = Encoder(Program([op]).sources["branches.external"], Redactor(is_off=True))
+    plain, traced = Branch(name="a", commit="1"), Branch(name="b", commit="1").traced(good)
+    garbled = [Branch(name=name, commit="1").traced(text) for name, text in GARBLED.items()]
+    encoded = encoder.whole([plain, traced, *garbled])
+    assert encoded.complaint == ""
+    assert {key.name: trace for key, trace in encoded.traces.items()} == {"b": good}
+    assert {key.name for key in encoded.bodies} == {"a", "b", *GARBLED}
+    assert not any(b"traceparent" in body or good.encode() in body for body in encoded.bodies.values())
+
+
+GARBLED: Final = {
+    "empty": "",
+    "short": "00-7-8-01",
+    "zero": f"00-{0:032x}-{8:016x}-01",
+    "version": f"ff-{7:032x}-{8:016x}-01",
+    "upper": f"00-{10:032X}-{8:016x}-01",
+    "line": f"00-{7:032x}-{8:016x}-01\n",
+}
 
 
 def test_external_classes_are_no_resources_of_the_api() -> None:

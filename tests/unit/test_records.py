@@ -25,13 +25,12 @@ SHOP = ObjectKey(group="example.com", resource="webs", namespace="default", name
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 object_records = st.builds(
-    lambda cls, version, origin, written, body: cls(
-        key=SHOP, uid=Uid("u"), version=Version(version), origin=origin, time=NOON, written=written, body=body
-    ),
+    lambda cls, version, **fields: cls(key=SHOP, uid=Uid("u"), version=Version(version), time=NOON, **fields),
     cls=st.sampled_from([ObjectSeen, ObjectDeleted]),
     version=st.integers(min_value=1, max_value=MAX_VERSION),
     origin=st.sampled_from(["list", "watch"]),
     written=st.sampled_from([Written(), Written(manager="kubectl", at="2026-01-01T00:00:00Z")]),
+    traceparent=st.sampled_from(["", f"00-{7:032x}-{8:016x}-01"]),
     body=st.binary(max_size=50),
 )
 

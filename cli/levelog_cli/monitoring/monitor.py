@@ -1,6 +1,7 @@
 """What a process tells of itself where `--listen` is given: its servers and its roles, as they come up."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -8,16 +9,19 @@ from typing import TYPE_CHECKING
 
 from levelog_cli.monitoring.probes import AskedServer, Judge, ProbeAnswer, Probes
 from levelog_cli.wiring.roles import Role
+from levelog_log.stream import LogStream
 from levelog_log.transport.connection import Connection, require_jetstream
 
 if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator
     from levelog_cli.monitoring.metrics import Metrics
+    from levelog_cli.monitoring.tracing import Tracing
     from levelog_ingest.ingest import Ingest
     from levelog_kube.client import KubeClient
     from levelog_log.leadership import Leadership
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
+    from levelog_store.rows import Scope
 
 
 class Monitor:
@@ -26,6 +30,22 @@ class Monitor:
     def __init__(self, probes: Probes, metrics: "Metrics | None" = None) -> None:
         self._probes = probes
         self._metrics = metrics
+        self._tracing: Tracing | None = None
+
+    def trace(self, scope: "Scope", stream: LogStream, database: "Database") -> None:
+        """Make spans of what is decided, written and called, if OpenTelemetry is set up by now."""
+        if "opentelemetry.trace" not in sys.modules:
+            return
+        from levelog_cli.monitoring.tracing import TracedPlace, Tracing, tracer_in_use
+
+        if (tracer := tracer_in_use()) is not None:
+            place = TracedPlace(
+                cluster=scope.cluster,
+                application=scope.application,
+                stream=stream.name,
+                database=database.dialect.name,
+            )
+            self._tracing = Tracing(tracer, place)
 
     def watch(self, part: str, judge: Judge = lambda: "") -> None:
         """A part is there, and wrong as `judge` says."""
@@ -61,12 +81,16 @@ class Monitor:
         self.watch(Role.PROCESS, processor.trouble)
         if self._metrics is not None:
             self._metrics.processor(processor)
+        if self._tracing is not None:
+            self._tracing.processor(processor)
 
     def actuator(self, actuator: "Actuator") -> None:
         """It writes."""
         self.watch(Role.ACTUATE, actuator.trouble)
         if self._metrics is not None:
             self._metrics.actuator(actuator)
+        if self._tracing is not None:
+            self._tracing.actuator(actuator)
 
 
 @asynccontextmanager

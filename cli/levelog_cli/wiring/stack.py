@@ -201,10 +201,12 @@ class _Process(Struct, kw_only=True):
                 if program.effects:  # which may need what start-up hooks make
                     live = await stack.enter_async_context(LiveIndices(database, scope, program, hints))
                     await stack.enter_async_context(Lifecycle(program, live.index))
+                self.monitor.trace(scope, stream, database)
                 if actuator := self._actuator(scope, stream, database, hints):
                     await actuator.run()
             return
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
+            self.monitor.trace(scope, stream, database)
             actuator = self._actuator(scope, stream, database, hints)
             processor = Processor(
                 database,

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.errors import RecordError
 from levelog.handlers.sources import SourceHandler
-from levelog.resources import External, Gone, external_key
+from levelog.resources import External, Gone, Traced, external_key
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, Uid
 
@@ -22,6 +22,8 @@ class EncodedSet(Struct, frozen=True):
     """Why, by key: what was recorded of these before stays."""
     unnamed: tuple[str, ...]
     """Why, of what has no key."""
+    traces: Mapping[ObjectKey, str] = {}
+    """Where records come from, as far as they say."""
 
     @property
     def complaint(self) -> str:
@@ -71,7 +73,9 @@ class Encoder:
         bodies: dict[ObjectKey, bytes] = {}
         refused: dict[ObjectKey, str] = {}
         unnamed: list[str] = []
-        for record in records:
+        traces: dict[ObjectKey, str] = {}
+        for given in records:
+            record, trace = Traced.of(given)
             try:
                 key = self.key(record)  # type: ignore[arg-type]  # whatever the user's function gives is looked at
             except RecordError as error:
@@ -85,7 +89,9 @@ class Encoder:
                 bodies[key] = self.body(key, record)  # type: ignore[arg-type]
             except RecordError as error:
                 refused[key] = str(error)
-        return EncodedSet(bodies, refused, tuple(unnamed))
+            if trace:
+                traces[key] = trace
+        return EncodedSet(bodies, refused, tuple(unnamed), traces)
 
 
 def uid_of(key: ObjectKey) -> Uid:

@@ -13,7 +13,7 @@ from levelog.calls.faults import HandlerFault, described, tell_fault
 from levelog.errors import ConfigurationError, IdentityMismatch, LevelogError
 from levelog.handlers.injection import about
 from levelog.handlers.sources import SOURCE_TIME, SourceHandler
-from levelog.resources import External, Gone
+from levelog.resources import External, Gone, Traced
 from levelog.secrets.redaction import Redactor
 from levelog_ingest.sources.held import read_log_state
 from levelog_ingest.sources.sourcelog import SourceLog
@@ -129,12 +129,12 @@ class SourceCalls:
 
 def is_whole(item: object) -> bool:
     """Whether what a generator yielded is a set, and not one change."""
-    return not isinstance(item, External | Gone)
+    return not isinstance(item, External | Traced | Gone)
 
 
 def as_set(result: Any) -> list[Any]:
     """What was returned or yielded as a list. Raises SourceFault for what is no set of records."""
-    if isinstance(result, External | Gone | str | bytes) or not hasattr(result, "__iter__"):
+    if isinstance(result, External | Traced | Gone | str | bytes) or not hasattr(result, "__iter__"):
         raise SourceFault(f"gave something of class {type(result).__name__} where a set of records is needed")
     return list(result)
 

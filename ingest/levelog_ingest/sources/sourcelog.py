@@ -10,7 +10,7 @@ import msgspec
 
 from levelog.errors import RecordError
 from levelog.handlers.sources import SourceHandler
-from levelog.resources import External, Gone
+from levelog.resources import External, Gone, Traced
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, Version
 from levelog.wire.records import (
@@ -66,6 +66,8 @@ class SourceLog:
         self._lost_with = ""
         self._marked_at = state.marked_at
         self._clock = clock
+        self._traces: Mapping[ObjectKey, str] = {}
+        """Where the records that are being written come from."""
 
     @property
     def records(self) -> int:
@@ -92,6 +94,7 @@ class SourceLog:
         """
         observed = self._holding.next_version(self._clock())
         encoded = self._encoder.whole(records)
+        self._traces = encoded.traces
         kept = set(self._holding.records) - encoded.bodies.keys() if encoded.unnamed else set(encoded.refused)
         too_large: dict[ObjectKey, str] = {}
         if self._clock() >= self.list_due():
@@ -100,14 +103,16 @@ class SourceLog:
             await self._differences(encoded.bodies, kept, observed, too_large)
         return EncodedSet(encoded.bodies, {**encoded.refused, **too_large}, encoded.unnamed).complaint
 
-    async def change(self, change: External | Gone) -> str:
+    async def change(self, given: External | Traced | Gone) -> str:
         """Record one record, or that it is gone. Returns one sentence if it could not be recorded."""
+        change, trace = (given.record, given.traceparent) if isinstance(given, Traced) else (given, "")
         observed = self._holding.next_version(self._clock())
         try:
             key = self._encoder.key(change)
             if isinstance(change, External):
                 body = self._encoder.body(key, change)
                 if not self._holding.has(key, body):
+                    self._traces = {key: trace}
                     message = self._seen(key, body, observed, "watch")
                     await self._appender.append(message)
                     self._holding.put(key, body, observed)
@@ -239,6 +244,7 @@ class SourceLog:
                 origin=origin,
                 time=time,
                 written=self._written(time),
+                traceparent=self._traces.get(key, ""),
                 body=body,
             )
         )

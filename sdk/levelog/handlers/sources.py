@@ -8,17 +8,17 @@ from typing import Any, Final, TypeAlias, TypeVar
 from levelog.errors import OperatorError
 from levelog.handlers.injection import Given, Injections, Lender, injections
 from levelog.handlers.signatures import parameters, require_time, type_hints
-from levelog.resources import External, Gone, ResourceType
+from levelog.resources import External, Gone, ResourceType, Traced
 
 SOURCE_TIME: Final = timedelta(seconds=30)
 """Default time limit of one poll."""
 
 OF_SOURCES: Final = (Given.LOGGER, Given.SETTINGS)
 
-Records: TypeAlias = Iterable[External]
-PolledF = TypeVar("PolledF", bound=Callable[..., Records | Awaitable[Records] | AsyncIterable[External]])
+Records: TypeAlias = Iterable[External | Traced]
+PolledF = TypeVar("PolledF", bound=Callable[..., Records | Awaitable[Records] | AsyncIterable[External | Traced]])
 """Gives the whole set at each call."""
-WatchingF = TypeVar("WatchingF", bound=Callable[..., AsyncIterable[Records | External | Gone]])
+WatchingF = TypeVar("WatchingF", bound=Callable[..., AsyncIterable[Records | External | Traced | Gone]])
 """Yields whole sets and single changes, for ever."""
 
 

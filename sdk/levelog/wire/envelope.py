@@ -83,6 +83,8 @@ def encode(
             if record.written.manager:
                 headers["levelog-manager"] = record.written.manager
                 headers["levelog-written-at"] = record.written.at
+            if record.traceparent:
+                headers["ce-traceparent"] = record.traceparent  # CloudEvents' extension for distributed tracing
             return headers, record.body
         case _:
             headers["ce-type"] = _CONTROL_TYPE[type(record)]
@@ -111,6 +113,7 @@ def decode(headers: Mapping[str, str], payload: bytes) -> Record:
             origin="list" if origin == "list" else "watch",
             time=_zoned(datetime.fromisoformat(headers["ce-time"])),
             written=Written(manager=headers.get("levelog-manager", ""), at=headers.get("levelog-written-at", "")),
+            traceparent=headers.get("ce-traceparent", ""),
             body=payload,
         )
     except KeyError as error:

@@ -4,6 +4,7 @@ Object records are in the past tense of what the API reported; control records t
 too large for a message is recorded by its metadata, size and hash, and read by nobody.
 """
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -24,6 +25,14 @@ Outcome: TypeAlias = Literal["written", "unchanged", "gone", "conflict", "failed
 """`conflict`: refused because the target had changed, the next round decides anew; `failed`: refused for good."""
 
 
+_TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def is_traceparent(text: object) -> bool:
+    """Whether it names a span as https://www.w3.org/TR/trace-context/ has it."""
+    return isinstance(text, str) and _TRACEPARENT.fullmatch(text) is not None
+
+
 class Written(Struct, frozen=True, kw_only=True):
     """Who wrote an object last, from the newest entry of its managedFields; empty where the API did not say."""
 
@@ -38,6 +47,8 @@ class _ObjectRecord(Struct, frozen=True, kw_only=True):
     origin: Origin
     time: datetime
     written: Written = Written()
+    traceparent: str = ""
+    """Trace that it comes from, as a source says; empty: none that is known."""
     body: bytes
 
 
