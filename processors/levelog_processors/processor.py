@@ -18,7 +18,7 @@ from levelog.wire.records import LoggedRecord
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import BATCH, CallCounts, Cut
+from levelog_processors.decide.cut import CallCounts, Cut
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folded
@@ -285,7 +285,7 @@ class Processor:
             agenda.plan(next_due)
 
     async def _tell(self, cut: Cut, agenda: Agenda) -> None:
-        if (cut.wakes == BATCH and cut.decided) or cut.retried:
+        if cut.has_more:
             agenda.open()
         if not cut.decided:
             return

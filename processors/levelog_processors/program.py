@@ -93,6 +93,11 @@ class Program:
         """Everything that the log shows, by `resource.group`."""
         self.expires: Final = any(index.handler.expires is not None for index in self.indices.values())
         """Some index has entries that expire."""
+        self.readers: Final[dict[str, list[str]]] = {}
+        """Views that are given levels, by the names of the views whose levels these are."""
+        for view in self.views.values():
+            for sibling in self.siblings_of(view):
+                self.readers.setdefault(sibling.name, []).append(view.name)
         self.longest_backoff = LONGEST_BACKOFF
         """Between two rounds of a level that stays as it is."""
 
@@ -159,9 +164,17 @@ class Program:
         for name, view in self.views.items():
             resource = str(view.handler.resource.group_resource)
             reads = tuple(sorted(view.sources))
-            yield Handler(kind="view", name=name, fingerprint=view.handler.fingerprint, resource=resource, reads=reads)
+            siblings = [f"{each.name} {each.reconcile_name}" for each in self.siblings_of(view)]
+            code = digest(view.handler.fingerprint, *siblings) if siblings else view.handler.fingerprint
+            yield Handler(kind="view", name=name, fingerprint=code, resource=resource, reads=reads)
             if view.reconcile:
                 yield Handler(kind="reconcile", name=name, fingerprint=view.reconcile.fingerprint, resource=resource)
+
+    def siblings_of(self, view: BoundView) -> list[BoundView]:
+        """Views whose levels a view is given: those of its operator on the same resource that are given none."""
+        resource = view.handler.resource
+        mine = [v for v in self.views.values() if v.operator == view.operator and v.handler.resource == resource]
+        return [each for each in mine if not each.handler.reads_levels] if view.handler.reads_levels else []
 
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""

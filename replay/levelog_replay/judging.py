@@ -139,6 +139,7 @@ class Judge:
             intents=basis.intents,
             inputs=inputs,
             reads="",
+            standings=basis.standings,
             now=past.decided_at,
             folded=basis.folded,
         )
@@ -152,6 +153,7 @@ class Judge:
             subject=past.parent,
             namespaces=self._scratch.readiness.namespaces,
             redactor=self._redactor,
+            standings=facts.standings,
         )
         if self._stops is not None:
             self._attend(self._stops, past, facts, evaluation)

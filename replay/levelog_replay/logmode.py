@@ -12,7 +12,6 @@ from typing import Final
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.records import LoggedRecord, SyncFinished
-from levelog_processors.decide.cut import BATCH
 from levelog_processors.decide.functions import Caller
 from levelog_processors.engine import Engine
 from levelog_replay.comparing import NO_VIEW, Conclusion, Judged
@@ -96,7 +95,7 @@ class LogReplay:
             self.decisions += len(cut.decided)
             has_decided |= bool(cut.decided)
             is_planned |= any(decided.due_at is not None for decided in cut.decided)
-            if cut.wakes < BATCH or not cut.decided:
+            if not cut.has_more:
                 break
         if is_planned or self._next_due is not None:
             due = await self._engine.next_due()

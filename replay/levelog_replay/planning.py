@@ -15,7 +15,6 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.secrets.redaction import Redactor
-from levelog_processors.decide.cut import BATCH
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import PAGE, PAGES_A_SECOND, Backfiller, Pace
 from levelog_processors.program import Program
@@ -96,7 +95,7 @@ async def _take_over(
         await engine.hold(epochs)
         while True:
             cut = await engine.decide(but_not=await backfiller.look(), now=at)
-            if cut is not None and ((cut.wakes == BATCH and cut.decided) or cut.retried):
+            if cut is not None and cut.has_more:
                 continue
             if await backfiller.step(wakes=True) is None:
                 break

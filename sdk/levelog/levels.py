@@ -63,6 +63,31 @@ class Level(Generic[T]):
         return f"Level(desired={self.desired!r}, actual={self.actual!r})"
 
 
+class Standing(Struct, frozen=True, kw_only=True):
+    """How the level of another view stands."""
+
+    status: str
+    """`in_sync`, `drifting`, `settling`, `failed`, `blocked` or `deleting`."""
+    reason: str = ""
+    """Why it is not in sync, as `levelog levels` shows it."""
+    drift: Mapping[str, tuple[str, ...]] = {}
+    """Keys that are missing, extra and changed."""
+    since: datetime | None = None
+    """When it got that status; None: nobody knows. A change of this alone wakes nobody."""
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What wakes who reads it."""
+        return self.status, self.reason, self.drift
+
+
+class Levels(dict[str, Standing]):
+    """How the other levels of a parent stand, by the names of their views; `levels: Levels` asks for it.
+
+    Those of the same operator that do not read levels themselves. Who reads them is decided on after them.
+    """
+
+
 def drift_between(desired: object, actual: object) -> Drift:
     """Compare two values of one type by their parts."""
     if isinstance(desired, Struct) and type(desired) is type(actual):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
+from levelog.conditions import conditions_writer, inspect_conditions
 from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
@@ -148,6 +149,23 @@ class Operator:
             return function
 
         return register if function is None else register(function)
+
+    def conditions(self, cls: type[ResourceBase], *, name: str = "conditions") -> None:
+        """Keep `Ready`, `Reconciling` and `Stalled` in `status.conditions` of each object of a class.
+
+        They sum up its levels whose views have reconcile functions: in sync, under way, failed. The definition of the
+        class needs the field and the status subresource; conditions of other types stay as they are. A status is
+        written when one of them changes, and not while a level settles for less than a second. `name` is that of the
+        view that is made.
+        """
+
+        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+            return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=False, objects={}, of=cls)
+
+        handler = inspect_conditions(cls, name, self.reconcilers, inspect_view)
+        self._claim(name, self.conditions)
+        self.views[name] = handler
+        self.reconcilers[name] = conditions_writer(cls, handler, self._lender)
 
     def reconcile(
         self,

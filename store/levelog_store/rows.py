@@ -180,6 +180,8 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     suppressed: str = ""
     recheck_at: datetime | None = None
     evaluated_at: datetime | None = None
+    since: datetime | None = None
+    """When it got its status; None: nobody knows."""
 
 
 class Bucket(Struct, frozen=True):

@@ -244,6 +244,7 @@ levels = Table(
     ),
     _time("recheck_at"),
     _time("evaluated_at"),
+    _time("since"),
     Index("levels_parent", "scope", "parent"),
     Index("levels_status", "scope", "status"),
     Index("levels_partition", "scope", "partition", "view"),

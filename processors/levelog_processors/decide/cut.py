@@ -21,6 +21,7 @@ from levelog_processors.decide.intents import last_called, places_of_calls, targ
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
+from levelog_processors.decide.standings import deciding_views, read_early, woken
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
@@ -30,6 +31,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable, Target
+from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.owners.leases import guard
 from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent
 
@@ -67,6 +69,13 @@ class Cut(Struct, frozen=True):
     """Intents that are being carried out already."""
     retried: int = 0
     """Decisions given up because a read had changed meanwhile; their wakeups stay."""
+    has_woken: bool = False
+    """Levels may be decided on now that stand on what was decided."""
+
+    @property
+    def has_more(self) -> bool:
+        """Tell whether there may be more to decide right now."""
+        return bool((self.wakes == BATCH or self.has_woken) and self.decided) or self.retried > 0
 
     @property
     def is_intent_pending(self) -> bool:
@@ -201,10 +210,12 @@ class Decider:
         async with self._reading(within) as connection:
             back, late = await self._still_asked(connection, acting.returned(epochs))
             concluded = late.keys()
-            most = BATCH + len(acting) + len(back) + len(leaving)
+            most = BATCH + (len(acting) + len(back) + len(leaving)) * (2 if self._program.readers else 1)
+            views = deciding_views(self._program, views)
             # one clock for what is due and for what becomes due, however those of the processors differ
             found, at = await stored.read_wakes(connection, self._scope, list(epochs), views, most, at=now)
-            left = (acting, concluded, leaving)
+            early = await read_early(connection, self._scope, self._program, found, at)
+            left = (acting, concluded, leaving, early)
             fresh = [w for w in found if not any((w.view, w.parent) in levels for levels in left)]
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
             wakes = [wake for wake in fresh if not await is_lagging(wake)]
@@ -220,7 +231,8 @@ class Decider:
         acted = await self._with_rows(acted, {look.facts.parent.object: look.facts.parent for look in looks}, within)
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held, claimed = await self._commit(epochs, batch, stray, late, folded_to, within)
-        return Cut(len(fresh), held, at, claimed, retried=len(batch) - len(held))
+        has_woken = bool(early) or any(each.wake.view in self._program.readers for each in held)
+        return Cut(len(fresh), held, at, claimed, retried=len(batch) - len(held), has_woken=has_woken)
 
     @asynccontextmanager
     async def _reading(self, within: Deciding | None) -> AsyncGenerator[AsyncConnection]:
@@ -250,6 +262,7 @@ class Decider:
                 subject=each.facts.wake.parent,
                 namespaces=self.namespaces,
                 redactor=self._redactor,
+                standings=each.facts.standings,
             )
             for each in known
             if each.facts.needs_evaluation
@@ -365,6 +378,7 @@ class Decider:
                 now = await self._askers(connection, late)
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
+            await write_wakes(connection, self._scope, woken(self._program, held))
             return held, await within.claim(self._scope, held, frozenset(chosen))
 
 

@@ -8,13 +8,18 @@ from typing import Any
 from msgspec import Struct
 
 from levelog.intents import Intent
-from levelog.levels import Level
-from levelog.wire.canonical import digest
+from levelog.levels import Level, Standing
+from levelog.wire.canonical import canonical, digest
 from levelog_processors.decide.settling import AT_ONCE, CALM, LONGEST_BACKOFF, Repeats, backoff, is_settled
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.changes import read_causes
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, ViewParent
+
+
+def digest_with(reads: str, standings: Mapping[str, Standing]) -> str:
+    """Digest of what a view read, with how the levels stand that it is given; those may be none."""
+    return digest(reads, canonical({v: s.identity for v, s in standings.items()})) if standings else reads
 
 
 def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None) -> LevelRow:
@@ -42,6 +47,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     versions: str = ""
     """Digest of how new that is, by `digest_of_versions`."""
     dependencies: frozenset[IndexKey] = frozenset()
+    standings: Mapping[str, Standing] = {}
+    """How the levels stand that the view is given, by view."""
     now: datetime
     """What the level's functions see as such."""
     folded: tuple[int, ...] = ()
@@ -131,6 +138,7 @@ class Facts(Struct, frozen=True, kw_only=True):
             repeats=self.before.repeats,
             intents=tuple(intent for intent in self.intents if intent.key in counts),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
+            standings=dict(self.standings),
             called=dict(called),
         )
 

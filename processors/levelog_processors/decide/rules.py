@@ -192,6 +192,7 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: b
         suppressed="" if is_kept else added(before.suppressed, facts.wake.causes),
         recheck_at=verdict.due_at,
         evaluated_at=facts.now if seen else before.evaluated_at or facts.now,
+        since=before.since if verdict.status == before.status else facts.now,
     )
 
 

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.objects import ObjectKey
-from levelog_processors.decide.facts import Facts, level_before
+from levelog_processors.decide.facts import Facts, digest_with, level_before
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
 from levelog_processors.decide.readiness import is_watched
+from levelog_processors.decide.standings import standings
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.decide import inputreads as stored
@@ -88,13 +89,14 @@ async def read_facts(
             reads=row.reads,
             versions=digest_of_versions(read),
             dependencies=frozenset(read),
+            standings=standings(program, view, parent, before),
             now=now,
             folded=folded,
             longest=program.longest_backoff,
         )
         found.append(facts)
     # what keys hold is read where it may be something else than it was, or is about to be looked at
-    asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation]
+    asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation or facts.standings]
     places = sorted({place for facts in asked for place in facts.dependencies})
     buckets = await TableFetch(connection, scope).buckets(places)
     return [_with_reads(facts, buckets) for facts in found]
@@ -107,10 +109,10 @@ def _is_as_read(facts: Facts) -> bool:
 
 def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:
     known = {place: buckets[place] for place in facts.dependencies if place in buckets}
-    if _is_as_read(facts):
+    if _is_as_read(facts) and not facts.standings:
         return Known(facts, known)
     reads = digest_of(known, sight(facts.view, facts.parent.uid, facts.before.desired))
-    return Known(replace(facts, reads=reads), known)
+    return Known(replace(facts, reads=digest_with(reads, facts.standings)), known)
 
 
 def _as_watched(intent: OpenIntent, program: Program, namespaces: Namespaces) -> OpenIntent:

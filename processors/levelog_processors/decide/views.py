@@ -19,10 +19,10 @@ from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
-from levelog.levels import Level
+from levelog.levels import Level, Levels, Standing
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
-from levelog_processors.decide.facts import Facts, Seen
+from levelog_processors.decide.facts import Facts, Seen, digest_with
 from levelog_processors.decide.lookups import Fetch, IndexReader, NeededKey, ObjectLookups, Reads, sight
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_processors.program import BoundView
@@ -52,11 +52,13 @@ class Evaluation:
         subject: str = "",
         namespaces: Mapping[str, tuple[str, ...]] | None = None,
         redactor: Redactor | None = None,
+        standings: Mapping[str, Standing] | None = None,
     ) -> None:
         """`redactor`: of what is recorded; none: one without a key, which refuses manifests with secret values."""
         self.view = view
         self._redactor = redactor or Redactor()
         self._namespaces = namespaces or {}
+        self._standings = standings or {}
         self.subject = subject
         """Name of the parent, for the log."""
         self.body = body
@@ -112,10 +114,14 @@ class Evaluation:
             blocked=self.blocked,
             inputs=self.inputs or facts.inputs,
             looked_at=self.looked_at,
-            reads=self.reads.digest(sight(self.view, facts.parent.uid, desired)),
+            reads=digest_with(self.reads.digest(sight(self.view, facts.parent.uid, desired)), self._standings),
             versions=self.reads.versions,
             contents=self.reads.contents,
         )
+
+    @property
+    def _levels(self) -> Levels:
+        return Levels((name.partition("/")[2], standing) for name, standing in self._standings.items())
 
     def _call(self, parent: Any) -> None:
         handler = self.view.handler
@@ -127,7 +133,9 @@ class Evaluation:
                     name, parameter.value_type, self.reads, str(parameter.index.resource.group_resource)
                 )
             lookups = ObjectLookups(self.view, self.body, self.reads.bucket, self._namespaces)
-            arguments |= handler.given.arguments({Given.NOW: self.now, Given.OBJECTS: lookups})
+            arguments |= handler.given.arguments(
+                {Given.NOW: self.now, Given.OBJECTS: lookups, Given.LEVELS: self._levels}
+            )
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor
             about(object=self.subject, view=self.view.name)

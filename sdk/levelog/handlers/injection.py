@@ -14,7 +14,7 @@ from levelog.errors import OperatorError
 from levelog.handlers import signatures
 from levelog.handlers.signatures import type_hints
 from levelog.indices import Index, LiveIndex, Objects
-from levelog.levels import Level
+from levelog.levels import Level, Levels
 from levelog.wire.canonical import canonical, digest
 
 
@@ -25,6 +25,7 @@ class Given(StrEnum):
     INDEX = "index"
     LIVE_INDEX = "live index"
     OBJECTS = "objects"
+    LEVELS = "levels"
     NOW = "now"
     KEY = "idempotency key"
     LOGGER = "logger"
@@ -36,6 +37,7 @@ _BY_TYPE: Final[Mapping[Any, Given]] = {
     Index: Given.INDEX,
     LiveIndex: Given.LIVE_INDEX,
     Objects: Given.OBJECTS,
+    Levels: Given.LEVELS,
     logging.Logger: Given.LOGGER,
 }
 _HOW: Final[Mapping[Given, str]] = {
@@ -43,6 +45,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.INDEX: "indices (Index[K, V], by the index's name)",
     Given.LIVE_INDEX: "indices (LiveIndex[K, V], by the index's name)",
     Given.OBJECTS: "objects: Objects (of the classes in reads=)",
+    Given.LEVELS: "levels: Levels (how the other levels of the parent stand)",
     Given.NOW: "now: datetime",
     Given.KEY: "idempotency_key: str",
     Given.LOGGER: "logger: logging.Logger",

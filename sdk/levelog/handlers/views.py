@@ -34,7 +34,7 @@ RECONCILE_TIME: Final = timedelta(seconds=30)
 VIEW_TIME: Final = timedelta(seconds=10)
 """Default time limit of a view, and the one of index functions."""
 
-OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.NOW, Given.LOGGER, Given.SETTINGS)
+OF_VIEWS: Final = (Given.INDEX, Given.OBJECTS, Given.LEVELS, Given.NOW, Given.LOGGER, Given.SETTINGS)
 OF_RECONCILERS: Final = (Given.LEVEL, Given.NOW, Given.LOGGER, Given.SETTINGS)
 
 
@@ -106,6 +106,11 @@ class ViewHandler:
             *(index.fingerprint for index in self.sources),
             *(type_fingerprint(parameter.value_type) for parameter in indices),
         )
+
+    @property
+    def reads_levels(self) -> bool:
+        """Whether it is given how the other levels of its parent stand."""
+        return Given.LEVELS in self.given.given.values()
 
     @property
     def sources(self) -> tuple[IndexHandler, ...]:

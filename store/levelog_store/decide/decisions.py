@@ -5,6 +5,7 @@ from typing import Self
 
 from msgspec import Struct, field
 
+from levelog.levels import Standing
 from levelog.wire.canonical import digest
 from levelog_store.fold.changes import Causes
 from levelog_store.rows import IndexKey, LevelRow, StoredObject, Verdict, ViewParent
@@ -142,6 +143,8 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """That were under way, or had failed."""
     satisfied: tuple[str, ...] = ()
     """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
+    standings: dict[str, Standing] = {}
+    """How the levels stood that its view is given, by view."""
     called: dict[str, str] = {}
     """Keys of the last calls that took place of the effects that the new intents call, by target."""
 

@@ -99,6 +99,28 @@ def _generations(dialect: Dialect) -> Select[str, str, int]:
     )
 
 
+async def read_due(
+    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent], at: datetime
+) -> set[ViewParent]:
+    """Those of the levels that are to be decided on by then."""
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "at": at, **many_pairs(dialect, of)}
+    return {(view, parent) for view, parent in await connection.execute(_due(dialect), values)}
+
+
+@built_once
+def _due(dialect: Dialect) -> Select[str, str]:
+    wanted, table = pairs(dialect), wakeups.c
+    return (
+        select(table.view, table.parent)
+        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
+        .where(
+            table.scope == OF_SCOPE,
+            table.due_at.is_(None) | (table.due_at <= bindparam("at", type_=table.due_at.type)),
+        )
+    )
+
+
 async def read_next_due(
     connection: AsyncConnection, scope: Scope, partitions: Collection[int]
 ) -> tuple[datetime, datetime] | None:

@@ -1,0 +1,123 @@
+"""Conditions in an object's status that sum up its levels: `Ready`, `Reconciling` and `Stalled`.
+
+Their meaning is that of KEP-1623 and kstatus: `Reconciling` and `Stalled` say what is not as it should be, and
+`observedGeneration` which generation of the object a condition is about.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
+
+from levelog.handlers.injection import Lender
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.intents import Intent, IntentOptions
+from levelog.levels import Level, Levels, Standing
+from levelog.resources import ResourceBase, Struct
+from levelog.wire.canonical import digest
+
+PATIENCE: Final = timedelta(seconds=1)
+"""So long a level may settle before conditions say so: most writes are done sooner, and need no second one."""
+MOST_MESSAGE: Final = 1024
+"""Characters of a message; the API's own conditions allow 32,768."""
+
+_CODE: Final = "conditions 1"
+"""Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
+_FIELDS: Final = ("status", "reason", "message", "observedGeneration")
+_IN_PROGRESS: Final = ("settling", "drifting", "blocked")
+
+
+class Condition(Struct, kw_only=True):
+    """One entry of `status.conditions`, for the class of an object whose definition `levelog crd` makes."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    observedGeneration: int = 0  # noqa: N815 - as the API names it
+    lastTransitionTime: str = ""  # noqa: N815
+    reason: str = ""
+    message: str = ""
+
+
+def inspect_conditions(
+    cls: type[ResourceBase],
+    name: str,
+    acting: Collection[str],
+    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+) -> ViewHandler:
+    """The view of a class's conditions; `acting` are the views with reconcile functions, which they sum up.
+
+    Raises OperatorError as `inspect_view` does.
+    """
+
+    def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
+        held = {each.get("type"): each for each in _held(parent)}
+        standings = {view: standing for view, standing in levels.items() if view in acting}
+        wanted = summed_up(standings, parent["metadata"].get("generation", 0)) if standings else {}
+        actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}
+        settling = [each.since for each in standings.values() if each.status == "settling" and each.since is not None]
+        if settling and now < max(settling) + PATIENCE:
+            return Level(desired=actual, actual=actual, recheck_at=max(settling) + PATIENCE)
+        return Level(desired=wanted, actual=actual)
+
+    conditions.__name__ = name
+    handler = inspect_view(conditions)
+    handler.fingerprint = digest(_CODE, name, str(cls.resource_type.group_resource))
+    return handler
+
+
+def conditions_writer(cls: type[ResourceBase], view: ViewHandler, lender: Lender) -> ReconcileHandler:
+    """The reconcile function of such a view: it patches the status, and keeps conditions of others."""
+
+    async def write(
+        parent: Mapping[str, Any], level: Level[dict[str, Any]], now: datetime
+    ) -> list[Intent]:  # async, so that it needs no thread
+        held = {each.get("type"): each for each in _held(parent)}
+        conditions = {kind: dict(each) for kind, each in held.items()}
+        for kind, fields in level.desired.items():
+            before = held.get(kind, {})
+            is_same = before.get("status") == fields["status"] and before.get("lastTransitionTime")
+            at = before["lastTransitionTime"] if is_same else f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            conditions[kind] = {"type": kind, **fields, "lastTransitionTime": at}
+        metadata = parent["metadata"]
+        return [
+            Intent(
+                verb="patch_status",
+                resource=cls,
+                name=metadata["name"],
+                namespace=metadata.get("namespace", ""),
+                body={"status": {"conditions": list(conditions.values())}},
+                options=IntentOptions(if_unchanged=True),  # the list is replaced as a whole
+            )
+        ]
+
+    write.__name__ = f"{view.name}.write"
+    handler = ReconcileHandler.inspect(write, view, {cls: ["patch_status"]}, lender)
+    handler.fingerprint = digest(_CODE, view.name)
+    return handler
+
+
+def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, dict[str, Any]]:
+    """The conditions of an object whose levels stand so, by type; all without the time of their last transition."""
+    failed = {view: each for view, each in standings.items() if each.status == "failed"}
+    moving = {view: each for view, each in standings.items() if each.status in _IN_PROGRESS}
+    others = failed or moving
+    reason = "Failed" if failed else next((each.status.capitalize() for each in moving.values()), "InSync")
+    told = "; ".join(f"{view}: {each.reason or each.status}" for view, each in sorted(others.items()))
+
+    def condition(is_true: bool, reason: str, message: str) -> dict[str, Any]:
+        return {
+            "status": "True" if is_true else "False",
+            "reason": reason,
+            "message": message[:MOST_MESSAGE],
+            "observedGeneration": generation,
+        }
+
+    return {
+        "Ready": condition(not others, reason, told or f"in sync: {', '.join(sorted(standings))}"),
+        "Reconciling": condition(bool(moving) and not failed, reason, told if moving and not failed else ""),
+        "Stalled": condition(bool(failed), reason, told if failed else ""),
+    }
+
+
+def _held(parent: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    status = parent.get("status") or {}
+    return status.get("conditions") or ()

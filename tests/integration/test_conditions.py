@@ -1,0 +1,155 @@
+"""Conditions in an object's status, which sum up its levels, and views that are given how levels stand."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog.levels import Levels
+from levelog.testing import Simulation
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+SECOND: Final = timedelta(seconds=1)
+
+
+def made(*, conditions: bool = True) -> Operator:
+    op = Operator("webs")
+
+    @op.index
+    def names(pod: Pod) -> Iterator[tuple[str, str]]:
+        if owner := pod.metadata.controller:
+            yield owner.uid, pod.metadata.name
+
+    @op.view
+    def pods(web: Web, names: Index[str, str]) -> Level[set[str]]:
+        wanted = {f"{web.metadata.name}-{n}" for n in range(web.spec.replicas)}
+        return Level(desired=wanted, actual=set(names[web.metadata.uid]))
+
+    @op.reconcile(pods)
+    def converge(web: Web, level: Level[set[str]]) -> Iterator[Intent]:
+        for name in sorted(level.drift.missing):
+            spec = {"containers": [{"name": "web", "image": "a"}]}
+            yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+    @op.view
+    def finding(web: Web) -> Level[bool]:
+        return Level(desired=True, actual=web.spec.replicas < 3)
+
+    @op.view
+    def stands(web: Web, levels: Levels) -> Level[dict[str, str]]:
+        return Level(desired={}, actual={name: each.status for name, each in levels.items()})
+
+    if conditions:
+        op.conditions(Web)
+    return op
+
+
+def web(name: str = "shop", *, replicas: int = 1, generation: int = 1) -> dict[str, Any]:
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Web",
+        "metadata": {"name": name, "namespace": "default", "generation": generation},
+        "spec": {"replicas": replicas},
+    }
+
+
+def conditions_of(simulation: Simulation, name: str = "shop") -> dict[str, dict[str, Any]]:
+    [found] = [each for each in simulation.objects(Web) if each["metadata"]["name"] == name]
+    return {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
+
+
+def statuses_of(simulation: Simulation, name: str = "shop") -> dict[str, str]:
+    return {kind: each["status"] for kind, each in conditions_of(simulation, name).items()}
+
+
+READY: Final = {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
+STALLED: Final = {"Ready": "False", "Reconciling": "False", "Stalled": "True"}
+RECONCILING: Final = {"Ready": "False", "Reconciling": "True", "Stalled": "False"}
+
+
+def status_writes(simulation: Simulation) -> int:
+    return sum(intent.verb == "patch_status" for intent in simulation.intents)
+
+
+def test_a_change_that_is_done_at_once_costs_one_write_of_the_status_and_wakes_nobody() -> None:
+    with Simulation(made()) as simulation:
+        simulation.apply(web())
+        simulation.run()
+        assert statuses_of(simulation) == READY
+        assert conditions_of(simulation)["Ready"]["message"] == "in sync: pods"
+        assert status_writes(simulation) == 1
+        calls = dict(simulation.calls)
+        simulation.advance(timedelta(hours=1))
+        assert simulation.calls == calls
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        assert statuses_of(simulation) == READY
+        assert {each["observedGeneration"] for each in conditions_of(simulation).values()} == {2}
+        assert status_writes(simulation) == 2
+        assert simulation.calls["pods"] == calls["pods"] + 2, "for the change, and for its result"
+
+
+def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(403, target="pods/default/shop-0", times=1)
+        simulation.apply(web())
+        simulation.run()
+        assert statuses_of(simulation) == STALLED
+        stalled = conditions_of(simulation)["Ready"]
+        assert stalled["reason"] == "Failed"
+        assert "pods: " in stalled["message"]
+        assert "403" in stalled["message"]
+        before = simulation.now
+        simulation.advance(timedelta(hours=1))
+        assert statuses_of(simulation) == READY
+        ready = conditions_of(simulation)
+        assert ready["Ready"]["lastTransitionTime"] > f"{before:%Y-%m-%dT%H:%M:%SZ}"
+        assert ready["Reconciling"]["lastTransitionTime"] <= f"{before:%Y-%m-%dT%H:%M:%SZ}", "it was False all the time"
+
+
+def test_what_takes_longer_than_a_second_is_reconciling() -> None:
+    with Simulation(made(), echo=False) as simulation:
+        simulation.apply(web())
+        simulation.run()
+        assert conditions_of(simulation) == {}
+        simulation.advance(2 * SECOND)
+        assert [intent.verb for intent in simulation.intents] == ["apply", "patch_status"]
+        assert statuses_of(simulation) == RECONCILING
+        assert conditions_of(simulation)["Ready"]["reason"] == "Settling"
+        simulation.echo = True
+        simulation.run()
+        assert statuses_of(simulation) == READY
+
+
+def test_conditions_of_others_stay() -> None:
+    with Simulation(made()) as simulation:
+        simulation.apply(web())
+        foreign = {"type": "Tested", "status": "True", "reason": "ByHand", "message": "", "lastTransitionTime": "x"}
+        simulation.patch_status(Web, "shop", {"conditions": [foreign]})
+        simulation.run()
+        assert conditions_of(simulation)["Tested"] == foreign
+        assert {"Ready", "Reconciling", "Stalled"} <= conditions_of(simulation).keys()
+
+
+def test_a_view_is_given_the_newest_levels_of_its_parent_and_of_no_other() -> None:
+    with Simulation(made(conditions=False)) as simulation:
+        simulation.refuse(403, target="pods/default/shop-0", times=1)
+        simulation.apply(web())
+        simulation.apply(web("other", replicas=3))
+        simulation.run()
+        assert simulation.level("stands", "default", "shop").actual == {"pods": "failed", "finding": "in_sync"}
+        assert simulation.level("stands", "default", "other").actual == {"pods": "in_sync", "finding": "drifting"}
+        simulation.advance(timedelta(hours=1))
+        assert simulation.level("stands", "default", "shop").actual == {"pods": "in_sync", "finding": "in_sync"}
