@@ -28,6 +28,7 @@ from levelog import (
     patch,
     patch_status,
 )
+from levelog.levels import Levels
 
 DEPOT_FILE: Final = Path(__file__)
 SHOPS: Final = "shops.example.com"
@@ -179,6 +180,15 @@ def served(shop: Shop, ports: Index[str, int]) -> Level[list[int]]:
     """Differs for as long as a note is forbidden, also while it is blocked."""
     wanted = [8000 + shop.spec.size]
     return Level([*wanted, 1] if "forbidden" in shop.spec.notes else wanted, list(ports[shop.metadata.name]))
+
+
+@op.view
+def standing(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
+    """Sees every other level of its Shop, and why."""
+    return Level({}, {name: f"{each.status} {each.reason}" for name, each in levels.items()})
+
+
+op.conditions(Shop)
 
 
 DEFINITION: Final[Manifest] = {

@@ -151,6 +151,7 @@ async def happens(depot: Depot) -> None:
     user.delete(SHOPS, "a")
     user.apply(shop("b", size=2, notes=["forbidden", "hi"], labels={}))
     await depot.show(b_labelled="in_sync", b_parts="in_sync", b_busy="in_sync", b_ripe="in_sync", b_rank="in_sync")
+    await depot.show(b_conditions="in_sync", b_standing="drifting")
 
 
 async def compared(history: History, url: str = "") -> Comparison:
@@ -208,7 +209,18 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
     assert comparison.first is None, comparison.first
     assert comparison.obstacles == {}
     made = {view.partition("/")[2]: tally.same for view, tally in comparison.views.items()}
-    assert set(made) == {"parts", "told", "rank", "priced", "busy", "ripe", "labelled", "served"}
+    assert set(made) == {
+        "parts",
+        "told",
+        "rank",
+        "priced",
+        "busy",
+        "ripe",
+        "labelled",
+        "served",
+        "standing",
+        "conditions",
+    }
     assert min(made.values()) >= 3, made
     file = tmp_path / "depot.jsonl"
     resources = program().watched

@@ -1,0 +1,63 @@
+"""Conditions on a real API server, of a class whose definition `levelog crd` made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rigs.api import MERGE_PATCH
+from rigs.controlplane import ControlPlane
+from rigs.levelog import Levelog
+from rigs.pages import blocks
+from rigs.waiting import until
+
+PAGE = Path(__file__).parents[2] / "docs/conditions.md"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SHOPS = "/apis/example.com/v1/namespaces/default/shops"
+
+
+async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster = private_control_plane
+    api, levelog = cluster.admin, Levelog(tmp_path, cluster.kubeconfig)
+    [source] = [block.text for block in blocks(PAGE) if "op.conditions(Shop)" in block.text]
+    [corner] = [yaml.safe_load(block.text) for block in blocks(PAGE) if block.language == "yaml"]
+    (tmp_path / "shops.py").write_text(source)
+    await api.create(DEFINITIONS, yaml.safe_load((await levelog.ends("crd", "shops.py")).stdout))
+
+    async def is_served() -> bool:
+        try:
+            return (await api.request("GET", SHOPS))[0] == 200
+        except json.JSONDecodeError:  # the group is not served yet, and "404 page not found" is no JSON
+            return False
+
+    await until(is_served, "shops", seconds=60)
+    await api.create(SHOPS, corner)
+    found: dict[str, Any] = {}
+
+    async def shows(condition: str) -> None:
+        """Wait until a condition is true, and about the newest generation."""
+
+        async def is_true() -> bool:
+            found.clear()
+            found.update((await api.request("GET", f"{SHOPS}/corner"))[1])
+            generation = found["metadata"]["generation"]
+            held = {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
+            is_told = condition in held and held[condition]["observedGeneration"] == generation
+            return is_told and held[condition]["status"] == "True"
+
+        await until(is_true, f"{condition} of corner", seconds=60)
+
+    running = levelog.start("run", "shops.py")
+    try:
+        await shows("Stalled")
+        messages = {each["type"]: each["message"] for each in found["status"]["conditions"]}
+        assert "config: " in messages["Stalled"]
+        assert "Not_A_Name" in messages["Ready"]
+        await api.request("PATCH", f"{SHOPS}/corner", {"spec": {"config": "corner"}}, content_type=MERGE_PATCH)
+        await shows("Ready")
+        assert found["metadata"]["generation"] == 2, "the status has a subresource"
+    finally:
+        await running.stops()
