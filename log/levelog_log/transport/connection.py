@@ -319,8 +319,8 @@ class _Attempt:
         log.debug("NATS: %s", _explain(error), extra={"url": self.connection.url})
         if self._client.is_connected or self._is_hopeless.is_set():
             return
-        # A reset can overtake the server's word that it refuses the credentials: another attempt will hear it.
-        if isinstance(error, ConnectionResetError):
+        # An end can overtake the server's word that it refuses the credentials: another attempt will hear it.
+        if isinstance(error, ConnectionResetError | BrokenPipeError):
             return
         self._failures.append(error)
         if len(self._failures) >= len(self._servers.urls) or is_refusal(error):

@@ -1,13 +1,14 @@
 """Signing in to NATS, and TLS; nothing of it is shown, and what is refused is said in one sentence."""
 
 import asyncio
+import inspect
 import json
 import shutil
 import socket
 import struct
 from datetime import timedelta
 from pathlib import Path
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, patch
 from urllib.parse import quote
 
 import pytest
@@ -79,6 +80,24 @@ async def test_a_server_that_asks_for_a_certificate(tmp_path: Path) -> None:
         assert "--nats-cert-file" in await refusal(server.url, NatsAccess(ca_file=authority.file))
         access = NatsAccess(ca_file=authority.file, cert_file=foreign.certificate, key_file=foreign.key)
         assert "--nats-cert-file" in await refusal(server.url, access)
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), BrokenPipeError(32, "Broken pipe")])
+async def test_a_refusal_is_told_though_the_end_of_the_connection_overtook_it_once(
+    tmp_path: Path, error: OSError
+) -> None:
+    authority = Authority(tmp_path)
+    real, ended = inspect.getattr_static(NatsClient, "_process_connect_init"), [error]
+
+    async def overtaken(client: NatsClient) -> None:
+        if ended:
+            raise ended.pop()
+        await real(client)
+
+    async with NatsServer(settings=tls(authority.sign("server"), clients=authority)) as server:
+        with patch.object(NatsClient, "_process_connect_init", overtaken):
+            assert "--nats-cert-file" in await refusal(server.url, NatsAccess(ca_file=authority.file))
+    assert not ended
 
 
 async def test_nothing_is_said_to_a_server_that_offers_no_tls(tmp_path: Path) -> None:
