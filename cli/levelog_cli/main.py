@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from levelog_cli.commands.completion import completion, prepare
 from levelog_cli.commands.demo import demo
 from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.levels import levels, retry
@@ -42,6 +43,7 @@ _COMMANDS = (
     rbac,
     crd,
     import_crd,
+    completion,
 )
 for command in _COMMANDS:
     app.command()(command)
@@ -65,4 +67,5 @@ def root(
 
 def main() -> None:
     """Entry point of the console script."""
+    prepare()
     app()

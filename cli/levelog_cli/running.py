@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import select
 import signal
 import sys
 import traceback
@@ -29,12 +31,17 @@ def execute(settings: Settings, command: Command) -> None:
     """Run a command; an error of levelog ends it with one sentence on stderr and an exit status.
 
     The status is 2 where the command, a file or the environment has to be changed, else 1. Anything else that is
-    raised is a defect, and keeps its traceback. SIGINT and SIGTERM cancel the command, which then ends with status 0.
+    raised is a defect, and keeps its traceback. SIGINT and SIGTERM cancel the command, which then ends with status 0;
+    so does one whose reader on stdout is gone.
     """
     set_up_logs(settings.log_format, settings.log_level)
     try:
         with _ending_early():
             _run(command)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_reader_gone():
+            raise
     except LevelogError as error:
         _end(settings, error)
     except BaseExceptionGroup as group:
@@ -42,6 +49,18 @@ def execute(settings: Settings, command: Command) -> None:
         if defects is not None:
             raise
         _end(settings, first_error(group))
+
+
+def _is_reader_gone() -> bool:
+    """Tell whether nobody reads stdout any more, as after `| head`; what is still buffered then goes nowhere."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    if not poll.poll(0):
+        return False
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return True
 
 
 def first_error(group: BaseException) -> BaseException:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
@@ -40,6 +41,12 @@ def history(
     bundle: Annotated[
         Path | None, typer.Option(help="Read a file from `levelog export` instead of the log.", metavar="FILE")
     ] = None,
+    output: Annotated[
+        PlainForm | None,
+        typer.Option(
+            "--output", "-o", help="One line of JSON, or document of YAML, for each entry.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Show each recorded revision of an object: when, who wrote it, which fields changed."""
@@ -48,17 +55,18 @@ def history(
         from levelog.errors import ConfigurationError
         from levelog_cli.wiring.lookback import Wanted, show_history, show_object
 
+        form = plain_form_of(output, as_json=as_json)
         wanted = Wanted(
             selector=selector, since=since, is_followed=follow, has_receipts=receipts, has_decisions=decisions
         )
         if at:
             if wanted != Wanted():
                 raise ConfigurationError(
-                    "--at prints one object as it was: only --bundle and --json go with it, and the settings"
+                    "--at prints one object as it was: only --bundle, --output and --json go with it, and the settings"
                 )
-            await show_object(settings, objects, bundle=bundle, at=at, as_json=as_json)
+            await show_object(settings, objects, bundle=bundle, at=at, form=form)
             return
-        await show_history(settings, objects, wanted, bundle=bundle, as_json=as_json)
+        await show_history(settings, objects, wanted, bundle=bundle, form=form)
 
     execute(settings, work)
 
@@ -78,6 +86,9 @@ def writers(
     since: Annotated[
         str, typer.Option(help="Count what came after: a sequence, a time, or so long ago (15m).", metavar="MOMENT")
     ] = "",
+    output: Annotated[
+        PlainForm | None, typer.Option("--output", "-o", help="json or yaml.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
     """Show who writes objects, how often, which writes changed nothing, and which come at a fixed period."""
@@ -85,6 +96,6 @@ def writers(
     async def work() -> None:
         from levelog_cli.wiring.lookback import show_writers
 
-        await show_writers(settings, objects, since=since, as_json=as_json)
+        await show_writers(settings, objects, since=since, form=plain_form_of(output, as_json=as_json))
 
     execute(settings, work)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from levelog_cli.printing.forms import Form, form_of
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
@@ -27,6 +28,10 @@ def levels(
         str,
         typer.Option(help="As they were at a sequence, a time, or so long ago (15m); reads the log.", metavar="MOMENT"),
     ] = "",
+    output: Annotated[
+        Form | None,
+        typer.Option("--output", "-o", help="name: only the parents' names; wide: more columns.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
     """Show desired against actual for each parent, while the application runs or afterwards."""
@@ -35,11 +40,12 @@ def levels(
         from levelog_cli.wiring.lookback import show_levels, show_levels_at
         from levelog_history.levels import LevelFilter
 
+        form = form_of(output, as_json=as_json)
         wanted = LevelFilter(name=name, view=view, status=status)
         if at:
-            await show_levels_at(settings, wanted, at=at, as_json=as_json)
+            await show_levels_at(settings, wanted, at=at, form=form)
         else:
-            await show_levels(settings, wanted, as_json=as_json)
+            await show_levels(settings, wanted, form)
 
     execute(settings, work)
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
@@ -35,6 +36,12 @@ def why(
     full: Annotated[
         bool, typer.Option("--full", help="Every decision, what each read, and the receipts of its writes.")
     ] = False,
+    output: Annotated[
+        PlainForm | None,
+        typer.Option(
+            "--output", "-o", help="One line of JSON, or document of YAML, for each decision.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Explain a level, or who wrote an object and why: the records, the reads, the level, the writes."""
@@ -44,6 +51,6 @@ def why(
         from levelog_history.why import Question
 
         question = Question(name=name, view=view, since=since, at=at, is_all=all_decisions, is_suppressed=suppressed)
-        await show_why(settings, question, is_full=full, as_json=as_json)
+        await show_why(settings, question, is_full=full, form=plain_form_of(output, as_json=as_json))
 
     execute(settings, work)

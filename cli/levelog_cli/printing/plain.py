@@ -1,6 +1,5 @@
 """Answers as JSON objects, the same for each command."""
 
-import sys
 from datetime import datetime
 from typing import Any
 
@@ -15,11 +14,6 @@ from levelog_history.why import KeptLevel
 from levelog_store.decide.decisions import Decision
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
-
-
-def print_plain(told: object) -> None:
-    """Print one line of JSON."""
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
 
 
 def entry_plain(entry: AnyEntry, sequence: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from levelog.wire.objects import CLUSTER_SCOPE
+from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.tables import is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_history.levels import LevelsNow
@@ -24,16 +25,44 @@ _BOOKMARKED: Final = timedelta(minutes=2)
 """Twice the time between two bookmarks: https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks"""
 
 
-def print_levels(found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool) -> None:
-    """Print a row for each level; with the application, if there are several."""
-    columns = ("APPLICATION", "VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
+def print_levels(
+    found: Sequence[tuple[Scope, LevelLine | Decision]], *, has_several: bool, is_wide: bool = False
+) -> None:
+    """Print a row for each level; with the application, if there are several.
+
+    `is_wide` adds the application, its cluster, when it was decided, and writes under way or failed.
+    """
+    columns = ("VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
+    before, more = (
+        ("APPLICATION",) if has_several or is_wide else (),
+        ("CLUSTER", "DECIDED", "WRITES") if is_wide else (),
+    )
     rows = [
-        (scope.application, each.view, each.parent, each.status, str(each.round), _drift(each), each.reason)
+        (
+            *((scope.application,) if before else ()),
+            *(each.view, each.parent, each.status, str(each.round)),
+            *((scope.cluster, *_more(each)) if is_wide else ()),
+            *(_drift(each), each.reason),
+        )
         for scope, each in found
     ]
-    print_table(columns[not has_several :], [row[not has_several :] for row in rows])
+    headings = (*before, *columns[:4], *more, *columns[4:])
+    print_table(headings, rows, paints={headings.index("STATUS"): coloured})
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
         sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
+
+
+def print_names(found: Sequence[tuple[Scope, LevelLine | Decision]]) -> None:
+    """Print the name of each parent once, as the commands take it."""
+    sys.stdout.writelines(f"{parent}\n" for parent in dict.fromkeys(each.parent for _, each in found))
+
+
+def _more(level: LevelLine | Decision) -> tuple[str, str]:
+    at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
+    writes = (
+        [f"{write.verb} {write.target} {write.state}" for write in level.writes] if isinstance(level, LevelLine) else []
+    )
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "", ", ".join(writes)
 
 
 def _drift(level: LevelLine | Decision) -> str:

@@ -2,9 +2,13 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+Paint = Callable[[str], str]
+"""Colours a text, or leaves it as it is; it looks as long as before."""
+
+_PLAIN: Final[Mapping[int, Paint]] = {}
 UNLIMITED: Final = 1 << 20
 _GAP: Final = 2
 _LEAST: Final = 8
@@ -14,13 +18,15 @@ _BREAKS: Final = " ,/-"
 """A cell is folded after these where it can be: between words, and between the parts of an object's name."""
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, paints: Mapping[int, Paint] | None = None
+) -> None:
     """Print rows below their headings, and leave nothing out.
 
     The width is that of the terminal, or COLUMNS. Where it is limited, cells that do not fit are folded, and the last
-    column, a remark, goes below its row.
+    column, a remark, goes below its row. `paints` colours the cells of a column, which is as wide as before.
     """
-    for line in table_lines(columns, rows, line_width()):
+    for line in table_lines(columns, rows, line_width(), paints or {}):
         sys.stdout.write(f"{line}\n")
 
 
@@ -34,16 +40,18 @@ def line_width() -> int:
     return shutil.get_terminal_size((UNLIMITED, 0)).columns
 
 
-def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+def table_lines(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, paints: Mapping[int, Paint] = _PLAIN
+) -> list[str]:
     """The lines of a table of that many characters in a line."""
     if width >= UNLIMITED:
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        return [_line(row, widths) for row in (columns, *rows)]
+        return [_line(row, widths, paints) for row in (columns, *rows)]
     shown = [row[:-1] for row in (columns, *rows)]
     widths = _fitted([max(map(len, column)) for column in zip(*shown, strict=True)], width)
     lines: list[str] = []
     for row, remark in zip(shown, ("", *(row[-1] for row in rows)), strict=True):
-        lines += _folded_row(row, widths)
+        lines += _folded_row(row, widths, paints)
         lines += [_INDENT + part for part in folded(remark, width - len(_INDENT))]
     return lines
 
@@ -73,11 +81,15 @@ def _fitted(widths: list[int], width: int) -> list[int]:
     return fitted
 
 
-def _folded_row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+def _folded_row(row: Sequence[str], widths: Sequence[int], paints: Mapping[int, Paint]) -> list[str]:
     cells = [folded(cell, width) for cell, width in zip(row, widths, strict=True)]
     height = max(map(len, cells))
-    return [_line([cell[n] if n < len(cell) else "" for cell in cells], widths) for n in range(height)]
+    return [_line([cell[n] if n < len(cell) else "" for cell in cells], widths, paints) for n in range(height)]
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    return (" " * _GAP).join(map(str.ljust, row, widths)).rstrip()
+def _line(row: Sequence[str], widths: Sequence[int], paints: Mapping[int, Paint]) -> str:
+    cells = [
+        (paints[number](cell) if number in paints else cell) + " " * (width - len(cell))
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return (" " * _GAP).join(cells).rstrip()

@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog_cli.printing.explained import explained_lines, ignored_lines
+from levelog_cli.printing.forms import Form, PlainForm, print_plain
 from levelog_cli.printing.plain import (
     entry_plain,
     explained_plain,
     ignored_plain,
     level_plain,
     past_level_plain,
-    print_plain,
 )
-from levelog_cli.printing.rows import print_age, print_blanks, print_levels, print_writers
+from levelog_cli.printing.rows import print_age, print_blanks, print_levels, print_names, print_writers
 from levelog_cli.printing.timeline import Timeline
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.servers.databases import open_to_read
@@ -57,7 +57,7 @@ async def chosen_scopes(settings: Settings, database: Database) -> list[Scope]:
         return await scopes_of(connection, database.name, application=settings.application, cluster=settings.cluster)
 
 
-async def show_why(settings: Settings, question: Question, *, is_full: bool, as_json: bool) -> None:
+async def show_why(settings: Settings, question: Question, *, is_full: bool, form: PlainForm | None) -> None:
     """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         looking = Looking(stream, database, await chosen_scopes(settings, database))
@@ -70,29 +70,32 @@ async def show_why(settings: Settings, question: Question, *, is_full: bool, as_
                 explained = await looking.decisions(level, question)
                 told = [explained_plain(level, each) for each in explained]
                 lines = explained_lines(level.decisions[-1], explained, target=level.target, is_full=is_full)
-            _print(told, lines, as_json=as_json)
+            _print(told, lines, form)
 
 
-def _print(told: Sequence[dict[str, Any]], lines: Iterable[str], *, as_json: bool) -> None:
-    if as_json:
+def _print(told: Sequence[dict[str, Any]], lines: Iterable[str], form: PlainForm | None) -> None:
+    if form:
         for each in told:
-            print_plain(each)
+            print_plain(each, form)
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
-async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool) -> None:
+async def show_levels(settings: Settings, wanted: LevelFilter, form: Form | None) -> None:
     """Print the levels that are selected, of all applications that the settings select. Raises as `levels_now`."""
     async with await open_to_read(settings) as database:
         scopes = await chosen_scopes(settings, database)
         async with database.reading() as connection:
             levels = await levels_now(connection, scopes, wanted)
-    if as_json:
+    if form in ("json", "yaml"):
         contacts = {number: at for number, (_, at) in levels.contacts.items()}
-        print_plain([level_plain(scope, line, contacts.get(scope.number)) for scope, line in levels.lines])
+        print_plain([level_plain(scope, line, contacts.get(scope.number)) for scope, line in levels.lines], form)
+        return
+    if form == "name":
+        print_names(levels.lines)
         return
     if levels.lines:
-        print_levels(levels.lines, has_several=len(scopes) > 1)
+        print_levels(levels.lines, has_several=len(scopes) > 1, is_wide=form == "wide")
     else:
         nothing = f"no level is {wanted.status}" if wanted.status else "no levels: no object of a view's resource yet"
         sys.stdout.write(f"{nothing}\n")
@@ -100,29 +103,31 @@ async def show_levels(settings: Settings, wanted: LevelFilter, *, as_json: bool)
     print_age(levels, datetime.now(UTC))
 
 
-async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, as_json: bool) -> None:
+async def show_levels_at(settings: Settings, wanted: LevelFilter, *, at: str, form: Form | None) -> None:
     """Print the levels that are selected, as of a moment. Raises as `levels_at`."""
     moment = Moment.parse(at, datetime.now(UTC))
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         scopes = [each for each in await chosen_scopes(settings, database) if each.cluster == stream.cluster]
         found = await levels_at(stream, database, scopes, wanted, moment)
-    if as_json:
-        print_plain([past_level_plain(*each) for each in found])
+    if form in ("json", "yaml"):
+        print_plain([past_level_plain(*each) for each in found], form)
+    elif form == "name":
+        print_names(found)
     elif found:
-        print_levels(found, has_several=len(scopes) > 1)
+        print_levels(found, has_several=len(scopes) > 1, is_wide=form == "wide")
     else:
         what = f"no level was {wanted.status}" if wanted.status else "there were no levels"
         sys.stdout.write(f"{what} at {moment}\n")
 
 
-async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, as_json: bool) -> None:
+async def show_writers(settings: Settings, objects: Sequence[str], *, since: str, form: PlainForm | None) -> None:
     """Print a row for each field manager and resource. Raises ConfigurationError if nobody wrote such an object."""
     start = Moment.parse(since, datetime.now(UTC)) if since else Moment()
     async with opened_log(settings) as stream:
         selected = await chosen(LogSource(stream), objects)
         found = await count_writers(stream, selected, start)
-    if as_json:
-        print_plain(found)
+    if form:
+        print_plain(found, form)
     elif found:
         print_writers(found)
     else:
@@ -131,7 +136,7 @@ async def show_writers(settings: Settings, objects: Sequence[str], *, since: str
 
 
 async def show_history(
-    settings: Settings, objects: Sequence[str], wanted: Wanted, *, bundle: Path | None = None, as_json: bool
+    settings: Settings, objects: Sequence[str], wanted: Wanted, *, bundle: Path | None = None, form: PlainForm | None
 ) -> None:
     """Print the revisions of the objects in the order of the log; receipts of writes and decisions if asked for.
 
@@ -150,7 +155,7 @@ async def show_history(
         decisions: list[AsyncIterator[DecisionEntry]] = []
         if wanted.has_decisions:
             decisions = await stack.enter_async_context(_opened_decisions(settings, source, shown))
-        if not as_json:
+        if not form:
             await _tell_beginning(source)
         if wanted.selector and (wanted.has_receipts or wanted.has_decisions):
             await shown.read_ahead(source.about(selected))  # what made an object stands above its first revision
@@ -161,9 +166,7 @@ async def show_history(
         async for entry, sequence in entries:
             has_any_entry |= not isinstance(entry, Missing)
             if start is None or is_after(start, entry, sequence):
-                _print(
-                    [entry_plain(entry, sequence)] if as_json else [], timeline.lines(entry, sequence), as_json=as_json
-                )
+                _print([entry_plain(entry, sequence)] if form else [], timeline.lines(entry, sequence), form)
                 if wanted.is_followed:
                     sys.stdout.flush()
         if not has_any_entry:
@@ -171,7 +174,7 @@ async def show_history(
 
 
 async def show_object(
-    settings: Settings, objects: Sequence[str], *, bundle: Path | None = None, at: str, as_json: bool
+    settings: Settings, objects: Sequence[str], *, bundle: Path | None = None, at: str, form: PlainForm | None
 ) -> None:
     """Print one object as it was at a moment: YAML, or JSON. Raises as `object_at`, and for a moment out of reach."""
     moment = Moment.parse(at, datetime.now(UTC))
@@ -181,7 +184,7 @@ async def show_object(
             raise ConfigurationError("--at prints one object: name it as RESOURCE[.GROUP]/NAMESPACE/NAME")
         await refuse_beyond(source, moment)
         revision = await object_at(source, selected[0], moment)
-    if as_json:
+    if form == "json":
         sys.stdout.write(revision.body.decode() + "\n")
     else:
         sys.stdout.write(yaml.safe_dump(revision.manifest(), sort_keys=False, allow_unicode=True))

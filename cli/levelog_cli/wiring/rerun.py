@@ -14,7 +14,7 @@ from levelog.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
-from levelog_cli.printing.plain import print_plain
+from levelog_cli.printing.forms import print_plain
 from levelog_cli.printing.planned import plan_json, plan_lines
 from levelog_cli.printing.progress import RecordBar
 from levelog_cli.servers.backing import known_redactor

@@ -86,7 +86,10 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
         (["web.example.com", "pod"], "(did you mean webs.example.com?)"),
         (["services/default/shop"], "recorded is what the operators read: pods, webs.example.com"),
         (["webs.example.com/shop"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
-        ([SHOP, "--at", "9", "--follow"], "--at prints one object as it was: only --bundle and --json go with it"),
+        (
+            [SHOP, "--at", "9", "--follow"],
+            "--at prints one object as it was: only --bundle, --output and --json go with it",
+        ),
         (["pods/default/a", "--at", "1"], "holds no record of pods/default/a"),
         ([SHOP, "--at", "99999"], "the log ends at sequence"),
         ([SHOP, "--at", "1"], "is not in the log at sequence 1: the first record of it is"),
@@ -100,6 +103,19 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
 )
 async def test_what_cannot_be_told_is_one_sentence(ran: Levelog, arguments: list[str], sentence: str) -> None:
     assert sentence in await ran.refused("history", *arguments, status=2)
+
+
+async def test_levels_and_history_are_told_in_each_form(ran: Levelog) -> None:
+    [level] = await ran.levels()
+    assert yaml.safe_load((await ran.ends("levels", "-o", "yaml")).stdout) == [level]
+    name = (await ran.ends("levels", "shop", "-o", "name")).stdout.strip()
+    assert name == SHOP
+    assert (await ran.ends("levels", name, "-o", "name")).stdout.strip() == SHOP
+    headings, row = (line.split() for line in (await ran.ends("levels", "-o", "wide")).stdout.splitlines()[:2])
+    assert " ".join(headings) == "APPLICATION VIEW PARENT STATUS ROUND CLUSTER DECIDED WRITES DRIFT REASON"
+    assert row[:5] == ["webs", "webs/pods", SHOP, "in_sync", "1"]
+    entries = yaml.safe_load_all((await ran.ends("history", SHOP, "-o", "yaml")).stdout)
+    assert [entry["happened"] for entry in entries] == [entry["happened"] for entry in await told(ran, SHOP)]
 
 
 async def test_without_a_log_it_is_said_where_one_is_looked_for(tmp_path: Path) -> None:

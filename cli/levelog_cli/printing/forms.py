@@ -1,0 +1,65 @@
+"""Forms of an answer other than text: `--output`, or `--json` for the commonest; what goes with `kubectl` in scripts.
+
+JSON and YAML hold the same: one document for a command that answers once, one line or document for each entry of one
+that goes on.
+"""
+
+import os
+import sys
+from typing import Any, Final, Literal
+
+import msgspec
+import typer
+
+from levelog.errors import ConfigurationError
+
+Form = Literal["json", "yaml", "wide", "name"]
+PlainForm = Literal["json", "yaml"]
+
+_STATUS_COLOURS: Final = {
+    "in_sync": "green",
+    "settling": "yellow",
+    "drifting": "yellow",
+    "deleting": "yellow",
+    "blocked": "red",
+    "failed": "red",
+}
+
+
+def form_of(output: Form | None, *, as_json: bool) -> Form | None:
+    """The form that both options ask for; None: text. Raises ConfigurationError if they differ."""
+    _refuse_two(output, as_json=as_json)
+    return "json" if as_json else output
+
+
+def plain_form_of(output: PlainForm | None, *, as_json: bool) -> PlainForm | None:
+    """The same for a command that has no other forms than these."""
+    _refuse_two(output, as_json=as_json)
+    return "json" if as_json else output
+
+
+def _refuse_two(output: str | None, *, as_json: bool) -> None:
+    if as_json and output not in (None, "json"):
+        raise ConfigurationError(f"--json and --output {output} ask for two forms: drop one of them")
+
+
+def print_plain(told: object, form: PlainForm = "json") -> None:
+    """Print one line of JSON, or one document of YAML."""
+    encoded = msgspec.json.encode(told)
+    if form == "json":
+        sys.stdout.write(encoded.decode() + "\n")
+        return
+    import yaml  # noqa: PLC0415 - commands load this module for their options
+
+    plain: Any = msgspec.json.decode(encoded)
+    sys.stdout.write(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, explicit_start=True))
+
+
+def coloured(status: str) -> str:
+    """A word for a status, in its colour where `is_coloured`."""
+    return typer.style(status, fg=_STATUS_COLOURS[status]) if is_coloured() and status in _STATUS_COLOURS else status
+
+
+def is_coloured() -> bool:
+    """Whether stdout is a terminal that shows colours, and nobody objects: https://no-color.org."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,40 @@
+"""`levelog completion`, and what a shell is answered that asks by its script."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEVELOG = Path(sys.executable).with_name("levelog")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_asks_levelog_how_the_line_goes_on(shell: str) -> None:
+    ended = subprocess.run([LEVELOG, "completion", shell], capture_output=True, text=True, check=True, timeout=60)
+    assert f"_LEVELOG_COMPLETE=complete_{shell}" in ended.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_completes_commands_and_options() -> None:
+    ask = """
+        source <("$1" completion bash)
+        complete -p levelog
+        for line in 'levelog impo' 'levelog levels --outp'; do
+            COMP_WORDS=($line) COMP_CWORD=$(($(wc -w <<<"$line") - 1))
+            _levelog_completion levelog
+            echo "${COMPREPLY[@]}"
+        done
+    """
+    path = f"{LEVELOG.parent}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", ask, "bash", LEVELOG],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "PATH": path},
+    )
+    assert [line.split() for line in ended.stdout.splitlines()[-2:]] == [["import-crd"], ["--output"]], ended

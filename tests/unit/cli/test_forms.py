@@ -1,0 +1,57 @@
+"""The forms of an answer: JSON and YAML hold the same, and colours are for terminals only."""
+
+import io
+import sys
+
+import msgspec
+import pytest
+import yaml
+
+from levelog.errors import ConfigurationError
+from levelog_cli.printing.forms import coloured, form_of, print_plain
+from levelog_cli.printing.tables import UNLIMITED, table_lines
+
+TOLD = {
+    "parent": "webs.example.com/default/shop",
+    "drift": msgspec.Raw(b'{"missing":["on"]}'),
+    "reason": "é: #1",
+    "n": None,
+}
+
+
+def test_yaml_holds_what_json_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    print_plain(TOLD)
+    as_json = msgspec.json.decode(capsys.readouterr().out)
+    print_plain(TOLD, "yaml")
+    print_plain([TOLD], "yaml")
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == [as_json, [as_json]]
+
+
+def test_two_forms_at_once_are_refused() -> None:
+    assert form_of("json", as_json=True) == form_of(None, as_json=True) == "json"
+    with pytest.raises(ConfigurationError, match="--json and --output name"):
+        form_of("name", as_json=True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_status_has_a_colour_on_a_terminal_unless_somebody_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert coloured("failed") == "failed"
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    assert coloured("failed") == "\x1b[31mfailed\x1b[0m"
+    assert coloured("STATUS") == "STATUS"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured("failed") == "failed"
+
+
+@pytest.mark.parametrize("width", [30, UNLIMITED])
+def test_colours_leave_the_columns_where_they_are(width: int) -> None:
+    columns, rows = ("A", "STATUS", "B", "REASON"), [("x", "failed", "y", "why"), ("x", "in_sync", "y", "")]
+    painted = table_lines(columns, rows, width, {1: lambda cell: f"<{cell}>"})
+    assert [line.replace("<", "").replace(">", "") for line in painted] == table_lines(columns, rows, width)
+    assert any("<failed>" in line for line in painted)
