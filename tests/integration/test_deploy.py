@@ -1,21 +1,47 @@
-"""`deploy/kubernetes.yaml` is taken by a real API server, and fits the accounts that `levelog rbac` prints."""
+"""What `levelog manifests` writes is taken by a real API server, as restricted as pods can be, and by kustomize."""
 
+import asyncio
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
+from levelog.errors import ConfigurationError
+from levelog_cli.deployment.kustomization import contents, write
+from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.settings import Settings, variable
-from levelog_cli.wiring.manifests import roles_of
 from rigs.api import APPLY, MERGE_PATCH
 from rigs.controlplane import ControlPlane
-from rigs.levelog import WEBS_FILE
+from rigs.levelog import WEBS, WEBS_FILE, Levelog
 
-ROOT: Final = Path(__file__).parents[2]
-DEPLOYMENTS: Final[list[dict[str, Any]]] = list(yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text()))
 STRICTLY: Final = "dryRun=All&fieldManager=test&fieldValidation=Strict"
+PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
+
+
+def workloads(inside: str = "levelog", *namespaces: str, file: Path = WEBS_FILE) -> Workloads:
+    application = load_application(Settings(), [file])
+    return Workloads(application=application, files=[file], image="levelog:local", inside=inside, namespaces=namespaces)
+
+
+def objects(made: Workloads) -> list[dict[str, Any]]:
+    texts = [text for name, text in contents(made).items() if name.endswith(".yaml") and "kustomization" not in name]
+    return [one for text in texts for one in yaml.safe_load_all(text) if one]
+
+
+def deployments() -> list[dict[str, Any]]:
+    return [one for one in objects(workloads()) if one["kind"] == "Deployment"]
+
+
+def path_of(document: dict[str, Any]) -> str:
+    metadata, kind = document["metadata"], document["kind"]
+    root = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
+    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{root}{inside}/{PLURALS.get(kind, kind.lower() + 's')}/{metadata['name']}?{STRICTLY}"
 
 
 async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_be(control_plane: ControlPlane) -> None:
@@ -23,46 +49,44 @@ async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_
     namespace = await api.create_namespace()
     restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await api.request("PATCH", f"/api/v1/namespaces/{namespace}", restricted, content_type=MERGE_PATCH)
-    for deployment in DEPLOYMENTS:
-        name, template = deployment["metadata"]["name"], deployment["spec"]["template"]
-        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}?{STRICTLY}"
-        status, answer = await api.request("PATCH", path, deployment, content_type=APPLY)
-        assert status == 201, answer
-        metadata = {"name": name, **template["metadata"]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-        status, answer = await api.request("POST", f"/api/v1/namespaces/{namespace}/pods?{STRICTLY}", pod)
-        assert status == 201, answer
-
-
-async def test_the_roles_are_valid(control_plane: ControlPlane) -> None:
-    api = control_plane.admin
-    namespace = await api.create_namespace()
     for namespaces in ((), (namespace,)):
-        application = load_application(Settings(), [WEBS_FILE])
-        text = roles_of(application, accounts_in=namespace, namespaces=namespaces)
-        for document in filter(None, yaml.safe_load_all(text)):
-            metadata = document["metadata"]
-            root = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
-            inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-            path = f"{root}{inside}/{document['kind'].lower()}s/{metadata['name']}?{STRICTLY}"
-            status, answer = await api.request("PATCH", path, document, content_type=APPLY)
+        for document in objects(workloads(namespace, *namespaces)):
+            status, answer = await api.request("PATCH", path_of(document), document, content_type=APPLY)
             assert status == 201, answer
+            if template := document.get("spec", {}).get("template"):
+                # Of what makes pods the standard only warns.
+                pod = {**template["spec"], "serviceAccountName": "default"}
+                metadata = {"name": document["metadata"]["name"], **template["metadata"]}
+                manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
+                status, answer = await api.request("POST", f"/api/v1/namespaces/{namespace}/pods?{STRICTLY}", manifest)
+                assert status == 201, answer
 
 
 def test_each_process_runs_as_its_own_account_with_settings_that_exist() -> None:
-    application = load_application(Settings(), [WEBS_FILE])
-    printed = yaml.safe_load_all(roles_of(application, accounts_in="levelog", namespaces=()))
-    accounts = {one["metadata"]["name"] for one in printed if one and one["kind"] == "ServiceAccount"}
-    pods = [deployment["spec"]["template"]["spec"] for deployment in DEPLOYMENTS]
+    accounts = {one["metadata"]["name"] for one in objects(workloads()) if one["kind"] == "ServiceAccount"}
+    pods = [deployment["spec"]["template"]["spec"] for deployment in deployments()]
     assert {pod["serviceAccountName"] for pod in pods} == accounts
     known = {variable(name) for name in Settings.__struct_fields__}
     for pod in pods:
-        for container in [*pod["containers"], *pod.get("initContainers", ())]:
-            assert {each["name"] for each in container["env"]} <= known
+        [container] = pod["containers"]
+        assert {each["name"] for each in container["env"]} <= known
+
+
+def test_what_is_asked_of_the_secret_is_what_the_readme_says() -> None:
+    made = workloads()
+    asked: set[str] = set()
+    for one in objects(made):
+        spec = one.get("spec", {}).get("template", {}).get("spec", {"containers": [], "volumes": []})
+        for container in spec["containers"]:
+            asked |= {e["valueFrom"]["secretKeyRef"]["key"] for e in container["env"] if "valueFrom" in e}
+        for volume in spec["volumes"]:
+            asked |= {item["key"] for item in volume.get("secret", {}).get("items", ())}
+    assert asked == set(made.secret_keys())
+    assert [key for key in asked if key not in contents(made)["README.md"]] == []
 
 
 def test_probes_ask_where_the_processes_listen() -> None:
-    for deployment in DEPLOYMENTS:
+    for deployment in deployments():
         [container] = deployment["spec"]["template"]["spec"]["containers"]
         [port] = container["ports"]
         listen = next(each["value"] for each in container["env"] if each["name"] == variable("listen"))
@@ -72,3 +96,54 @@ def test_probes_ask_where_the_processes_listen() -> None:
             "liveness": {"path": "/healthz", "port": port["name"]},
             "readiness": {"path": "/readyz", "port": port["name"]},
         }
+
+
+def test_the_code_is_mounted_where_the_commands_look_for_it() -> None:
+    for file, paths in ((WEBS_FILE, ["webs.py"]), (WEBS, ["webs/test_webs.py", "webs/webs.py"])):
+        made = workloads(file=file)
+        data = made.operators()["data"]
+        for spec in (one["spec"]["template"]["spec"] for one in [made.migration(), *deployments_of(made)]):
+            [code] = [volume["configMap"] for volume in spec["volumes"] if "configMap" in volume]
+            assert code["name"] == made.operators()["metadata"]["name"]
+            mounted = {item["path"]: data[item["key"]] for item in code["items"]}
+            assert sorted(mounted) == paths
+            assert mounted[paths[-1]] == WEBS_FILE.read_text()
+            assert spec["containers"][0]["args"][1] == f"/operators/{file.name}"
+
+
+def deployments_of(made: Workloads) -> list[dict[str, Any]]:
+    return [one for one in objects(made) if one["kind"] == "Deployment"]
+
+
+def test_a_folder_with_something_in_it_is_written_again_only_if_wished_and_only_what_is_ours(tmp_path: Path) -> None:
+    first = {path: path.read_text() for path in write(workloads(), tmp_path, is_overwriting=False)}
+    with pytest.raises(ConfigurationError, match="is not empty: give another folder, or --overwrite"):
+        write(workloads(), tmp_path, is_overwriting=False)
+    (tmp_path / "base" / "old.yaml").write_text("")
+    write(workloads(), tmp_path, is_overwriting=True)
+    assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == first
+    (tmp_path / "mine.yaml").write_text("")
+    with pytest.raises(ConfigurationError, match=r"holds mine\.yaml"):
+        write(workloads(), tmp_path, is_overwriting=True)
+
+
+@pytest.mark.long
+async def test_kustomize_builds_the_base_and_the_overlay(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl, which has kustomize, is not installed")
+    options = ("--image", "levelog:local", "--output", "made", "--accounts-in", "levelog")
+    ended = await Levelog(tmp_path).ends("manifests", WEBS_FILE, *options)
+    assert ended.status == 0, ended
+    built: dict[str, dict[tuple[str, str], Any]] = {}
+    for part in ("base", "overlays/scaled"):
+        command = [kubectl, "kustomize", str(tmp_path / "made" / part)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        text, _ = await process.communicate()
+        assert process.returncode == 0
+        built[part] = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text)}
+    base, scaled = built.values()
+    name = "levelog-webs-process"
+    assert scaled.keys() - base.keys() == {("HorizontalPodAutoscaler", name)}
+    assert base["Deployment", name]["spec"].pop("replicas") == 2
+    assert base["Deployment", name] == scaled["Deployment", name]

@@ -1,4 +1,4 @@
-"""Before an application runs: `levelog crd`, `import-crd`, `doctor`, `migrate` and `rbac`."""
+"""Before an application runs: `levelog crd`, `import-crd`, `doctor`, `migrate`, `rbac` and `manifests`."""
 
 import sys
 from pathlib import Path
@@ -78,6 +78,38 @@ def rbac(
 
         application = load_application(settings, files)
         sys.stdout.write(roles_of(application, accounts_in=accounts_in, namespaces=settings.namespaces))
+
+    execute(settings, work)
+
+
+@taking("application", "namespace")
+def manifests(
+    settings: Settings,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Operators, as `levelog run` takes them.", show_default=False),
+    ],
+    *,
+    image: Annotated[str, typer.Option(help="Image with levelog.", metavar="IMAGE", show_default=False)],
+    output: Annotated[Path, typer.Option(help="Folder to write to.", metavar="FOLDER", show_default=False)],
+    accounts_in: Annotated[
+        str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
+    ] = "default",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier call has written.")] = False,
+) -> None:
+    """Write a kustomize base and an overlay that run these operators on Kubernetes, with the accounts of `rbac`."""
+
+    async def work() -> None:
+        from levelog_cli.deployment.kustomization import write
+        from levelog_cli.deployment.workloads import Workloads
+        from levelog_cli.loading import load_application
+
+        application = load_application(settings, files)
+        workloads = Workloads(
+            application=application, files=files, image=image, inside=accounts_in, namespaces=settings.namespaces
+        )
+        for path in write(workloads, output, is_overwriting=overwrite):
+            sys.stdout.write(f"{path}\n")
 
     execute(settings, work)
 

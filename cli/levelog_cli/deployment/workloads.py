@@ -1,0 +1,246 @@
+"""What runs an application on Kubernetes: its processes, the migration before them, and what limits and scales them.
+
+NATS, PostgreSQL and the Secret with their addresses are somebody else's, and referred to.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError
+from levelog_cli.loading import LoadedApplication
+from levelog_cli.settings import variable
+from levelog_cli.wiring.manifests import dns_name
+from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
+
+Object = dict[str, Any]
+
+KEY_OF_REDACTION: Final = "redaction.key"
+MOST_PROCESSORS: Final = 16
+"""Each folds at least one partition of the log, which has 16."""
+_MOST_CODE_BYTES: Final = 1_000_000
+"""What the API server takes as a ConfigMap is 1 MiB."""
+_LONGEST_HASH: Final = 10
+_OPERATORS, _KEYS, _PORT = "/operators", "/keys", 8080
+_EGRESS: Final = {Role.INGEST: (4222, 443, 6443), Role.PROCESS: (4222, 5432), Role.ACTUATE: (4222, 5432, 443, 6443)}
+"""NATS 4222, PostgreSQL 5432; the API server is 443 at its Service, and mostly 6443 behind it."""
+_CPU: Final = {Role.INGEST: "100m", Role.PROCESS: "200m", Role.ACTUATE: "100m"}
+_LAG_SECONDS: Final = 5
+"""More of it, on average, asks for another processor."""
+
+
+class Workloads(Struct, frozen=True, kw_only=True):
+    """An application, and where and from what it runs."""
+
+    application: LoadedApplication
+    files: Sequence[Path]
+    image: str
+    inside: str
+    """The namespace of the processes."""
+    namespaces: Sequence[str] = ()
+    """Those that are watched; none for all."""
+
+    @property
+    def name(self) -> str:
+        """Begins the names of all objects, and is that of the Secret."""
+        return f"levelog-{dns_name(self.application.name)}"
+
+    def secret_keys(self) -> list[str]:
+        """What the Secret has to hold: an address for each process, so that each is a user of its own."""
+        nats = [_key(role, "nats") for role in Role]
+        sql = [_key(role, "database") for role in Role if needs_sql(frozenset({role}))]
+        return [*nats, *sql, _key("migrate", "database"), KEY_OF_REDACTION]
+
+    def operators(self) -> Object:
+        """The operator files, as a ConfigMap named after what is in them: other code is a rollout."""
+        code = self._code()
+        digest = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()[:_LONGEST_HASH]
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": self._metadata(f"operators-{digest}"),
+            "data": {_data_key(path): text for path, text in sorted(code.items())},
+        }
+
+    def migration(self) -> Object:
+        """The Job that brings the database to the code's revision; named after what it runs, as Jobs do not change."""
+        pod = self._pod("migrate", {"LEVELOG_DATABASE_URL": _key("migrate", "database")})
+        spec = {
+            "backoffLimit": 20,  # PostgreSQL may come up later
+            "template": {
+                "metadata": {"labels": self._labels("migrate")},
+                "spec": {**pod, "restartPolicy": "OnFailure"},
+            },
+        }
+        digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:_LONGEST_HASH]
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._metadata(f"migrate-{digest}"), "spec": spec}
+
+    def deployment(self, role: Role) -> Object:
+        """A process, twice: ingest has a standby, the others share the work."""
+        secrets = {variable("nats_url"): _key(role, "nats")}
+        if needs_sql(frozenset({role})):
+            secrets[variable("database_url")] = _key(role, "database")
+        pod = {**self._pod(role, secrets), "serviceAccountName": f"{self.name}-{role}"}
+        pod["automountServiceAccountToken"] = needs_cluster(frozenset({role}))
+        spec: Object = {
+            "replicas": 2,
+            "selector": {"matchLabels": self._labels(role)},
+            "template": {"metadata": {"labels": self._labels(role)}, "spec": pod},
+        }
+        if role is Role.PROCESS:  # an old one that restarts beside new ones would take over again
+            spec["strategy"] = {"type": "Recreate"}
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": self._metadata(role), "spec": spec}
+
+    def budget(self, role: Role) -> Object:
+        """One process of a kind at a time is evicted."""
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": self._labels(role)}}
+        return {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": self._metadata(role),
+            "spec": spec,
+        }
+
+    def policies(self) -> Iterator[Object]:
+        """Who may reach the pods, and whom they may reach. What effects and sources call is known to nobody here."""
+        program = self.application.program
+        for role in Role:
+            is_open = bool(program.effects if role is Role.ACTUATE else program.sources if role is Role.INGEST else ())
+            yield self._policy(role, None if is_open else _EGRESS[role], is_scraped=True)
+        yield self._policy("migrate", (5432,), is_scraped=False)
+
+    def autoscaler(self) -> Object:
+        """More processors where the log is ahead of them, by a metric of the pods."""
+        lag = {"metric": {"name": "levelog_log_lag_seconds"}}
+        metric = {
+            "type": "Pods",
+            "pods": {**lag, "target": {"type": "AverageValue", "averageValue": str(_LAG_SECONDS)}},
+        }
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{self.name}-{Role.PROCESS}"}
+        return {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": self._metadata(Role.PROCESS),
+            "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": MOST_PROCESSORS, "metrics": [metric]},
+        }
+
+    def _pod(self, command: str, secrets: Mapping[str, str]) -> Object:
+        """A pod as the Pod Security Standard `restricted` wants it, with a root filesystem that is read only."""
+        container: Object = {
+            "name": command,
+            "image": self.image,
+            "args": [command, *(f"{_OPERATORS}/{path}" for path in self._arguments())],
+            "env": [*self._settings(command), *(self._secret(*each) for each in secrets.items())],
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "resources": {
+                "requests": {"cpu": _CPU[Role(command)] if command in set(Role) else "100m", "memory": "128Mi"},
+                "limits": {"memory": "256Mi"},
+            },
+            "volumeMounts": [
+                {"name": "operators", "mountPath": _OPERATORS, "readOnly": True},
+                {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108
+            ],
+        }
+        code = self.operators()["metadata"]["name"]
+        items = [{"key": _data_key(path), "path": path} for path in sorted(self._code())]
+        volumes: list[Object] = [
+            {"name": "operators", "configMap": {"name": code, "items": items}},
+            {"name": "tmp", "emptyDir": {}},
+        ]
+        if command in set(Role):
+            container |= _probed()
+            container["volumeMounts"].append({"name": "keys", "mountPath": _KEYS, "readOnly": True})
+            key = {"key": KEY_OF_REDACTION, "path": KEY_OF_REDACTION}
+            volumes.append({"name": "keys", "secret": {"secretName": self.name, "defaultMode": 0o440, "items": [key]}})
+        return {
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "fsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": volumes,
+        }
+
+    def _settings(self, command: str) -> list[Object]:
+        values = {"log_format": "json", "application": self.application.name}
+        if command in set(Role):
+            values |= {"listen": f":{_PORT}", "redaction_key_file": f"{_KEYS}/{KEY_OF_REDACTION}"}
+            if self.namespaces and needs_cluster(frozenset({Role(command)})):
+                values["namespace"] = ",".join(self.namespaces)
+        return [{"name": variable(name), "value": value} for name, value in values.items()]
+
+    def _secret(self, name: str, key: str) -> Object:
+        return {"name": name, "valueFrom": {"secretKeyRef": {"name": self.name, "key": key}}}
+
+    def _policy(self, process: str, ports: Sequence[int] | None, *, is_scraped: bool) -> Object:
+        """Without ports everything may be reached."""
+        tcp = [{"protocol": "TCP", "port": port} for port in ports or ()]
+        dns = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+        spec = {
+            "podSelector": {"matchLabels": self._labels(process)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"ports": [{"protocol": "TCP", "port": _PORT}]}] if is_scraped else [],
+            "egress": [{}] if ports is None else [{"ports": [*dns, *tcp]}],
+        }
+        return {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "NetworkPolicy",
+            "metadata": self._metadata(process),
+            "spec": spec,
+        }
+
+    def _metadata(self, last: str) -> Object:
+        return {"name": f"{self.name}-{last}", "namespace": self.inside, "labels": {"app": self.name}}
+
+    def _labels(self, process: str) -> dict[str, str]:
+        return {"app": self.name, "process": str(process)}
+
+    def _arguments(self) -> list[str]:
+        return [path.resolve().name for path in self.files]
+
+    def _code(self) -> dict[str, str]:
+        """Text of each file by its path below the folder of operators. Raises ConfigurationError."""
+        code: dict[str, str] = {}
+        for given in self.files:
+            path = given.resolve()
+            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+                place = str(PurePosixPath(path.name, file.name) if path.is_dir() else PurePosixPath(file.name))
+                if place in code:
+                    raise ConfigurationError(f"two operator files are named {place}: give one of them another name")
+                code[place] = file.read_text()
+        if (size := sum(len(text.encode()) for text in code.values())) > _MOST_CODE_BYTES:
+            raise ConfigurationError(
+                f"the operator files have {size:,} bytes, and a ConfigMap takes {_MOST_CODE_BYTES:,}: name fewer files"
+            )
+        return code
+
+
+def _key(process: str, server: str) -> str:
+    return f"{process}-{server}-url"
+
+
+def _data_key(path: str) -> str:
+    """A key of a ConfigMap has no slash."""
+    return path.replace("/", "__")
+
+
+def _probed() -> Object:
+    def ask(path: str) -> Object:
+        return {"httpGet": {"path": path, "port": "http"}, "timeoutSeconds": 3}
+
+    return {
+        "ports": [{"name": "http", "containerPort": _PORT}],
+        "livenessProbe": ask("/healthz"),
+        "readinessProbe": {**ask("/readyz"), "periodSeconds": 5},
+    }
