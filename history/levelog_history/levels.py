@@ -72,6 +72,14 @@ async def scopes_of(
 
 async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
     """The levels that are selected. Raises ConfigurationError for a view or parent without one, naming those with."""
+    found = await read_levels(connection, scopes, wanted)
+    if not found.lines:
+        await refuse_unknown(connection, scopes, wanted.name, wanted.view)
+    return found
+
+
+async def read_levels(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
+    """The levels that are selected; there may be none."""
     found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[], contacts={})
     for scope in scopes:
         lines = await read_level_lines(connection, scope, view=wanted.view, status=wanted.status, name=wanted.name)
@@ -80,8 +88,6 @@ async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: L
         found.silent += await read_errors(connection, scope)
         if contact := await read_oldest_contact(connection, scope):
             found.contacts[scope.number] = contact
-    if not found.lines:
-        await refuse_unknown(connection, scopes, wanted.name, wanted.view)
     return found
 
 

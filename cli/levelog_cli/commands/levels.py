@@ -28,6 +28,7 @@ def levels(
         str,
         typer.Option(help="As they were at a sequence, a time, or so long ago (15m); reads the log.", metavar="MOMENT"),
     ] = "",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, and print levels that change.")] = False,
     output: Annotated[
         Form | None,
         typer.Option("--output", "-o", help="name: only the parents' names; wide: more columns.", show_default=False),
@@ -37,12 +38,18 @@ def levels(
     """Show desired against actual for each parent, while the application runs or afterwards."""
 
     async def work() -> None:
+        from levelog.errors import ConfigurationError
+        from levelog_cli.wiring.levelwatch import watch_levels
         from levelog_cli.wiring.lookback import show_levels, show_levels_at
         from levelog_history.levels import LevelFilter
 
         form = form_of(output, as_json=as_json)
         wanted = LevelFilter(name=name, view=view, status=status)
-        if at:
+        if watch and at:
+            raise ConfigurationError("--watch shows what changes from now on: drop one of --watch and --at")
+        if watch:
+            await watch_levels(settings, wanted, form)
+        elif at:
             await show_levels_at(settings, wanted, at=at, form=form)
         else:
             await show_levels(settings, wanted, form)

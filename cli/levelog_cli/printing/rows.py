@@ -9,7 +9,7 @@ import msgspec
 
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
-from levelog_cli.printing.tables import is_narrow, print_table
+from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
 from levelog_history.differences import drift_text
 from levelog_history.levels import LevelsNow
 from levelog_history.writers import ManagerWrites, Period
@@ -18,6 +18,11 @@ from levelog_store.look.contact import UnreadableRecord
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
+_STATUS: Final = "STATUS"
+_LEVEL_COLUMNS: Final = (
+    *("APPLICATION", "VIEW", "PARENT", _STATUS, "ROUND"),
+    *("CLUSTER", "DECIDED", "WRITES", "DRIFT", "REASON"),
+)
 _NAMED: Final = 5
 _FIELDS: Final = 4
 _FRESH: Final = timedelta(seconds=5)
@@ -32,37 +37,54 @@ def print_levels(
 
     `is_wide` adds the application, its cluster, when it was decided, and writes under way or failed.
     """
-    columns = ("VIEW", "PARENT", "STATUS", "ROUND", "DRIFT", "REASON")
-    before, more = (
-        ("APPLICATION",) if has_several or is_wide else (),
-        ("CLUSTER", "DECIDED", "WRITES") if is_wide else (),
-    )
-    rows = [
-        (
-            *((scope.application,) if before else ()),
-            *(each.view, each.parent, each.status, str(each.round)),
-            *((scope.cluster, *_more(each)) if is_wide else ()),
-            *(_drift(each), each.reason),
-        )
-        for scope, each in found
-    ]
-    headings = (*before, *columns[:4], *more, *columns[4:])
-    print_table(headings, rows, paints={headings.index("STATUS"): coloured})
+    headings = _headings(has_several=has_several, is_wide=is_wide)
+    rows = [_level(scope, each, headings) for scope, each in found]
+    print_table(headings, rows, paints={headings.index(_STATUS): coloured})
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
         sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
+
+
+class LevelRows:
+    """The same columns for levels that are shown as they change: a line for each, on a terminal too."""
+
+    def __init__(self, *, has_several: bool, is_wide: bool) -> None:
+        self._headings = _headings(has_several=has_several, is_wide=is_wide)
+        self._table = GrowingTable(self._headings, paints={self._headings.index(_STATUS): coloured})
+
+    def add(self, found: Sequence[tuple[Scope, LevelLine]]) -> None:
+        """Print a line for each."""
+        self._table.add([_level(scope, each, self._headings) for scope, each in found])
+
+
+def _headings(*, has_several: bool, is_wide: bool) -> list[str]:
+    left_out = set() if is_wide else {"CLUSTER", "DECIDED", "WRITES"}
+    left_out |= set() if has_several or is_wide else {"APPLICATION"}
+    return [each for each in _LEVEL_COLUMNS if each not in left_out]
+
+
+def _level(scope: Scope, level: LevelLine | Decision, headings: Sequence[str]) -> list[str]:
+    at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
+    pending = level.writes if isinstance(level, LevelLine) else []
+    writes = [f"{write.verb} {write.target} {write.state}" for write in pending]
+    cells = (
+        scope.application,
+        level.view,
+        level.parent,
+        level.status,
+        str(level.round),
+        scope.cluster,
+        f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "",
+        ", ".join(writes),
+        _drift(level),
+        level.reason,
+    )
+    by_heading = dict(zip(_LEVEL_COLUMNS, cells, strict=True))
+    return [by_heading[each] for each in headings]
 
 
 def print_names(found: Sequence[tuple[Scope, LevelLine | Decision]]) -> None:
     """Print the name of each parent once, as the commands take it."""
     sys.stdout.writelines(f"{parent}\n" for parent in dict.fromkeys(each.parent for _, each in found))
-
-
-def _more(level: LevelLine | Decision) -> tuple[str, str]:
-    at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
-    writes = (
-        [f"{write.verb} {write.target} {write.state}" for write in level.writes] if isinstance(level, LevelLine) else []
-    )
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "", ", ".join(writes)
 
 
 def _drift(level: LevelLine | Decision) -> str:

@@ -30,6 +30,24 @@ def print_table(
         sys.stdout.write(f"{line}\n")
 
 
+class GrowingTable:
+    """Rows that come one after the other, a line each; a column is as wide as its widest cell so far."""
+
+    def __init__(self, columns: Sequence[str], *, paints: Mapping[int, Paint]) -> None:
+        self._columns = columns
+        self._widths: list[int] = []
+        self._paints = paints
+
+    def add(self, rows: Sequence[Sequence[str]]) -> None:
+        """Print rows, the first ones below the headings."""
+        printed = rows if self._widths else (self._columns, *rows)
+        widths = self._widths or [0] * len(self._columns)
+        self._widths = [
+            max(width, *map(len, cells)) for width, cells in zip(widths, zip(*printed, strict=True), strict=True)
+        ]
+        sys.stdout.writelines(f"{_line(row, self._widths, self._paints)}\n" for row in printed)
+
+
 def is_narrow() -> bool:
     """Whether somebody reads it on a terminal, or asks for a width by COLUMNS."""
     return line_width() < UNLIMITED

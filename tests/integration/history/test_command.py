@@ -1,6 +1,7 @@
 """`levelog history`, on an application that runs and on one that has ended."""
 
 import json
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest_asyncio
 import yaml
 
 from levelog_sandbox import Sandbox
-from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
 from rigs.waiting import until
 
 SHOP = "webs.example.com/default/shop"
@@ -67,6 +68,30 @@ async def test_the_history_of_objects_is_told_while_the_operator_runs_and_afterw
     assert [entry["sequence"] for entry in await told(levelog, SHOP, "--since", str(since - 1))] == [since]
     narrow = await levelog.ends("history", SHOP, "pods", "--receipts", env={"COLUMNS": "80"})
     assert max(map(len, narrow.stdout.splitlines())) <= 80
+
+
+async def test_levels_are_watched_beside_an_operator_that_runs(sandbox: Sandbox, tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", WEBS_FILE)
+    watching: list[Running] = []
+    try:
+        await levelog.in_sync()
+        watching += [levelog.start("levels", "-w"), levelog.start("levels", "-w", "-o", "json")]
+        rows, lines = watching
+        await rows.says(SHOP, "in_sync  1")
+        await lines.says(SHOP, '"in_sync"', '"round":1')
+        sandbox.user.patch("webs.example.com", "shop", {"spec": {"replicas": 2}})
+        await rows.says(SHOP, "in_sync", " 2")
+        await lines.says(SHOP, '"in_sync"', '"round":2')
+        sandbox.user.delete("webs.example.com", "shop")
+        await rows.says(SHOP, "gone")
+        await lines.says(SHOP, '"gone"')
+        assert [await each.stops(signal.SIGINT) for each in watching] == [0, 0]
+        assert await running.stops() == 0
+    finally:
+        for each in (*watching, running):
+            each.kill()
+    assert "drop one of --watch and --at" in await levelog.refused("levels", "-w", "--at", "1", status=2)
 
 
 async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:

@@ -1,0 +1,86 @@
+"""`levelog levels --watch`: the levels as they are, then each that changes.
+
+The tables are read again and again, since a reader may be allowed nothing but SQL, and hints tell of intents,
+not of levels. What changes twice between two readings is shown once.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from msgspec.structs import replace
+
+from levelog_cli.printing.forms import Form, print_plain
+from levelog_cli.printing.plain import level_plain
+from levelog_cli.printing.rows import LevelRows, print_names
+from levelog_cli.servers.databases import open_to_read
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.lookback import chosen_scopes
+from levelog_history.levels import LevelFilter, LevelsNow, levels_now, read_levels
+from levelog_store.connect.database import Database
+from levelog_store.look.overview import LevelLine
+from levelog_store.rows import Scope
+
+GONE: Final = "gone"
+"""Shown for a level whose parent, or view, is not there any more."""
+_PAUSE_SECONDS: Final = 1.0
+_SHARE: Final = 10
+"""Of so many seconds at most one is spent in the database, however many levels there are."""
+
+
+async def watch_levels(settings: Settings, wanted: LevelFilter, form: Form | None) -> None:
+    """Print the levels that are selected, and each of them again when it changes, until cancelled.
+
+    Raises as `levels_now`, and Unavailable when the database goes away.
+    """
+    async with await open_to_read(settings) as database:
+        scopes = await chosen_scopes(settings, database)
+        rows = LevelRows(has_several=len(scopes) > 1, is_wide=form == "wide")
+        async with aclosing(changes(database, scopes, wanted)) as changing:
+            async for levels in changing:
+                if form in ("json", "yaml"):
+                    contacts = {number: at for number, (_, at) in levels.contacts.items()}
+                    for scope, line in levels.lines:
+                        print_plain(level_plain(scope, line, contacts.get(scope.number)), form)
+                elif form == "name":
+                    print_names(levels.lines)
+                else:
+                    rows.add(levels.lines)
+                sys.stdout.flush()
+
+
+async def changes(database: Database, scopes: list[Scope], wanted: LevelFilter) -> AsyncGenerator[LevelsNow]:
+    """What is there, then what differs from that whenever something does; with a status, what comes to have it."""
+    known: dict[tuple[int, str, str], tuple[Scope, LevelLine]] = {}
+    everything = replace(wanted, status="")
+    read = levels_now
+    while True:
+        begun = time.monotonic()
+        async with database.reading() as connection:
+            levels = await read(connection, scopes, everything)
+        took = time.monotonic() - begun
+        read = read_levels  # what was there once may go
+        now = {(scope.number, line.view, line.parent): (scope, line) for scope, line in levels.lines}
+        changed = [
+            (scope, line) for key, (scope, line) in now.items() if key not in known or _differ(known[key][1], line)
+        ]
+        gone = [
+            (scope, replace(line, status=GONE, reason="", drift=None, writes=[], tried=None))
+            for key, (scope, line) in known.items()
+            if key not in now
+        ]
+        known = now
+        shown = [each for each in (*changed, *gone) if wanted.status in ("", each[1].status)]
+        if shown:
+            yield replace(levels, lines=shown)
+        await asyncio.sleep(max(_PAUSE_SECONDS, took * _SHARE))
+
+
+def _differ(before: LevelLine, now: LevelLine) -> bool:
+    """Tell whether a level is shown again: not for another evaluation alone, or for how far code is recomputed."""
+    if before.evaluated_at is None and now.evaluated_at is None:
+        return before.status != now.status
+    return (before.status, before.round, before.drift, before.reason) != (now.status, now.round, now.drift, now.reason)
