@@ -6,6 +6,7 @@ import (
 	"log"
 	"os"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,7 +73,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 func main() {
-	ctrl.SetLogger(ctrl.Log)
+	ctrl.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
 	version := schema.GroupVersion{Group: "example.com", Version: "v1"}
 	scheme.AddKnownTypes(version, &Web{}, &WebList{})
