@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.levels import Levels
 from levelog.testing import Simulation
@@ -153,3 +156,48 @@ def test_a_view_is_given_the_newest_levels_of_its_parent_and_of_no_other() -> No
         assert simulation.level("stands", "default", "other").actual == {"pods": "in_sync", "finding": "drifting"}
         simulation.advance(timedelta(hours=1))
         assert simulation.level("stands", "default", "shop").actual == {"pods": "in_sync", "finding": "in_sync"}
+
+
+STEPS: Final = st.lists(
+    st.one_of(
+        st.tuples(st.just("apply"), st.sampled_from(["shop", "other"]), st.integers(0, 3)),
+        st.tuples(st.just("refuse"), st.sampled_from(["shop-0", "other-1"]), st.sampled_from([403, 422, 503])),
+        st.tuples(st.just("delete"), st.sampled_from(["shop-0", "shop-1", "other-0"]), st.none()),
+        st.tuples(st.just("echo"), st.booleans(), st.none()),
+        st.tuples(st.just("pass"), st.sampled_from([0.5, 3, 90]), st.none()),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps=STEPS)
+def test_whatever_happened_a_view_at_rest_has_seen_the_levels_as_they_are(steps: list[tuple[str, Any, Any]]) -> None:
+    with Simulation(made()) as simulation:
+        simulation.apply(web())
+        for what, first, second in steps:
+            match what:
+                case "apply":
+                    simulation.apply(web(first, replicas=second))
+                case "refuse":
+                    simulation.refuse(second, target=f"pods/default/{first}", times=1)
+                case "delete":
+                    if first in [each["metadata"]["name"] for each in simulation.objects(Pod)]:
+                        simulation.delete(Pod, first)
+                case "echo":
+                    simulation.echo = first
+                case _:
+                    simulation.advance(timedelta(seconds=first))
+            simulation.run()
+            for each in simulation.objects(Web):
+                place = "default", each["metadata"]["name"]
+                standing = {name: simulation.level(name, *place).status for name in ("pods", "finding")}
+                assert simulation.level("stands", *place).actual == standing
+        simulation.echo = True
+        simulation.advance(timedelta(hours=1))
+        for each in simulation.objects(Web):
+            conditions = conditions_of(simulation, each["metadata"]["name"])
+            is_ready = simulation.level("pods", "default", each["metadata"]["name"]).status == "in_sync"
+            assert conditions["Ready"]["status"] == ("True" if is_ready else "False")
+            assert conditions["Ready"]["observedGeneration"] == each["metadata"]["generation"]
