@@ -1,0 +1,90 @@
+"""What `levelog manifests` writes, applied to a real API server, and its processes started as its pods would."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy.engine import make_url
+
+from levelog_cli.settings import variable
+from rigs.api import APPLY
+from rigs.controlplane import ControlPlane
+from rigs.kubeconfig import write_kubeconfig
+from rigs.levelog import WEBS, WEBS_FILE, Levelog
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAMESPACE = "/api/v1/namespaces/default"
+KEY_FILE = Path(__file__).parents[1] / "rigs/redaction.key"
+
+
+def path_of(one: dict[str, Any]) -> str:
+    kind, metadata = one["kind"], one["metadata"]
+    root = "/api/v1" if one["apiVersion"] == "v1" else f"/apis/{one['apiVersion']}"
+    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    plural = "networkpolicies" if kind == "NetworkPolicy" else f"{kind.lower()}s"
+    return f"{root}{inside}/{plural}/{metadata['name']}?fieldManager=somebody"
+
+
+@pytest.mark.long
+async def test_the_processes_of_the_manifests_keep_the_pods_of_a_web(
+    private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str, tmp_path: Path
+) -> None:
+    cluster, api, levelog = private_control_plane, private_control_plane.admin, Levelog(tmp_path)
+    sql = make_url(postgres_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    written = await levelog.ends("manifests", WEBS_FILE, "--image", "levelog:local", "--output", "made")
+    assert written.status == 0, written
+    await api.create(DEFINITIONS, yaml.safe_load((WEBS / "crd.yaml").read_text()))
+    pods: dict[str, dict[str, Any]] = {}
+    for file in sorted((tmp_path / "made/base").glob("*.yaml")):
+        for one in yaml.safe_load_all(file.read_text()):
+            if one is None or one["kind"] == "Kustomization":
+                continue
+            status, answer = await api.request("PATCH", path_of(one), one, content_type=APPLY)
+            assert status == 201, answer
+            if one["kind"] in ("Deployment", "Job"):
+                pods[answer["spec"]["template"]["metadata"]["labels"]["process"]] = answer["spec"]["template"]["spec"]
+
+    def arguments(process: str) -> list[str]:
+        [container] = pods[process]["containers"]
+        return [text.replace("/operators", str(WEBS)) for text in container["args"]]
+
+    async def environment(process: str) -> dict[str, str]:
+        [container] = pods[process]["containers"]
+        values = {each["name"]: each.get("value", "") for each in container["env"]}
+        for each in container["env"]:
+            if key := each.get("valueFrom", {}).get("secretKeyRef", {}).get("key"):
+                values[each["name"]] = sql if "database" in key else nats_server.url
+        if variable("listen") in values:
+            values |= {variable("listen"): "127.0.0.1:0", variable("redaction_key_file"): str(KEY_FILE)}
+        if pods[process]["automountServiceAccountToken"]:
+            account = pods[process]["serviceAccountName"]
+            granted = await api.create(f"{NAMESPACE}/serviceaccounts/{account}/token", {"spec": {}})
+            token = granted["status"]["token"]
+            file = tmp_path / f"{process}.kubeconfig"
+            values["KUBECONFIG"] = str(
+                write_kubeconfig(file, url=cluster.url, ca_file=cluster.ca_file, user=account, token=token)
+            )
+        return values
+
+    migrated = await levelog.ends(*arguments("migrate"), env=await environment("migrate"))
+    assert migrated.status == 0, migrated
+    processes = ("ingest", "process", "actuate")
+    running = [levelog.start(*arguments(each), env=await environment(each)) for each in processes]
+    try:
+
+        async def are_made() -> bool:
+            for each in running:
+                each.check()
+            web = yaml.safe_load((WEBS / "shop.yaml").read_text())
+            await api.request("POST", "/apis/example.com/v1/namespaces/default/webs", web)
+            _, listed = await api.request("GET", f"{NAMESPACE}/pods")
+            return [pod["metadata"]["name"] for pod in listed["items"]] == ["shop-0", "shop-1", "shop-2"]
+
+        await until(are_made, "the pods of the Web", seconds=120)
+        assert [await each.stops() for each in running] == [0, 0, 0]
+    finally:
+        for each in running:
+            each.kill()
