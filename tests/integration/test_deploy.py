@@ -17,7 +17,7 @@ from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.settings import Settings, variable
 from rigs.api import APPLY, MERGE_PATCH
 from rigs.controlplane import ControlPlane
-from rigs.levelog import WEBS, WEBS_FILE, Levelog
+from rigs.levelog import WEBS_FILE, Levelog
 
 STRICTLY: Final = "dryRun=All&fieldManager=test&fieldValidation=Strict"
 PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
@@ -98,8 +98,12 @@ def test_probes_ask_where_the_processes_listen() -> None:
         }
 
 
-def test_the_code_is_mounted_where_the_commands_look_for_it() -> None:
-    for file, paths in ((WEBS_FILE, ["webs.py"]), (WEBS, ["webs/test_webs.py", "webs/webs.py"])):
+def test_the_code_is_mounted_where_the_commands_look_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    (folder / "mounted_names.py").write_text("NAMES = ()\n")
+    (folder / "mounted_webs.py").write_text(WEBS_FILE.read_text())
+    for file, paths in ((WEBS_FILE, ["webs.py"]), (folder, ["mounted/mounted_names.py", "mounted/mounted_webs.py"])):
         made = workloads(file=file)
         data = made.operators()["data"]
         for spec in (one["spec"]["template"]["spec"] for one in [made.migration(), *deployments_of(made)]):

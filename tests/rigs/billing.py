@@ -17,7 +17,7 @@ from levelog.wire.objects import Application, Cluster
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import connect as connect_nats
 from levelog_processors.program import Program
-from levelog_sandbox import Sandbox
+from levelog_sandbox import Sandbox, StatusError
 from levelog_store.connect.database import Database
 from levelog_store.tables import levels, metadata, scopes
 from rigs.logs import delete_stream, expire
@@ -161,7 +161,15 @@ class Company:
         program = Program([billing(self.till)])
         async with together(kubeconfig, self._nats.url, self._database_url, APPLICATION, program, [Tenant]) as running:
             self._cluster, self.database, self._running = running.scope.cluster, running.database, running
+            await until(self._is_served, "the API of tenants")
             yield
+
+    async def _is_served(self) -> bool:
+        try:
+            self.sandbox.user.list(TENANTS)
+        except StatusError:
+            return False
+        return True
 
     async def shows(self, **statuses: str) -> None:
         """Wait until the levels of tenants have these statuses."""

@@ -26,18 +26,24 @@ WEBS = Path(__file__).parents[2] / "examples/webs"
 WEBS_FILE = WEBS / "webs.py"
 
 
-async def define_webs(sandbox: Sandbox) -> None:
-    """Install the definition of Webs in a sandbox, and wait until they are served."""
-    sandbox.user.create(yaml.safe_load((WEBS / "crd.yaml").read_text()))
+async def define(sandbox: Sandbox, definition: dict[str, Any]) -> None:
+    """Install a definition in a sandbox, and wait until its resource is served."""
+    sandbox.user.create(definition)
+    resource = definition["metadata"]["name"]
 
     async def is_served() -> bool:
         try:
-            sandbox.user.list("webs.example.com")
+            sandbox.user.list(resource)
         except StatusError:
             return False
         return True
 
-    await until(is_served, "the API of webs.example.com")
+    await until(is_served, f"the API of {resource}")
+
+
+async def define_webs(sandbox: Sandbox) -> None:
+    """The same for Webs."""
+    await define(sandbox, yaml.safe_load((WEBS / "crd.yaml").read_text()))
 
 
 class Ended(NamedTuple):

@@ -44,6 +44,7 @@ from levelog_store.tables import intents, levels
 from rigs.acting import QUICK
 from rigs.depot import DEFINITION, DEPOT_FILE, SHOPS, config_map, pod, shop
 from rigs.inorder import decided_in_order
+from rigs.levelog import define
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases
 from rigs.waiting import until
@@ -93,7 +94,7 @@ async def recorded(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -
     """The story; what made it has ended."""
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox(bookmark_seconds=1))
-        sandbox.user.create(DEFINITION)
+        await define(sandbox, DEFINITION)
         database = await stack.enter_async_context(await Database.open(postgres_url))
         client = await stack.enter_async_context(await connect_kube(sandbox.kubeconfig(tmp_path / "kubeconfig")))
         connection = await stack.enter_async_context(await connect_nats(nats_server.url))
