@@ -20,6 +20,7 @@ ALSO: Final = {
     "IntentOptions": "levelog.intents",
     "Contact": "levelog.indices",
     "Hooks": "levelog.handlers.hooks",
+    "On": "levelog.handlers.on",
     "Gone": "levelog.resources",
 }
 """Classes that are met through public ones, and where they are."""

@@ -65,7 +65,8 @@ class EffectCaller:
         await self._caller.close()
 
     async def _call(self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str) -> Result:
-        arguments = {effect.request_parameter: request, **effect.given.arguments({Given.KEY: intent.key})}
+        available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1}
+        arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
         try:
             result = await self._caller.run(
@@ -73,15 +74,21 @@ class EffectCaller:
             )
             told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
         except Retry as error:
-            text = f"effect {effect.name}: {_words(error) or 'asks to be called again'}"
-            return self._later(intent, text, is_doubtful=intent.is_doubtful, error=error)
+            text = f"{effect.title}: {_words(error) or 'asks to be called again'}"
+            is_doubtful = intent.is_doubtful and not effect.is_superseded
+            return self._later(intent, text, is_doubtful=is_doubtful, error=error)
         except GiveUp as error:
-            return Ended(intent=intent, outcome="failed", error=f"effect {effect.name}: {_words(error) or 'gave up'}")
+            return Ended(intent=intent, outcome="failed", error=f"{effect.title}: {_words(error) or 'gave up'}")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if not isinstance(error, HandlerFault):
                 clean = self._redactor.redact_text
-                tell_fault("effect", effect.name, effect.function, error, subject=intent.parent, clean=clean)
-            return self._later(intent, f"effect {effect.name}: {described(error)}", is_doubtful=True)
+                kind, _, named = effect.title.partition(" ")
+                tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
+            text = f"{effect.title}: {described(error)}"
+            if effect.retries is not None and intent.attempts > effect.retries:
+                return Ended(intent=intent, outcome="failed", error=text)
+            asked = Retry(delay=effect.backoff) if effect.backoff is not None else None
+            return self._later(intent, text, is_doubtful=not effect.is_superseded, error=asked)
         return Ended(intent=intent, outcome="written", call=told)
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:

@@ -17,6 +17,7 @@ from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
+from levelog.wire.objects import DELETED
 from levelog_processors.decide.settling import LONGEST_BACKOFF
 from levelog_store.look.sqlviews import EffectView, IndexView, JsonColumn, LevelView, SqlType, SqlView
 from levelog_store.owners.handlers import RESERVED, Handler
@@ -44,6 +45,14 @@ class BoundView(Struct, frozen=True):
     """What its reconcile function may call."""
     writes: Mapping[tuple[str, str], ResourceType]
     """Resources that the operator declares, by (apiVersion, kind)."""
+
+    @property
+    def parents(self) -> str:
+        """Resource of its parents in the tables."""
+        resource = str(self.handler.resource.group_resource)
+        if not self.handler.is_of_deleted:
+            return resource
+        return f"{resource}{DELETED}" if self.handler.resource.group else f"{resource}.{DELETED}"
 
     @property
     def reconcile_name(self) -> str:
@@ -85,6 +94,9 @@ class Program:
         if not self.views and not self.indices:
             names = ", ".join(operator.name for operator in self.operators)
             raise OperatorError(f"operator {names}: defines no index and no view, so there is nothing to run")
+        ends = [view for view in self.views.values() if view.handler.is_of_deleted]
+        self.handled_deletions: Final = frozenset(index for view in ends for index in view.indices.values())
+        """Effects that are called for deleted objects too, which have to know what they did before."""
         self.handlers: Final = tuple(sorted(self._handlers()))
         """What is compared with the code that was promoted before, sorted by kind and name."""
         self.fingerprint: Final = digest(*(f"{h.kind} {h.name}={h.fingerprint}" for h in self.handlers))
@@ -162,7 +174,7 @@ class Program:
             resource = str(effect.index.resource.group_resource)
             yield Handler(kind="effect", name=name, fingerprint=effect.fingerprint, resource=resource)
         for name, view in self.views.items():
-            resource = str(view.handler.resource.group_resource)
+            resource = view.parents
             reads = tuple(sorted(view.sources))
             siblings = [f"{each.name} {each.reconcile_name}" for each in self.siblings_of(view)]
             code = digest(view.handler.fingerprint, *siblings) if siblings else view.handler.fingerprint
@@ -173,7 +185,8 @@ class Program:
     def siblings_of(self, view: BoundView) -> list[BoundView]:
         """Views whose levels a view is given: those of its operator on the same resource that are given none."""
         resource = view.handler.resource
-        mine = [v for v in self.views.values() if v.operator == view.operator and v.handler.resource == resource]
+        views = (each for each in self.views.values() if not each.handler.is_of_deleted)
+        mine = [each for each in views if each.operator == view.operator and each.handler.resource == resource]
         return [each for each in mine if not each.handler.reads_levels] if view.handler.reads_levels else []
 
     def indices_of(self, resource: str) -> list[BoundIndex]:
@@ -181,8 +194,13 @@ class Program:
         return [i for i in self.indices.values() if str(i.handler.resource.group_resource) == resource]
 
     def views_of(self, resource: str) -> list[BoundView]:
-        """Views whose parents are of the resource."""
-        return [v for v in self.views.values() if str(v.handler.resource.group_resource) == resource]
+        """Views whose parents are objects of the resource."""
+        return [view for view in self.views.values() if view.parents == resource]
+
+    def views_of_deleted(self, resource: str) -> list[BoundView]:
+        """Views whose parents are what stands for deleted objects of the resource."""
+        views = (view for view in self.views.values() if view.handler.is_of_deleted)
+        return [view for view in views if str(view.handler.resource.group_resource) == resource]
 
 
 def _require_pure(operator: Operator) -> None:

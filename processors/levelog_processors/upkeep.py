@@ -13,6 +13,8 @@ from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_last_record
+from levelog_store.fold.deletions import PAGE as ROWS
+from levelog_store.fold.deletions import forget_handled
 from levelog_store.owners.leases import guard
 from levelog_store.owners.scopes import reset_scope
 from levelog_store.owners.upkeep import PAGE, PRUNED, Place, delete_old, find_old
@@ -97,11 +99,23 @@ class Pruner:
         """Delete all that is older than the log as it is now."""
         first = (await self._stream.state()).first_seq
         deleted = Counter[str]()
+        await self._forget_handled(epochs)
         for table in PRUNED if first > 1 else ():
             deleted[table.name] = await self._prune(table, first, epochs)
         if total := deleted.total():
             shown = ", ".join(f"{count} of {table}" for table, count in sorted(deleted.items()) if count)
             log.info("deleted %d rows that are older than the log: %s", total, shown, extra={"sequence": first})
+
+    async def _forget_handled(self, epochs: Mapping[int, int]) -> None:
+        """Delete what stands for deleted objects whose deletion is handled."""
+        count, more = 0, ROWS
+        while more == ROWS:
+            async with self._database.transaction(durable=False) as connection:
+                await guard(connection, self._scope, {PARTITION: epochs[PARTITION]})
+                more = await forget_handled(connection, self._scope)
+            count += more
+        if count:
+            log.info("forgot %d deleted objects: nothing is left to be handled of them", count)
 
     async def _prune(self, table: Table, first: int, epochs: Mapping[int, int]) -> int:
         """Go through a table once; nothing is locked while what is to go is looked for."""

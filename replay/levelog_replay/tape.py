@@ -198,10 +198,11 @@ class HistoryFolder:
 def _needs_each_version(program: Program, resource: str) -> bool:
     """Whether a version of an object may leave something behind that the next one does not undo.
 
-    So do times after which entries expire, and a filter that leaves a parent out for a while: its level ends then.
+    So do times after which entries expire, a filter that leaves a parent out for a while, as its level ends then, and
+    an end that is handled.
     """
     filters = (view.handler.reader.selector for view in program.views_of(resource))
-    return program.expires or any(each != Selector() for each in filters)
+    return program.expires or bool(program.views_of_deleted(resource)) or any(each != Selector() for each in filters)
 
 
 def _is_of(logged: LoggedRecord, names: Collection[str]) -> bool:

@@ -1,5 +1,6 @@
 """levelog: level-triggered Kubernetes operators on a durable log."""
 
+from levelog.edges import Diff
 from levelog.effects import Call, GiveUp, Retry
 from levelog.errors import LevelogError, OperatorError
 from levelog.indices import Index, LiveIndex, Objects
@@ -24,6 +25,7 @@ __all__ = [
     "PRESENT",
     "AnnotatedResource",
     "Call",
+    "Diff",
     "Drift",
     "External",
     "GiveUp",

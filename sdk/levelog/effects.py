@@ -28,7 +28,9 @@ GROUP: Final = "effects"
 """Stands for the API group in the targets of calls; no resource of a cluster has a group of this name."""
 MOST_BYTES: Final = 64 * 1024
 """Of a request, and of a result, as JSON: both go into a record of the log."""
-OF_EFFECTS: Final = (Given.KEY, Given.LOGGER, Given.SETTINGS)
+MOST_EDGE_BYTES: Final = 2 * 1024 * 1024
+"""Of an object that a handler of edges is called for, and of how it differs: objects reach 1.5 MiB."""
+OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS)
 
 
 MOST_DELAY: Final = timedelta(days=366)
@@ -98,6 +100,17 @@ class EffectHandler:
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
+        self.title = f"effect {self.name}"
+        """As errors name it."""
+        self.origin = function
+        """The function that its user wrote."""
+        self.most_bytes = MOST_BYTES
+        self.is_superseded = False
+        """Whether a call that failed is given up for a newer one, though it may have taken effect in part."""
+        self.retries: int | None = None
+        """How often it is called again after an error; None: for ever."""
+        self.backoff: timedelta | None = None
+        """Before it is called again; None: as the actuator puts off what failed."""
         self.index = EffectIndex(self.name, request, returns)
         self.fingerprint = digest(fingerprint(function), self.index.fingerprint, given.fingerprint)
 
@@ -131,8 +144,8 @@ class EffectHandler:
             raise OperatorError(
                 f"call of {self.name}: it takes {shown(self.request)}, not this {type(request).__name__}: {error}"
             ) from error
-        if len(body) > MOST_BYTES:
-            raise OperatorError(f"call of {self.name}: a request of {len(body)} bytes; {MOST_BYTES} are allowed")
+        if len(body) > self.most_bytes:
+            raise OperatorError(f"call of {self.name}: a request of {len(body)} bytes; {self.most_bytes} are allowed")
         return body
 
     def kept(self, result: Any) -> Any:

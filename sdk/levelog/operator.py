@@ -5,14 +5,17 @@ from datetime import timedelta
 from typing import Any, overload
 
 from levelog.conditions import conditions_writer, inspect_conditions
+from levelog.edges import Reason
 from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
-from levelog.handlers.hooks import Hooks
+from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions, edge_effect, edge_view, edge_writer, end_view
 from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, OnError, require_resources
 from levelog.handlers.injection import Lender
+from levelog.handlers.on import HandlerF, On
 from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
+from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, ResourceBase, ResourceType, is_external
@@ -40,8 +43,9 @@ class Operator:
         """By name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
         """By the resource of their records, `branches.external`."""
-        self.on = Hooks(self._lender, self.indices)
-        """Start-up and clean-up hooks: `@op.on.startup`, `@op.on.cleanup`."""
+        self.on = On(self._lender, self.indices, self._register_edges)
+        """Handlers of edges, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
+        self._edges: dict[Callable[..., Any], EdgeHandler] = {}
         self._views_by_function: dict[Callable[..., Any], str] = {}
 
     @overload
@@ -314,6 +318,82 @@ class Operator:
             return function
 
         return register
+
+    def timer(
+        self,
+        *,
+        every: timedelta,
+        initial_delay: timedelta = timedelta(0),
+        sharp: bool = False,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]:
+        """Call a function for each object, `initial_delay` after its creation, then `every` so often after each call.
+
+        When it was called is kept in the log and in SQL: a restart does not begin anew, and what was missed is called
+        once. With `sharp`, calls are due at whole multiples of `every` after the first one. The function is one as
+        `op.on.create` takes, and so are the other options; while an object is being deleted, it is not called.
+        """
+
+        def register(function: HandlerF) -> HandlerF:
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            options = EdgeOptions(of=of, selector=selector, timeout=timeout, retries=retries, backoff=backoff)
+            handler = TimerHandler(function, every, initial_delay, options, self._lender, sharp=sharp)
+            self._claim(handler.name, function)
+            self._claim(handler.calls_name, function)
+            effect = timer_effect(handler, self._lender)
+            self.effects[effect.name] = effect
+            self.indices[effect.name] = effect.index
+
+            def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+                return ViewHandler.inspect(
+                    view, self.indices, selector, self._lender, deleting=False, objects={}, of=of
+                )
+
+            view = timer_view(handler, inspect_view)
+            self.views[view.name] = view
+            self.reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
+            return function
+
+        return register
+
+    def _register_edges(self, function: Callable[..., Any], reason: Reason, options: EdgeOptions | None) -> None:
+        """Have a function called for edges of one kind more; `options`: None for those that it has."""
+        before = self._edges.get(function)
+        if before is not None and options is not None:
+            raise OperatorError(
+                f"handler {before.name}: has options in two of its decorators: give all of them to the one right above "
+                "the function"
+            )
+        reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
+        handler = EdgeHandler(function, reasons, before.options if before else options or EdgeOptions(), self._lender)
+        if before is None:
+            self._claim(handler.name, function)
+            self._claim(handler.handled_name, function)
+        effect = edge_effect(handler, self._lender)
+        self.effects[effect.name] = effect
+        self.indices[effect.name] = effect.index
+
+        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+            selector, of = handler.options.selector, handler.options.of
+            return ViewHandler.inspect(view, self.indices, selector, self._lender, deleting=False, objects={}, of=of)
+
+        def inspect_end(view: Callable[..., Any]) -> ViewHandler:
+            of = handler.reader.cls
+            return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=True, objects={}, of=of)
+
+        views = [edge_view(handler, inspect_view)]
+        if "delete" in reasons:
+            views.append(end_view(handler, inspect_end))
+        for view in views:
+            self.views[view.name] = view
+            self.reconcilers[view.name] = edge_writer(handler, view, effect, self._lender)
+        self._edges[function] = handler
 
     def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.

@@ -93,12 +93,21 @@ class StandIns:
 
     def put(self, effect: Callable[..., Any], function: Callable[[Any], Any]) -> None:
         """Have the function called with the request. Raises KeyError for what is no effect of the operators."""
+        name = self._named(effect)
+        self.handlers[name] = self._handler(name, function)
+
+    def call_through(self, effects: Iterable[Callable[..., Any]]) -> None:
+        """Have effects called as they would be live. Raises KeyError for what is no effect of the operators."""
+        for effect in effects:
+            name = self._named(effect)
+            self.handlers[name] = self._real(name)
+
+    def _named(self, function: Callable[..., Any]) -> str:
         for name, handler in self._effects.items():
-            if handler.function is effect:
+            if handler.origin is function:
                 self._given.add(name)
-                self.handlers[name] = self._handler(name, function)
-                return
-        raise KeyError(f"{getattr(effect, '__name__', effect)} is no effect of the operators of this simulation")
+                return name
+        raise KeyError(f"{getattr(function, '__name__', function)} is no effect of the operators of this simulation")
 
     def require(self, name: str) -> None:
         """Raises LevelogError for an effect whose result nobody gave, and that does not return None."""
@@ -112,6 +121,17 @@ class StandIns:
                 f"a simulation calls no effects, and {effect.name} does not return None: say what it returns, "
                 f"simulation.stand_in({effect.name}, lambda request: …)"
             ) from None
+
+    def _real(self, name: str) -> EffectHandler:
+        effect = self._effects[name]
+
+        def call(**arguments: Any) -> Any:
+            self._count(name)
+            return effect.function(**arguments)
+
+        other = copy.copy(effect)
+        other.function = call
+        return other
 
     def _handler(self, name: str, function: Callable[[Any], Any]) -> EffectHandler:
         effect = self._effects[name]

@@ -166,6 +166,14 @@ class Simulation:
         world = self._open
         self._in_loop(lambda: world.effects.put(effect, function))
 
+    def call_through(self, *effects: Callable[..., Any]) -> None:
+        """Call these effects, handlers of edges and timers themselves from now on, as they would be called live.
+
+        Raises KeyError for a function that is none of the operators.
+        """
+        world = self._open
+        self._in_loop(lambda: world.effects.call_through(effects))
+
     @property
     def events(self) -> list[SeenEvent]:
         """Every Kubernetes Event that the cluster holds, by namespace and name."""

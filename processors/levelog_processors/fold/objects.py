@@ -51,6 +51,28 @@ def stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject:
     )
 
 
+def deleted(record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) -> StoredObject | None:
+    """The row that stands for an object from its end on; None if its last body cannot be read."""
+    try:
+        _deletion.decode(record.body)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    key = record.key.deleted(record.uid)
+    return StoredObject(
+        object=str(key),
+        partition=logged.partition,
+        resource=str(key.group_resource),
+        namespace=key.namespace,
+        name=key.name,
+        uid=record.uid,
+        version=record.version,
+        sequence=logged.sequence,
+        is_deleting=False,
+        body=record.body,
+        recorded_at=record.time,
+    )
+
+
 _OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
 
 
@@ -71,6 +93,10 @@ class Latest(Struct):
     """All records of the batch that changed the object."""
     before: "Latest | None"
     """The one of the batch that it took the place of."""
+
+    def story(self) -> "list[Latest]":
+        """The records of the batch that changed the object, oldest first."""
+        return [*(self.before.story() if self.before is not None else ()), self]
 
     @property
     def is_deletion(self) -> bool:

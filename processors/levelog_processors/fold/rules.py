@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from levelog.calls.faults import Interruption, described
 from levelog.wire.canonical import digest
-from levelog.wire.objects import is_newer
+from levelog.wire.objects import ObjectKey, is_newer
 from levelog.wire.records import (
     BookmarkNoted,
     ContactLost,
@@ -32,10 +32,10 @@ from levelog.wire.records import (
 from levelog_processors.fence.calls import filtered
 from levelog_processors.fold.entries import LogTime, change_key, index_entries, is_expired, replace_entries, unexpired
 from levelog_processors.fold.lists import finish, note_mark, note_sync
-from levelog_processors.fold.objects import Latest, place_of, stored, unreadable
+from levelog_processors.fold.objects import Latest, deleted, place_of, stored, unreadable
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
-from levelog_store.fold.changes import Changes, Checkpoint, Held, Replaced, Unlisted, Wake
+from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, Held, Replaced, Unlisted, Wake
 from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
 
 log = logging.getLogger(__name__)
@@ -108,6 +108,11 @@ class Fold:
                 sequence=sequence,
                 deleted_at=ended.time,
             )
+            if handling := self._program.views_of_deleted(row.resource):
+                deletion = EndedObject(row.object, row.uid, ObjectKey.parse(row.object).deleted(row.uid))
+                self._changes.deletions.append(deletion)
+                for view in handling:
+                    self._changes.wake((view.name, str(deletion.deleted)), Wake(row.partition, (sequence,)))
             self._bury(row.resource, tombstone)
         self._expire()
         return self._changes
@@ -252,6 +257,8 @@ class Fold:
         if len(last.causes) > 1:
             self._changes.told[name] = last.causes
         resource = str(record.key.group_resource)
+        if handling := self._program.views_of_deleted(resource):
+            self._keep_deleted(name, last, handling)
         if isinstance(record, ObjectDeleted):
             tombstone = Tombstone(
                 object=name,
@@ -281,6 +288,31 @@ class Fold:
             self._replace_entries(name, logged.partition, fresh, logged.sequence)
         for view in views:
             self._wake_parent(view, name, record.uid, record.body, Wake(logged.partition, last.causes))
+
+    def _keep_deleted(self, name: str, last: Latest, handling: Sequence[BoundView]) -> None:
+        """Keep the incarnations of an object that ended in the batch, for the handlers of their deletion."""
+        held = self._held.objects.get(name)
+        living, shown = (held.uid if held else ""), None
+        for each in last.story():
+            if living and living != each.record.uid:  # nobody saw it end
+                self._end(name, living, shown, each.logged, handling)
+            if each.is_deletion:
+                is_readable = deleted(each.record, each.logged) is not None
+                self._end(name, each.record.uid, each if is_readable else shown, each.logged, handling)
+            living, shown = ("", None) if each.is_deletion else (each.record.uid, each)
+
+    def _end(
+        self, name: str, uid: str, shown: Latest | None, logged: LoggedRecord, handling: Sequence[BoundView]
+    ) -> None:
+        """Keep what was last known of an object that is gone by a record: what a record showed, else the held row."""
+        row = deleted(shown.record, shown.logged) if shown is not None else None
+        key = ObjectKey.parse(name).deleted(uid)
+        if row is not None:
+            self._changes.objects[row.object] = row
+        else:
+            self._changes.deletions.append(EndedObject(name, uid, key))
+        for view in handling:
+            self._changes.wake((view.name, str(key)), Wake(logged.partition, (logged.sequence,)))
 
     def entries_before(self, index: BoundIndex, name: str, last: Latest) -> Iterator[Entry]:
         """Entries that an object had in an index before a record; found out only where the function raises for it.
@@ -313,8 +345,10 @@ class Fold:
     def _forget_calls(self, operators: Collection[str], parent: Tombstone) -> None:
         """Remove what effects did for a parent that is gone."""
         effects = [name for name in self._program.effects if name.partition("/")[0] in operators]
+        effects = [name for name in effects if name not in self._program.handled_deletions]
         if effects:
             self._changes.calls_forgotten.append(parent.object)
+            self._changes.calls_kept = self._program.handled_deletions
         for name in effects:
             gone = Entry(name, calls_key(parent.uid), 0, b"")
             change_key(self._changes, gone, parent.partition, parent.sequence, (parent.sequence,))

@@ -28,6 +28,7 @@ class Given(StrEnum):
     LEVELS = "levels"
     NOW = "now"
     KEY = "idempotency key"
+    RETRY = "retry"
     LOGGER = "logger"
     SETTINGS = "settings"
 
@@ -48,6 +49,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.LEVELS: "levels: Levels (how the other levels of the parent stand)",
     Given.NOW: "now: datetime",
     Given.KEY: "idempotency_key: str",
+    Given.RETRY: "retry: int",
     Given.LOGGER: "logger: logging.Logger",
     Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
 }
@@ -166,6 +168,8 @@ def _given(name: str, hint: Any, lender: Lender) -> Given | None:
         return Given.NOW if name == "now" else None
     if hint is str:
         return Given.KEY if name == "idempotency_key" else None
+    if hint is int:
+        return Given.RETRY if name == "retry" else None
     found = _BY_TYPE.get(get_origin(hint) or hint) if hint is not None else None
     return found or (Given.SETTINGS if lender.lends(hint) else None)
 

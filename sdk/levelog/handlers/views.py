@@ -95,6 +95,8 @@ class ViewHandler:
         self.returns = returns
         """The return annotation, `Level[T]`."""
         self.deleting = deleting
+        self.is_of_deleted = False
+        """Whether its parents are what stands for deleted objects."""
         self.timeout = timeout
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""

@@ -28,6 +28,9 @@ Version = NewType("Version", int)
 MAX_VERSION: Final = 2**63 - 1
 """What a column of SQL holds; etcd's revisions are such numbers too."""
 
+DELETED: Final = ":deleted"
+"""Ends the group of what stands for deleted objects until all is handled that their deletion asks for."""
+
 CLUSTER_SCOPE = "_"
 """Stands for the namespace of objects that have none."""
 
@@ -99,6 +102,23 @@ class ObjectKey(Struct, frozen=True, order=True):
         parts = (self.group, self.resource, self.namespace, self.name)
         is_named = bool(self.resource and self.name) and self.namespace != CLUSTER_SCOPE
         return is_named and "." not in self.resource and not any("/" in part or "\0" in part for part in parts)
+
+    def deleted(self, uid: str) -> "ObjectKey":
+        """Stands for one incarnation of the object after its end: `webs.example.com:deleted/default/shop:UID`.
+
+        No group of the API has a colon in its name.
+        """
+        return ObjectKey(
+            group=f"{self.group}{DELETED}", resource=self.resource, namespace=self.namespace, name=f"{self.name}:{uid}"
+        )
+
+    @property
+    def living(self) -> "ObjectKey":
+        """The object that this one was, if it stands for a deleted one."""
+        if not self.group.endswith(DELETED):
+            return self
+        group, name = self.group.removesuffix(DELETED), self.name.rpartition(":")[0]
+        return ObjectKey(group=group, resource=self.resource, namespace=self.namespace, name=name)
 
     @classmethod
     def parse(cls, text: str) -> "ObjectKey":

@@ -47,7 +47,8 @@ def fnv1a_32(data: bytes) -> int:
 
 
 def partition_of(key: ObjectKey, partitions: int = DEFAULT_PARTITIONS) -> Partition:
-    """Partition that holds every record of the object."""
+    """Partition that holds every record of the object, and what stands for it once it is deleted."""
+    key = key.living
     text = f"{key.group}/{key.resource}/{key.namespace}/{key.name}"
     return Partition(fnv1a_32(text.encode()) % partitions)
 

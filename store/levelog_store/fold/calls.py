@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, true, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.indexers import MARK, calls_of
-from levelog_store.dialects import now
+from levelog_store.dialects import now, one_of
 from levelog_store.rows import Scope
 from levelog_store.tables import index_entries, scopes
 
@@ -53,10 +53,13 @@ async def read_calls(
     return [StoredCall(*row) for row in await connection.execute(query)]
 
 
-async def forget_calls(connection: AsyncConnection, scope: Scope, parents: Collection[str]) -> None:
-    """Delete what indices of effects hold of parents; these entries have names that begin with their parent's."""
+async def forget_calls(
+    connection: AsyncConnection, scope: Scope, parents: Collection[str], *, but: Collection[str] = ()
+) -> None:
+    """Delete what indices of effects, but for some, hold of parents; the entries' names begin with their parent's."""
     between = _ENTRY.object > bindparam("begins"), _ENTRY.object < bindparam("ends")
     values: list[dict[str, Any]] = [
         dict(zip(("begins", "ends"), calls_of(parent), strict=True)) for parent in sorted(parents)
     ]
-    await connection.execute(delete(index_entries).where(_ENTRY.scope == scope.number, *between), values)
+    others = ~one_of(connection.dialect, _ENTRY.index, but) if but else true()
+    await connection.execute(delete(index_entries).where(_ENTRY.scope == scope.number, *between, others), values)

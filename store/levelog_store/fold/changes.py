@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from sqlalchemy import ColumnElement, case, func
 
+from levelog.wire.objects import ObjectKey
 from levelog.wire.records import Outcome
 from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
 
@@ -136,6 +137,14 @@ class Replaced(Struct, frozen=True):
     """Versions that are held compare with nothing; else the same version is news."""
 
 
+class EndedObject(Struct, frozen=True):
+    """An object whose row is to stand for it after its deletion, under another name."""
+
+    object: str
+    uid: str
+    deleted: ObjectKey
+
+
 class Changes(Struct):
     """Everything that folding one batch changes."""
 
@@ -159,8 +168,12 @@ class Changes(Struct):
     wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
     gone: set[ViewParent] = field(default_factory=set[ViewParent])
     """Levels whose parent is gone, or is another incarnation now."""
+    deletions: list[EndedObject] = field(default_factory=list[EndedObject])
+    """Objects with handlers of their deletion of which no record shows the end, so that the held rows do."""
     calls_forgotten: list[str] = field(default_factory=list[str])
     """Parents of which all that effects did is forgotten."""
+    calls_kept: frozenset[str] = frozenset()
+    """Effects of which it is kept: their handlers have to know of deleted objects what they handled."""
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
     sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])

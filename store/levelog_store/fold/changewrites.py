@@ -20,6 +20,7 @@ from levelog_store.dialects import (
 )
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
+from levelog_store.fold.deletions import keep_deleted
 from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
 from levelog_store.owners.promotion import NOTHING_KNOWN
 from levelog_store.rows import UNSETTLED, IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
@@ -45,10 +46,12 @@ async def write_changes(
     The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
     """
     await _write_checkpoints(connection, scope, changes)
+    if changes.deletions:
+        await keep_deleted(connection, scope, changes.deletions)
     await _write_objects(connection, scope, changes)
     await _write_entries(connection, scope, changes)
     if changes.calls_forgotten:
-        await forget_calls(connection, scope, changes.calls_forgotten)
+        await forget_calls(connection, scope, changes.calls_forgotten, but=changes.calls_kept)
     await _write_syncs(connection, scope, changes)
     for each in changes.replaced:
         await _await_list(connection, scope, each)

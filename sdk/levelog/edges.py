@@ -1,0 +1,135 @@
+"""What handlers of edges are called for: how an object differs from what they handled of it last."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import UNSET, Struct, UnsetType
+
+from levelog.calls.mappings import plain
+
+Reason: TypeAlias = Literal["create", "update", "delete"]
+Operation: TypeAlias = Literal["add", "change", "remove"]
+
+_IDENTITY: Final = ("name", "namespace", "uid", "creationTimestamp", "ownerReferences")
+"""Fields of metadata that are handed over, and are no edge."""
+_ESSENTIAL: Final = ("labels", "annotations")
+"""Fields of metadata whose change is an edge."""
+
+
+class FieldChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One value that differs, at a JSON pointer (RFC 6901): `/spec/replicas`. A list is one value."""
+
+    op: Operation
+    path: str
+    old: Any = None
+    new: Any = None
+
+
+Diff: TypeAlias = tuple[FieldChange, ...]
+"""How two states differ, by path."""
+
+
+class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a handler of edges is to handle, and once it has, what it handled: the request of the call."""
+
+    reason: Reason
+    is_noted: bool = False
+    """The handler is not called for this edge; it is remembered as what it knows of the object."""
+    object: dict[str, Any]
+    """The essence of the object, and who it is."""
+    diff: Diff = ()
+    """From what was handled before."""
+
+    @property
+    def old(self) -> dict[str, Any] | None:
+        """The object as it was handled before; None where there was nothing before."""
+        if self.reason == "create":
+            return None
+        values = flat(essence(self.object))
+        for change in self.diff:
+            if change.op == "add":
+                del values[change.path]
+            else:
+                values[change.path] = change.old
+        return _with_identity(unflat(values), self.object)
+
+
+def handled_object(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What is handed over of an object: its essence, and of its metadata who it is."""
+    return _with_identity(essence(found), found)
+
+
+def essence(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes an edge when it changes: of the metadata only labels and annotations."""
+    kept = {key: plain(found[key]) for key in found if key not in ("metadata", "apiVersion", "kind")}
+    metadata = found["metadata"]
+    told = {key: plain(metadata[key]) for key in _ESSENTIAL if metadata.get(key)}
+    return kept | ({"metadata": told} if told else {})
+
+
+def _with_identity(essential: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    named = {key: plain(found[key]) for key in ("apiVersion", "kind") if key in found}
+    metadata = found["metadata"]
+    identity = {key: plain(metadata[key]) for key in _IDENTITY if metadata.get(key)}
+    return {**named, **essential, "metadata": identity | essential.get("metadata", {})}
+
+
+def flat(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of nested mappings, by JSON pointer; lists, scalars and empty mappings are values."""
+    return dict(_leaves(content, ""))
+
+
+def unflat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo `flat`."""
+    content: dict[str, Any] = {}
+    for path, value in values.items():
+        *above, last = _keys(path)
+        place = content
+        for key in above:
+            place = place.setdefault(key, {})
+        place[last] = value
+    return content
+
+
+def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Diff:
+    """The changes from one flat state to another, by path."""
+    changes: list[FieldChange] = []
+    for path in sorted(before.keys() | after.keys()):
+        if path not in before:
+            changes.append(FieldChange(op="add", path=path, new=after[path]))
+        elif path not in after:
+            changes.append(FieldChange(op="remove", path=path, old=before[path]))
+        elif before[path] != after[path]:
+            changes.append(FieldChange(op="change", path=path, old=before[path], new=after[path]))
+    return tuple(changes)
+
+
+def under(values: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """The values of a flat state that lie at a pointer or below."""
+    return {path: value for path, value in values.items() if path == pointer or path.startswith(f"{pointer}/")}
+
+
+def value_at(content: Mapping[str, Any] | None, pointer: str) -> Any | UnsetType:
+    """The value at a pointer; UNSET where there is none."""
+    found: Any = UNSET if content is None else content
+    for key in _keys(pointer):
+        found = found.get(key, UNSET) if isinstance(found, Mapping) else UNSET
+    return found
+
+
+def pointer_of(field: str) -> str:
+    """A field as a JSON pointer: `spec.image`, or a pointer as it is."""
+    return field if field.startswith("/") else "".join(f"/{key}" for key in field.split("."))
+
+
+def _leaves(content: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        path = f"{above}/{key.replace('~', '~0').replace('/', '~1')}"
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, path)
+        else:
+            yield path, value
+
+
+def _keys(pointer: str) -> list[str]:
+    return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]

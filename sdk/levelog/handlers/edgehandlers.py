@@ -1,0 +1,279 @@
+"""`@op.on.create`, `update`, `delete` and `field`: from a function to a view of what it handled, and an effect."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from levelog.edges import (
+    Diff,
+    Edge,
+    Reason,
+    diff_of,
+    essence,
+    flat,
+    handled_object,
+    under,
+    value_at,
+)
+from levelog.effects import EFFECT_TIME, MOST_EDGE_BYTES, Call, EffectHandler
+from levelog.errors import OperatorError
+from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.injection import Given, Injections, Lender, injections, shown
+from levelog.handlers.readers import ObjectReader, object_reader
+from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.indices import Index
+from levelog.intents import Intent, call
+from levelog.levels import Level
+from levelog.resources import ResourceBase, refuse_external
+from levelog.selectors import Presence, Selector
+from levelog.wire.canonical import digest
+
+END: Final = "deleted"
+"""Name of the call for the end of an object."""
+KNOWN: Final = "known"
+"""Name of the call that notes that an object is about to be handled for the first time."""
+OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS)
+
+_CODE: Final = "edges 1"
+"""Stands for this module in fingerprints: raised when the same objects lead to other calls."""
+_TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
+"""What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
+
+
+class EdgeOptions(Struct, frozen=True, kw_only=True):
+    """What the decorators take."""
+
+    of: type[ResourceBase] | None = None
+    selector: Selector = Selector()
+    field: str = ""
+    """JSON pointer; empty: all of the object."""
+    value: Any = UNSET
+    """Filters on the value of the field: a literal, PRESENT, ABSENT or a function of it."""
+    old: Any = UNSET
+    new: Any = UNSET
+    timeout: timedelta = EFFECT_TIME
+    retries: int | None = None
+    """How often it is tried again after an error; None: for ever."""
+    backoff: timedelta | None = None
+    """Before it is; None: as the actuator puts off what failed."""
+
+
+class EdgeHandler:
+    """A function that is called for edges of the objects of one class, with its options and what it is given."""
+
+    def __init__(
+        self, function: Callable[..., Any], reasons: frozenset[Reason], options: EdgeOptions, lender: Lender
+    ) -> None:
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        self.name = function.__name__
+        self.function = function
+        self.reasons = reasons
+        self.options = options
+        kind = "handler"
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OperatorError(
+                f"{kind} {self.name}: yields; what it should write is asked for by a view and a reconcile function"
+            )
+        require_time(function, kind, options.timeout)
+        require_options(f"handler {self.name}", options)
+        self._hints = type_hints(function)
+        first, *rest = parameters(function, kind, "object")
+        self.reader: ObjectReader = object_reader(
+            kind, function, first, self._hints.get(first), options.selector, of=options.of
+        )
+        refuse_external(f"{kind} {self.name}: its object {first!r}: ", self.reader.cls)
+        self.parameter = first
+        self._told = [name for name in rest if name in _TOLD]
+        for name in self._told:
+            self._require_hint(name)
+        others = [name for name in rest if name not in _TOLD]
+        self.given: Injections = injections(function, kind, others, OF_EDGES, lender)
+
+    @property
+    def handled_name(self) -> str:
+        """Name of the effect, and of the index of what was handled."""
+        return f"{self.name}_handled"
+
+    def _require_hint(self, name: str) -> None:
+        hint, wanted = self._hints.get(name), _TOLD[name]
+        if hint is None or (wanted == "str" and hint is not str) or (wanted == "Diff" and hint != Diff):
+            asked = wanted or ("the type of the field" if self.options.field else f"{self.reader.cls.__name__} | None")
+            raise OperatorError(f"handler {self.name}: parameter {name!r} is {shown(hint)}: annotate it with {asked}")
+
+    def shown(self, parent: Any) -> dict[str, Any]:
+        """An object as JSON, as the handler takes it."""
+        if self.reader.is_plain:
+            return {key: parent[key] for key in parent if key != "status"}
+        return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
+
+    def state(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """What the handler handles of an object, flat."""
+        values = flat(essence(found))
+        return under(values, self.options.field) if self.options.field else values
+
+    def taken(self, content: dict[str, Any]) -> Any:
+        """An object as the function takes it. Raises msgspec.ValidationError."""
+        return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
+
+    def known(self, content: dict[str, Any]) -> dict[str, Any]:
+        """What was handled, as this code reads it: a field that a class has now has its default."""
+        try:
+            return self.shown(self.taken(content))
+        except msgspec.ValidationError:  # handled by code whose class read something else
+            return content
+
+    def fits(self, edge: Edge) -> bool:
+        """Tell whether the function is called for an edge; else it is only noted."""
+        options, old = self.options, edge.old
+        return edge.reason in self.reasons and all(
+            _holds(wanted, value_at(content, options.field))
+            for wanted, content in ((options.old, old), (options.new, edge.object))
+        )
+
+    def arguments(self, edge: Edge, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of one call. Raises msgspec.ValidationError for an object that this code cannot read."""
+        new = self.taken(edge.object)
+        told: dict[str, Any] = {"reason": edge.reason, "diff": edge.diff}
+        if self.options.field:
+            values = value_at(edge.old, self.options.field), value_at(edge.object, self.options.field)
+            told["old"], told["new"] = (None if value is UNSET else value for value in values)
+        else:
+            told["old"], told["new"] = self._old(edge), new
+        return {self.parameter: new, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
+
+    def _old(self, edge: Edge) -> Any:
+        old = edge.old
+        return None if old is None else self.taken(old)
+
+
+def edge_effect(handler: EdgeHandler, lender: Lender) -> EffectHandler:
+    """The effect that calls the function. What it raises is tried again, and given up for what is newer."""
+    function, given = handler.function, (Given.KEY, Given.RETRY)
+
+    def arguments(edge: Edge, idempotency_key: str, retry: int) -> dict[str, Any]:
+        return handler.arguments(edge, dict(zip(given, (idempotency_key, retry), strict=True)))
+
+    async def handle_async(edge: Edge, idempotency_key: str, retry: int) -> None:
+        if not edge.is_noted:
+            await function(**arguments(edge, idempotency_key, retry))
+
+    def handle(edge: Edge, idempotency_key: str, retry: int) -> None:
+        if not edge.is_noted:
+            function(**arguments(edge, idempotency_key, retry))
+
+    effect: Callable[..., Any] = handle_async if inspect.iscoroutinefunction(function) else handle
+    effect.__name__ = handler.handled_name
+    made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
+    made.origin, made.title = function, f"handler {handler.name}"
+    made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+    made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
+    return made
+
+
+def edge_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
+    """The view of what the handler has handled of an object, against what there is."""
+    index = handler.handled_name
+    follows = "update" in handler.reasons
+
+    def view(parent: Any, **read: Any) -> Level[Any]:
+        found = handler.shown(parent)
+        state = handler.state(found)
+        calls: list[Call[Edge, None]] = [each for each in read[index][found["metadata"]["uid"]] if not each.name]
+        if not calls:
+            is_due = _holds(handler.options.value, value_at(found, handler.options.field))
+            return Level(desired=state, actual=None if is_due else state)
+        handled = handler.state(handler.known(calls[0].request.object))
+        is_due = follows and _holds(handler.options.value, value_at(found, handler.options.field))
+        return Level(desired=state, actual=handled if is_due else state)
+
+    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
+    annotations: dict[str, Any] = {"parent": hint, index: Index[str, Call[Edge, None]]}
+    made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
+    options = handler.options
+    filters = value_fingerprint((options.field, options.value, options.old, options.new))
+    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *sorted(handler.reasons), filters)
+    return made
+
+
+def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
+    """The view of deleted objects that the handler knows: whether it has handled their end."""
+    index = handler.handled_name
+
+    def view(parent: Any, **read: Any) -> Level[Any]:
+        calls: list[Call[Edge, None]] = list(read[index][parent["metadata"]["uid"]])
+        is_handled = any(each.name == END for each in calls)
+        return Level(desired="deleted", actual="deleted" if is_handled or not calls else "known")
+
+    annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: Index[str, Call[Edge, None]]}
+    made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
+    made.is_of_deleted = True
+    made.fingerprint = digest(_CODE, handler.name, "deleted")
+    return made
+
+
+def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
+    """The reconcile function of such a view: it has the effect called."""
+    is_end = view.is_of_deleted
+
+    async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
+        found = handled_object(handler.shown(parent))
+        if is_end:
+            return [call(effect.function, Edge(reason="delete", object=found), name=END)]
+        diff = () if level.actual is None else diff_of(level.actual, level.desired)
+        edge = Edge(reason="create" if level.actual is None else "update", object=found, diff=diff)
+        noted = msgspec.structs.replace(edge, is_noted=True)
+        if not handler.fits(edge):
+            return [call(effect.function, noted)]
+        if edge.reason == "create" and "delete" in handler.reasons:  # it may fail halfway, and then be deleted
+            return [call(effect.function, noted, name=KNOWN), call(effect.function, edge)]
+        return [call(effect.function, edge)]
+
+    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
+    act.__annotations__["parent"] = hint
+    act.__name__ = f"{view.name}.call"
+    made = ReconcileHandler.inspect(act, view, {}, lender)
+    made.fingerprint = digest(_CODE, view.name)
+    return made
+
+
+def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any], returns: Any) -> Callable[..., Any]:
+    """A function that takes its parameters by name, with a signature to be inspected."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found: Any = function
+    found.__name__ = name
+    found.__annotations__ = {**annotations, "return": returns}
+    found.__signature__ = inspect.Signature([inspect.Parameter(each, kind) for each in annotations])
+    return function
+
+
+def require_options(what: str, options: EdgeOptions) -> None:
+    """Refuse options that say nothing. Raises OperatorError; `what` they are of."""
+    filtered = [each for each in ("value", "old", "new") if getattr(options, each) is not UNSET]
+    if filtered and not options.field:
+        raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
+    retries, backoff = options.retries, options.backoff
+    if retries is not None and (not isinstance(retries, int) or retries < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
+    if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
+
+
+def _holds(wanted: Any, value: Any) -> bool:
+    """Tell whether a value is what a filter asks for."""
+    match wanted:
+        case _ if wanted is UNSET:
+            return True
+        case Presence.PRESENT:
+            return value is not UNSET
+        case Presence.ABSENT:
+            return value is UNSET
+        case _ if callable(wanted):
+            return bool(wanted(None if value is UNSET else value))
+        case _:
+            return bool(value == wanted)

@@ -1,0 +1,162 @@
+"""`op.on`: the decorators of handlers of edges, beside those of hooks."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, TypeAlias, TypeVar, overload
+
+from msgspec import UNSET
+
+from levelog.edges import Reason, pointer_of
+from levelog.effects import EFFECT_TIME
+from levelog.errors import OperatorError
+from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.hooks import Hooks
+from levelog.handlers.injection import Lender
+from levelog.resources import ResourceBase
+from levelog.selectors import Selector, Value
+
+HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
+Register: TypeAlias = Callable[[Callable[..., Any], Reason, EdgeOptions | None], None]
+
+
+class On(Hooks):
+    """Registers handlers of edges and hooks of one operator.
+
+    A handler of edges takes an object of a class derived from Resource, or a `Mapping[str, Any]` where `of` names the
+    class; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int` and `idempotency_key: str`, and a logger
+    and the settings. It may stand under several of these decorators; those above the first take no options.
+    """
+
+    def __init__(self, lender: Lender, indices: Mapping[str, object], register: Register) -> None:
+        super().__init__(lender, indices)
+        self._register = register
+
+    @overload
+    def create(self, function: HandlerF) -> HandlerF: ...
+
+    @overload
+    def create(
+        self,
+        *,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]: ...
+
+    def create(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+        """Call the function for each object, once: for new ones, and for those that it did not know yet.
+
+        It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
+        again, `retries` times or for ever, after `backoff` or by the schedule of writes; `GiveUp` ends that. An object
+        that the filters leave out is not handled, until it fits.
+        """
+        return self._decorator("create", function, options)
+
+    @overload
+    def update(self, function: HandlerF) -> HandlerF: ...
+
+    @overload
+    def update(
+        self,
+        *,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]: ...
+
+    def update(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+        """Call the function when an object differs from what the function handled, or saw of it first.
+
+        Changes that come and go before it is called are none; several are one. While it is tried again, a newer state
+        takes the place of the one that it failed for. The options are those of `create`.
+        """
+        return self._decorator("update", function, options)
+
+    @overload
+    def delete(self, function: HandlerF) -> HandlerF: ...
+
+    @overload
+    def delete(
+        self,
+        *,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]: ...
+
+    def delete(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+        """Call the function once an object is gone, with its last state; no finalizer is needed.
+
+        Also for an object that went while nothing ran. It is called for objects that it has seen before: `create` and
+        `update` of the same function, or a note that levelog takes when it sees the object first. The filters say
+        which these are; at its end an object is handled whatever it was last. The options are those of `create`.
+        """
+        return self._decorator("delete", function, options)
+
+    def field(
+        self,
+        field: str,
+        *,
+        value: Any = UNSET,
+        old: Any = UNSET,
+        new: Any = UNSET,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]:
+        """Call the function when an object is new, or one field of it is another: `spec.image`, or `/spec/image`.
+
+        Its parameters `old` and `new` are the values of the field, None where there is none. `value`, `old` and `new`
+        filter on them, by a literal, `PRESENT`, `ABSENT` or a function: where `value` does not hold, the object is
+        left alone until it does; an edge for which `old` or `new` do not hold counts as handled.
+        """
+
+        def register(function: HandlerF) -> HandlerF:
+            selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            options = EdgeOptions(
+                of=of,
+                selector=selector,
+                field=pointer_of(field),
+                value=value,
+                old=old,
+                new=new,
+                timeout=timeout,
+                retries=retries,
+                backoff=backoff,
+            )
+            self._register(function, "create", options)
+            self._register(function, "update", None)
+            return function
+
+        return register
+
+    def _decorator(
+        self, reason: Reason, function: HandlerF | None, given: Mapping[str, Any]
+    ) -> HandlerF | Callable[[HandlerF], HandlerF]:
+        filters = {name: given[name] for name in ("labels", "annotations", "when") if given.get(name) is not None}
+        rest = {name: value for name, value in given.items() if name not in ("labels", "annotations", "when")}
+        if unknown := rest.keys() - {"of", "timeout", "retries", "backoff"}:
+            raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
+        options = EdgeOptions(selector=Selector(**filters), **rest) if given else None
+
+        def register(function: HandlerF) -> HandlerF:
+            self._register(function, reason, options)
+            return function
+
+        return register if function is None else register(function)

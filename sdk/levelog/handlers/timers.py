@@ -1,0 +1,163 @@
+"""`@op.timer`: from a function to a view of when it was called last, and an effect."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from levelog.edges import handled_object
+from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler
+from levelog.errors import OperatorError
+from levelog.handlers.edgehandlers import OF_EDGES, EdgeOptions, declared, require_options
+from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.injection import Given, Injections, Lender, injections
+from levelog.handlers.readers import ObjectReader, object_reader
+from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.indices import Index
+from levelog.intents import Intent, call
+from levelog.levels import Level
+from levelog.resources import refuse_external
+from levelog.wire.canonical import digest
+
+_CODE: Final = "timers 1"
+"""Stands for this module in fingerprints: raised when the same calls lead to others."""
+
+
+class Tick(Struct, frozen=True, kw_only=True):
+    """One call of a timer: the request of its effect."""
+
+    due: datetime
+    object: dict[str, Any]
+
+
+class TimerHandler:
+    """A function that is called for each object now and then."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        every: timedelta,
+        initial_delay: timedelta,
+        options: EdgeOptions,
+        lender: Lender,
+        *,
+        sharp: bool,
+    ) -> None:
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        self.name = function.__name__
+        self.function = function
+        self.every, self.initial_delay, self.sharp = every, initial_delay, sharp
+        self.options = options
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OperatorError(
+                f"timer {self.name}: yields; what it should write is asked for by a view, which looks again at "
+                "recheck_at=…, and a reconcile function"
+            )
+        if not isinstance(every, timedelta) or every < LEAST:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: every={every!r} is not a timedelta of at least {LEAST}")
+        if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
+        require_time(function, "timer", options.timeout)
+        require_options(f"timer {self.name}", options)
+        hints = type_hints(function)
+        first, *rest = parameters(function, "timer", "object")
+        self.reader: ObjectReader = object_reader(
+            "timer", function, first, hints.get(first), options.selector, of=options.of
+        )
+        refuse_external(f"timer {self.name}: its object {first!r}: ", self.reader.cls)
+        self.parameter = first
+        self.given: Injections = injections(function, "timer", rest, OF_EDGES, lender)
+
+    @property
+    def calls_name(self) -> str:
+        """Name of the effect, and of the index of its calls."""
+        return f"{self.name}_calls"
+
+    def due(self, created: datetime, last: datetime | None, now: datetime) -> datetime:
+        """When the call is due that comes next; of several that were missed, the newest.
+
+        Sharp: at whole multiples of `every` after the first; else after the last call.
+        """
+        due = created + self.initial_delay
+        if last is not None and last >= due:
+            due = last + self.every if not self.sharp else due + ((last - due) // self.every + 1) * self.every
+        return max(due, due + (now - due) // self.every * self.every)
+
+    def arguments(self, tick: Tick, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of one call. Raises msgspec.ValidationError for an object that this code cannot read."""
+        found = tick.object if self.reader.is_plain else msgspec.convert(tick.object, self.reader.cls)
+        return {self.parameter: found, **self.given.arguments(given)}
+
+
+LEAST: Final = timedelta(seconds=1)
+"""Between two calls: each is written to the log and to the tables."""
+
+
+def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
+    """The effect that calls the function."""
+    function, given = handler.function, (Given.KEY, Given.RETRY)
+
+    async def call_async(tick: Tick, idempotency_key: str, retry: int) -> None:
+        await function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+
+    def call_plain(tick: Tick, idempotency_key: str, retry: int) -> None:
+        function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+
+    effect: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call_plain
+    effect.__name__ = handler.calls_name
+    made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
+    made.origin, made.title = function, f"timer {handler.name}"
+    made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+    made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
+    return made
+
+
+def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
+    """The view of when the function was called last, against when it is due."""
+    index = handler.calls_name
+
+    def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
+        calls: list[Call[Tick, None]] = list(read[index][_uid(parent)])
+        last = calls[0].called_at if calls else None
+        due = handler.due(_created(parent), last, now)
+        if now < due:
+            return Level(desired=last, actual=last, recheck_at=due)
+        return Level(desired=due, actual=last, recheck_at=due + handler.every)  # also if it gives up
+
+    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
+    annotations: dict[str, Any] = {"parent": hint, "now": datetime, index: Index[str, Call[Tick, None]]}
+    made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
+    schedule = value_fingerprint(tuple(str(each) for each in (handler.every, handler.initial_delay, handler.sharp)))
+    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, schedule)
+    return made
+
+
+def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
+    """The reconcile function of such a view: it has the effect called."""
+
+    async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
+        found = parent if handler.reader.is_plain else msgspec.to_builtins(parent)
+        shown = {key: found[key] for key in found if key != "status" or not handler.reader.is_plain}
+        return [call(effect.function, Tick(due=level.desired, object=handled_object(shown)))]
+
+    act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
+    act.__name__ = f"{view.name}.call"
+    made = ReconcileHandler.inspect(act, view, {}, lender)
+    made.fingerprint = digest(_CODE, view.name)
+    return made
+
+
+def _uid(parent: Any) -> str:
+    return str(parent["metadata"]["uid"] if isinstance(parent, Mapping) else parent.metadata.uid)
+
+
+def _created(parent: Any) -> datetime:
+    if isinstance(parent, Mapping):
+        return msgspec.convert(parent["metadata"]["creationTimestamp"], datetime)  # pyright: ignore[reportUnknownArgumentType]
+    created: datetime = parent.metadata.creation_timestamp
+    return created

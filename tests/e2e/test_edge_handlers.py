@@ -1,0 +1,119 @@
+"""Handlers of edges on a real API server: across a kill, for what happened while nothing ran, without a write."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rigs.api import MERGE_PATCH
+from rigs.controlplane import ControlPlane
+from rigs.levelog import WEBS, Levelog
+from rigs.waiting import until
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WEBS_PATH = "/apis/example.com/v1/namespaces/default/webs"
+SOURCE = """
+import json
+from pathlib import Path
+
+from levelog import Diff, Operator, Resource, Struct
+
+op = Operator("accounts")
+TOLD = Path(__file__).with_name("told.jsonl")
+BROKEN = Path(__file__).with_name("broken")
+
+
+class WebSpec(Struct):
+    image: str
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+@op.on.create
+@op.on.update
+@op.on.delete
+async def provision(web: Web, old: Web | None, diff: Diff, reason: str) -> None:
+    if BROKEN.exists():
+        raise ConnectionError("the registry is away")
+    told = [reason, web.metadata.name, web.metadata.uid, web.spec.replicas, [change.path for change in diff]]
+    with TOLD.open("a") as file:
+        file.write(json.dumps(told) + "\\n")
+"""
+
+
+def web(name: str, *, replicas: int = 1) -> dict[str, Any]:
+    spec = {"image": "nginx", "replicas": replicas}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name}, "spec": spec}
+
+
+async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and_nothing_is_written(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster = private_control_plane
+    api, levelog = cluster.admin, Levelog(tmp_path, cluster.kubeconfig)
+    (tmp_path / "accounts.py").write_text(SOURCE)
+    told, broken = tmp_path / "told.jsonl", tmp_path / "broken"
+    await api.create(DEFINITIONS, yaml.safe_load((WEBS / "crd.yaml").read_text()))
+
+    async def made(name: str, **spec: int) -> str:
+        found: dict[str, Any] = {}
+
+        async def is_created() -> bool:
+            status, answer = await api.request("POST", WEBS_PATH, web(name, **spec))
+            found.update(answer)
+            return status == 201
+
+        await until(is_created, f"Web {name}", seconds=60)
+        return str(found["metadata"]["uid"])
+
+    def lines() -> list[Any]:
+        return [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+
+    async def are_told(*wanted: list[Any]) -> None:
+        """Wait until all of this was handled; what was not asked for may only be a state in between."""
+
+        async def is_so() -> bool:
+            return all(each in lines() for each in wanted)
+
+        await until(is_so, f"what was handled to hold {wanted}", seconds=60)
+
+    first, second = await made("first"), await made("second")
+    running = levelog.start("run", "accounts.py")
+    try:
+        expected = [["create", "first", first, 1, []], ["create", "second", second, 1, []]]
+        await are_told(*expected)
+        broken.touch()
+        await api.request("PATCH", f"{WEBS_PATH}/first", {"spec": {"replicas": 2}}, content_type=MERGE_PATCH)
+        await running.says("handler provision failed for webs.example.com/default/first: ConnectionError")
+        shown = (await levelog.ends("levels")).stdout
+        assert "the next time at" in shown
+        assert "handler provision: ConnectionError: the registry is away" in shown
+        running.kill()
+        await api.request("PATCH", f"{WEBS_PATH}/first", {"spec": {"replicas": 3}}, content_type=MERGE_PATCH)
+        await api.request("DELETE", f"{WEBS_PATH}/second")
+        again = await made("second", replicas=4)
+        third = await made("third")
+        await api.request("DELETE", f"{WEBS_PATH}/third")
+        broken.unlink()
+        running = levelog.start("run", "accounts.py")
+        expected += [
+            ["update", "first", first, 3, ["/spec/replicas"]],
+            ["delete", "second", second, 1, []],
+            ["create", "second", again, 4, []],
+        ]
+        await are_told(*expected)
+        await api.request("DELETE", f"{WEBS_PATH}/first")
+        expected.append(["delete", "first", first, 3, []])
+        await are_told(*expected)
+    finally:
+        running.stop()
+    found = lines()
+    between = [each for each in found if each not in expected and each[2] != third]
+    assert between in ([], [["update", "first", first, 2, ["/spec/replicas"]]])  # the retry, or the change, came first
+    assert sorted(found) == sorted([*expected, *between, *(each for each in found if each[2] == third)])
+    assert [each[0] for each in found if each[2] == third] in ([], ["create", "delete"])
+    assert not [each for each in await cluster.audit.writes(resource="webs") if "levelog" in each.user_agent]

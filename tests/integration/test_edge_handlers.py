@@ -1,0 +1,400 @@
+"""Handlers of edges and timers: called for what differs from what they handled, for nothing else, and not too often."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelog import ABSENT, GiveUp, Operator, OperatorError, Resource, Retry, Struct
+from levelog.edges import Diff, FieldChange
+from levelog.testing import Simulation
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class WebSpec(Struct):
+    image: str = "a"
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+class Handlers:
+    """An operator whose handlers write down what they are called for; those in `failing` raise."""
+
+    def __init__(self) -> None:
+        self.op = op = Operator("webs")
+        self.told: list[tuple[Any, ...]] = []
+        self.failing: dict[str, Exception] = {}
+        self.attempts: list[str] = []
+
+        @op.on.create
+        @op.on.update
+        @op.on.delete
+        async def provision(web: Web, old: Web | None, diff: Diff, reason: str) -> None:
+            self.call("provision", reason, web.metadata.uid, old and old.spec, web.spec, diff)
+
+        @op.on.update
+        def compare(web: Web, old: Web | None, diff: Diff, reason: str) -> None:
+            self.call("compare", reason, web.metadata.uid, old and old.spec, web.spec, diff)
+
+        @op.on.field("spec.image")
+        async def pull(web: Web, old: str | None, new: str | None, reason: str) -> None:
+            self.call("pull", reason, web.metadata.uid, old, new, ())
+
+        self.functions: tuple[Callable[..., Any], ...] = (provision, compare, pull)
+
+    def call(self, name: str, *told: Any) -> None:
+        self.attempts.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+        self.told.append((name, *told))
+
+    def simulation(self) -> Simulation:
+        return Simulation(self.op)
+
+    def taken(self, name: str) -> list[tuple[Any, ...]]:
+        """What a handler was called for since the last look: reason, old and new."""
+        found = [(reason, old, new) for each, reason, _, old, new, _ in self.told if each == name]
+        self.told = [each for each in self.told if each[0] != name]
+        return found
+
+
+def test_each_handler_is_called_for_what_it_has_not_handled() -> None:
+    handlers = Handlers()
+    with handlers.simulation() as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.apply(web())
+        simulation.run()
+        assert handlers.taken("provision") == [("create", None, WebSpec())]
+        assert handlers.taken("compare") == []
+        assert handlers.taken("pull") == [("create", None, "a")]
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        [(_, reason, _, old, new, diff)] = [each for each in handlers.told if each[0] == "provision"]
+        assert (reason, old, new) == ("update", WebSpec(), WebSpec(replicas=2))
+        assert diff == (FieldChange(op="change", path="/spec/replicas", old=1, new=2),)
+        assert handlers.taken("provision")
+        assert handlers.taken("compare") == [("update", WebSpec(), WebSpec(replicas=2))]
+        assert handlers.taken("pull") == []
+        simulation.delete(Web, "shop", namespace="default")
+        simulation.run()
+        assert handlers.taken("provision") == [("delete", WebSpec(replicas=2), WebSpec(replicas=2))]
+        assert handlers.told == []
+
+
+def test_invariant_16_what_comes_and_goes_before_a_handler_is_called_is_no_edge() -> None:
+    handlers = Handlers()
+    with handlers.simulation() as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.apply(web(replicas=3))
+        simulation.run()
+        handlers.told.clear()
+        simulation.apply(web(replicas=2))
+        simulation.apply(web(replicas=3))
+        simulation.run()
+        simulation.apply(web("cart"))
+        simulation.delete(Web, "cart", namespace="default")
+        simulation.run()
+        assert handlers.told == []
+
+
+def test_a_handler_that_waits_to_be_tried_again_sees_the_newest_state_and_holds_up_no_other() -> None:
+    handlers = Handlers()
+    with handlers.simulation() as simulation:
+        simulation.call_through(*handlers.functions)
+        handlers.failing["provision"] = ValueError("the cloud is away")
+        simulation.apply(web())
+        simulation.advance(timedelta(minutes=1))
+        level = simulation.level("provision", "default", "shop")
+        assert (level.status, level.actual) == ("settling", None)
+        assert handlers.attempts.count("provision") > 3
+        simulation.apply(web(image="b"))
+        simulation.run()
+        assert handlers.taken("pull") == [("create", None, "a"), ("update", "a", "b")]
+        assert handlers.taken("compare") == [("update", WebSpec(), WebSpec(image="b"))]
+        handlers.failing.clear()
+        simulation.advance(timedelta(minutes=20))
+        assert handlers.taken("provision") == [("create", None, WebSpec(image="b"))]
+        assert simulation.level("provision", "default", "shop").status == "in_sync"
+
+
+def test_a_handler_that_failed_halfway_is_called_for_the_end_of_the_object() -> None:
+    handlers = Handlers()
+    with handlers.simulation() as simulation:
+        simulation.call_through(*handlers.functions)
+        handlers.failing["provision"] = ValueError("the cloud is away")
+        simulation.apply(web())
+        simulation.advance(timedelta(minutes=1))
+        simulation.delete(Web, "shop", namespace="default")
+        simulation.apply(web(image="b"))
+        handlers.failing.clear()
+        simulation.advance(timedelta(minutes=20))
+        assert sorted(handlers.taken("provision"), key=str) == [
+            ("create", None, WebSpec(image="b")),
+            ("delete", WebSpec(), WebSpec()),
+        ]
+
+
+@pytest.mark.parametrize("error", [GiveUp("no such region"), ValueError("no such region")])
+def test_a_handler_that_gives_up_fails_its_level_until_the_object_changes(error: Exception) -> None:
+    op = Operator("webs")
+    told: list[str] = []
+
+    @op.on.create(retries=2, backoff=timedelta(minutes=1))
+    async def provision(web: Web) -> None:
+        told.append(web.spec.image)
+        if web.spec.image == "a":
+            raise error
+
+    with Simulation(op) as simulation:
+        simulation.call_through(provision)
+        simulation.apply(web())
+        simulation.advance(timedelta(seconds=61))
+        assert len(told) == (1 if isinstance(error, GiveUp) else 2)
+        simulation.advance(timedelta(hours=1))
+        assert len(told) == (1 if isinstance(error, GiveUp) else 3)
+        level = simulation.level("provision", "default", "shop")
+        assert level.status == "failed"
+        assert "handler provision" in level.reason
+        assert "no such region" in level.reason
+        simulation.apply(web(image="b"))
+        simulation.run()
+        assert told[-1] == "b"
+        assert simulation.level("provision", "default", "shop").status == "in_sync"
+
+
+def test_filters_say_which_objects_and_which_edges_are_handled() -> None:
+    op = Operator("webs")
+    told: list[tuple[Any, ...]] = []
+
+    @op.on.create(when=lambda found: found.spec.replicas > 1)
+    async def large(web: Web) -> None:
+        told.append(("large", web.spec.replicas))
+
+    @op.on.field("spec.replicas", new=lambda replicas: replicas > 3)
+    async def huge(web: Web, old: int | None, new: int) -> None:
+        told.append(("huge", old, new))
+
+    @op.on.field("/spec/note", of=Web, value=lambda note: note is not None)
+    async def noted(web: Mapping[str, Any], new: str) -> None:
+        told.append(("noted", web["metadata"]["name"], new))
+
+    @op.on.field("/spec/note", of=Web, new=ABSENT)
+    async def blank(web: Mapping[str, Any], old: str | None) -> None:
+        told.append(("blank", old))
+
+    def taken() -> list[tuple[Any, ...]]:
+        found, told[:] = sorted(told, key=str), []
+        return found
+
+    with Simulation(op) as simulation:
+        simulation.call_through(large, huge, noted, blank)
+        steps: list[tuple[dict[str, Any], list[tuple[Any, ...]]]] = [
+            ({"replicas": 1}, [("blank", None)]),
+            ({"replicas": 2}, [("large", 2)]),
+            ({"replicas": 5}, [("huge", 2, 5)]),
+            ({"replicas": 1}, []),
+            ({"replicas": 4, "note": "x"}, [("huge", 1, 4), ("noted", "shop", "x")]),
+            ({"replicas": 4}, [("blank", "x")]),
+        ]
+        for spec, expected in steps:
+            simulation.apply(web(**spec))
+            simulation.run()
+            assert taken() == expected, spec
+
+
+Step = tuple[str, str, int]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["apply", "apply", "delete", "run", "advance", "fail", "mend"]),
+        st.sampled_from(["shop", "cart"]),
+        st.integers(1, 3),
+    ),
+    max_size=14,
+)
+
+
+class Story:
+    """Steps of users, of time and of failing handlers, and what may be told of them."""
+
+    def __init__(self, simulation: Simulation, handlers: Handlers) -> None:
+        self.simulation, self.handlers = simulation, handlers
+        self.seen: dict[str, WebSpec] = {}
+        """Newest state of each incarnation at a time at which handlers may have seen it."""
+        self.living: dict[str, str] = {}
+        self.ever: set[str] = set()
+
+    def take(self, step: Step) -> None:
+        kind, name, number = step
+        if kind == "apply":
+            self.simulation.apply(web(name, replicas=number))
+        elif kind == "delete" and name in self.names():
+            self.simulation.delete(Web, name, namespace="default")
+        elif kind == "fail":
+            self.handlers.failing[["provision", "compare", "pull"][number - 1]] = ValueError("away")
+        elif kind == "mend":
+            self.handlers.failing.clear()
+        elif kind == "run":
+            self.simulation.run()
+            self.look()
+        elif kind == "advance":
+            self.simulation.advance(timedelta(minutes=number))
+            self.look()
+
+    def names(self) -> list[str]:
+        return [each["metadata"]["name"] for each in self.simulation.objects(Web)]
+
+    def look(self) -> None:
+        self.living = {each["metadata"]["uid"]: each["spec"]["replicas"] for each in self.simulation.objects(Web)}
+        self.ever |= self.living.keys()
+
+    def rest(self) -> None:
+        self.handlers.failing.clear()
+        self.simulation.advance(timedelta(hours=1))
+        self.look()
+
+
+@settings(max_examples=15)
+@given(STEPS)
+def test_invariant_15_no_edge_is_lost_and_16_none_is_invented(steps: list[Step]) -> None:
+    handlers = Handlers()
+    with handlers.simulation() as simulation:
+        simulation.call_through(*handlers.functions)
+        story = Story(simulation, handlers)
+        for step in steps:
+            story.take(step)
+        story.rest()
+        calls: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        for name, reason, uid, old, new, _ in handlers.told:
+            calls[f"{name} {uid}"].append((reason, old, new))
+        for uid in story.ever:
+            own = calls.pop(f"provision {uid}", [])
+            ended = ["delete"] if uid not in story.living else []
+            # created, changed any number of times, ended: each once, and each from where the last one had ended
+            reasons = [reason for reason, _, _ in own]
+            middle = ["update"] * (len(reasons) - len(ended) - 1)
+            assert reasons in (["create", *middle, *ended], ended), own
+            for (_, _, before), (reason, old, new) in pairwise(own):
+                assert reason == "delete" or (old == before and new != before), own
+            compared = calls.pop(f"compare {uid}", [])
+            for (_, _, before), (_, old, _) in pairwise(compared):
+                assert old == before, compared
+            assert all(reason == "update" and old != new for reason, old, new in compared), compared
+            assert len(calls.pop(f"pull {uid}", [])) <= 1
+            if uid in story.living:
+                newest = WebSpec(replicas=int(story.living[uid]))
+                assert own[-1][2] == newest
+                assert not compared or compared[-1][2] == newest
+        assert not calls
+        for name in ("shop", "cart"):
+            if name in story.names():
+                for view in ("provision", "compare", "pull"):
+                    assert simulation.level(view, "default", name).status == "in_sync"
+
+
+def test_a_timer_is_due_by_its_last_call_and_what_was_missed_is_called_once() -> None:
+    op = Operator("webs")
+    told: list[datetime] = []
+    is_failing = False
+
+    @op.timer(every=timedelta(minutes=10), initial_delay=timedelta(minutes=1))
+    async def rotate(web: Web, retry: int) -> None:
+        if is_failing:
+            raise Retry("away", delay=timedelta(minutes=35))
+        told.append(simulation.now)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(rotate)
+        simulation.apply(web())
+        simulation.advance(timedelta(minutes=22))
+        assert told == [BEGIN + timedelta(minutes=minutes) for minutes in (1, 11, 21)]
+        is_failing = True
+        simulation.advance(timedelta(minutes=30))
+        is_failing = False
+        simulation.apply(web(replicas=7))
+        simulation.advance(timedelta(minutes=30))
+        assert told[3:] == [BEGIN + timedelta(minutes=minutes) for minutes in (52, 62, 72, 82)]
+
+
+def test_a_sharp_timer_keeps_to_the_grid_of_its_first_call() -> None:
+    op = Operator("webs")
+    told: list[datetime] = []
+
+    @op.timer(every=timedelta(minutes=10), sharp=True, of=Web)
+    def rotate(web: Mapping[str, Any], retry: int) -> None:
+        if retry == 0:
+            raise Retry("busy", delay=timedelta(minutes=3))
+        told.append(simulation.now)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(rotate)
+        simulation.apply(web())
+        simulation.advance(timedelta(minutes=25))
+        assert told == [BEGIN + timedelta(minutes=minutes) for minutes in (3, 13, 23)]
+        simulation.delete(Web, "shop", namespace="default")
+        simulation.advance(timedelta(hours=1))
+        assert len(told) == 3
+
+
+def wrong_generator(op: Operator) -> None:
+    @op.on.create
+    def handler(web: Web) -> Any:
+        yield web
+
+
+def wrong_filter(op: Operator) -> None:
+    @op.on.field("spec.image")
+    @op.on.update(labels={"a": "b"})
+    def handler(web: Web) -> None:
+        pass
+
+
+def wrong_parameter(op: Operator) -> None:
+    @op.on.update
+    def handler(web: Web, old) -> None:  # type: ignore[no-untyped-def]  # pyright: ignore
+        pass
+
+
+def wrong_retries(op: Operator) -> None:
+    @op.on.update(retries=-1)
+    def handler(web: Web) -> None:
+        pass
+
+
+def wrong_option(op: Operator) -> None:
+    op.on.update(idle=timedelta(1))  # type: ignore[call-overload]  # pyright: ignore
+
+
+def wrong_time(op: Operator) -> None:
+    @op.timer(every=timedelta(0))
+    def handler(web: Web) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (wrong_generator, "handler handler: yields"),
+        (wrong_filter, "handler handler: has options in two of its decorators"),
+        (wrong_parameter, "handler handler: parameter 'old' is not annotated: annotate it with Web | None"),
+        (wrong_retries, "handler handler: retries=-1 is not a number of retries"),
+        (wrong_option, "on.update: takes no option 'idle'"),
+        (wrong_time, "timer handler: every=datetime.timedelta(0) is not a timedelta of at least"),
+    ],
+)
+def test_a_wrong_handler_is_refused_when_it_is_loaded(wrong: Callable[[Operator], None], says: str) -> None:
+    with pytest.raises(OperatorError, match="^" + says.replace("(", r"\(").replace("|", r"\|").replace(")", r"\)")):
+        wrong(Operator("webs"))
