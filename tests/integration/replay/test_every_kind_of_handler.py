@@ -149,7 +149,10 @@ async def happens(depot: Depot) -> None:
     user.delete("services", "b")
     user.apply(shop("b", size=1, notes=["boom"], labels={"colour": "blue"}))
     await depot.show(a_served="in_sync", b_told="failed", b_labelled="drifting", b_parts="in_sync")
+    await depot.show(a_register="in_sync", b_register="in_sync", b_grow="in_sync", a_rotate="in_sync")
+    uid = user.get(SHOPS, "a")["metadata"]["uid"]
     user.delete(SHOPS, "a")
+    await depot.show(**{f"a:{uid}_register_deleted": "in_sync"})
     user.apply(shop("b", size=2, notes=["forbidden", "hi"], labels={}))
     await depot.show(b_labelled="in_sync", b_parts="in_sync", b_busy="in_sync", b_ripe="in_sync", b_rank="in_sync")
     await depot.show(b_conditions="in_sync", b_standing="drifting")
@@ -221,7 +224,12 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
         "served",
         "standing",
         "conditions",
+        "register",
+        "register_deleted",
+        "grow",
+        "rotate",
     }
+    assert made.pop("register_deleted") >= 2
     assert min(made.values()) >= 3, made
     file = tmp_path / "depot.jsonl"
     resources = program().watched
