@@ -1,8 +1,8 @@
 """The operators of one application, arranged by what fold and decisions look up, and the columns of their SQL views."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -76,6 +76,9 @@ class BoundView(Struct, frozen=True):
         return frozenset({*self.indices.values(), *self.objects.values()})
 
 
+BoundT = TypeVar("BoundT", BoundIndex, BoundView)
+
+
 class Program:
     """What the loaded operators define, by name and by the resource that feeds it."""
 
@@ -95,6 +98,9 @@ class Program:
             names = ", ".join(operator.name for operator in self.operators)
             raise OperatorError(f"operator {names}: defines no index and no view, so there is nothing to run")
         ends = [view for view in self.views.values() if view.handler.is_of_deleted]
+        self._indices_of = _grouped(self.indices.values(), lambda index: str(index.handler.resource.group_resource))
+        self._views_of = _grouped(self.views.values(), lambda view: view.parents)
+        self._views_of_deleted = _grouped(ends, lambda view: str(view.handler.resource.group_resource))
         self.handled_deletions: Final = frozenset(index for view in ends for index in view.indices.values())
         """Effects that are called for deleted objects too, which have to know what they did before."""
         self.handlers: Final = tuple(sorted(self._handlers()))
@@ -191,16 +197,22 @@ class Program:
 
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""
-        return [i for i in self.indices.values() if str(i.handler.resource.group_resource) == resource]
+        return self._indices_of.get(resource, [])
 
     def views_of(self, resource: str) -> list[BoundView]:
         """Views whose parents are objects of the resource."""
-        return [view for view in self.views.values() if view.parents == resource]
+        return self._views_of.get(resource, [])
 
     def views_of_deleted(self, resource: str) -> list[BoundView]:
         """Views whose parents are what stands for deleted objects of the resource."""
-        views = (view for view in self.views.values() if view.handler.is_of_deleted)
-        return [view for view in views if str(view.handler.resource.group_resource) == resource]
+        return self._views_of_deleted.get(resource, [])
+
+
+def _grouped(handlers: Iterable[BoundT], resource_of: Callable[[BoundT], str]) -> dict[str, list[BoundT]]:
+    found: dict[str, list[BoundT]] = {}
+    for handler in handlers:
+        found.setdefault(resource_of(handler), []).append(handler)
+    return found
 
 
 def _require_pure(operator: Operator) -> None:

@@ -92,6 +92,8 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
         shown = (await levelog.ends("levels")).stdout
         assert "the next time at" in shown
         assert "handler provision: ConnectionError: the registry is away" in shown
+        told_why = (await levelog.ends("why", "webs.example.com/default/first")).stdout
+        assert "pending: handler provision: ConnectionError: the registry is away" in told_why
         running.kill()
         await api.request("PATCH", f"{WEBS_PATH}/first", {"spec": {"replicas": 3}}, content_type=MERGE_PATCH)
         await api.request("DELETE", f"{WEBS_PATH}/second")

@@ -110,7 +110,7 @@ def _brief_write(write: ExplainedWrite) -> str:
     elif intent.state == "failed":
         became = f"failed: {intent.error}"
     else:
-        became = intent.state
+        became = f"{intent.state}: {intent.error}" if intent.error else intent.state
     return f"{intent.verb} {intent.target}: {became}"
 
 
