@@ -312,3 +312,43 @@ def test_a_parent_that_is_left_out_loses_its_level_once() -> None:
     tables.held.levels[level] = HeldLevel("uid-shop", "as it was")
     changes = Fold(program, Application("webs"), tables.held).records(logged([web("shop", 4)]))
     assert changes.gone == {level}
+
+
+@pytest.fixture(scope="module")
+def with_ends() -> Program:
+    """Code with a handler for the end of pods."""
+    op = Operator("webs")
+
+    class Pod(Resource, version="v1", plural="pods"):
+        pass
+
+    @op.on.delete
+    def gone(pod: Pod) -> None:
+        pass
+
+    return Program([op])
+
+
+def ends(program: Program, records: Sequence[ObjectSeen | ObjectDeleted], size: int) -> set[str]:
+    """The incarnations whose end folds of batches have seen; each has woken the view of its end."""
+    tables, found = Tables(), set[str]()
+    placed = logged(records)
+    for start in range(0, len(placed), size):
+        changes = Fold(program, "webs", tables.held).records(placed[start : start + size])
+        kept = {name for name in changes.objects if ":deleted/" in name}
+        renamed = {str(each.deleted): each for each in changes.deletions}
+        assert all(tables.held.objects[each.object].uid == each.uid for each in renamed.values())
+        assert {("webs/gone_deleted", name) for name in kept | renamed.keys()} <= changes.wakes.keys()
+        found |= kept | renamed.keys()
+        tables.take(changes)
+    return found
+
+
+@given(steps=history, size=st.integers(1, 5), data=st.data())
+def test_invariant_15_each_incarnation_that_ends_is_kept_for_its_handlers_also_if_records_are_missing(
+    with_ends: Program, steps: list[str], size: int, data: st.DataObject
+) -> None:
+    records = [record for record in told(steps) if data.draw(st.booleans())]
+    living = {record.uid for record in records[-1:] if isinstance(record, ObjectSeen)}
+    expected = {str(record.key.deleted(record.uid)) for record in records if record.uid not in living}
+    assert ends(with_ends, records, size) == expected
