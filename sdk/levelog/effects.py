@@ -100,6 +100,8 @@ class EffectHandler:
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
+        self.first_argument: Callable[[Any], Any] = lambda request: request
+        """What the user's function gets of a request; UNSET where it is not called."""
         self.title = f"effect {self.name}"
         """As errors name it."""
         self.origin = function

@@ -363,15 +363,15 @@ class Operator:
         return register
 
     def _register_edges(self, function: Callable[..., Any], reason: Reason, options: EdgeOptions | None) -> None:
-        """Have a function called for edges of one kind more; `options`: None for those that it has."""
+        """Have a function called for edges of one kind more; `options`: None where the decorator has none."""
         before = self._edges.get(function)
-        if before is not None and options is not None:
+        known = before.options if before is not None else EdgeOptions()
+        if options is not None and known != EdgeOptions():
             raise OperatorError(
-                f"handler {before.name}: has options in two of its decorators: give all of them to the one right above "
-                "the function"
+                f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
             )
         reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
-        handler = EdgeHandler(function, reasons, before.options if before else options or EdgeOptions(), self._lender)
+        handler = EdgeHandler(function, reasons, options or known, self._lender)
         if before is None:
             self._claim(handler.name, function)
             self._claim(handler.handled_name, function)

@@ -7,6 +7,8 @@ from contextlib import closing
 from datetime import datetime
 from typing import Any
 
+from msgspec import UNSET
+
 from levelog.effects import EffectHandler, GiveUp
 from levelog.errors import LevelogError
 from levelog.handlers.sources import SourceHandler
@@ -138,7 +140,8 @@ class StandIns:
 
         def call(**arguments: Any) -> Any:
             self._count(name)
-            return function(arguments[effect.request_parameter])
+            request = effect.first_argument(arguments[effect.request_parameter])
+            return None if request is UNSET else function(request)
 
         other = copy.copy(effect)
         other.function = call

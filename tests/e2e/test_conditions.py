@@ -1,6 +1,8 @@
 """Conditions on a real API server, of a class whose definition `levelog crd` made."""
 
+import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rigs.pages import blocks
 from rigs.waiting import until
 
 PAGE = Path(__file__).parents[2] / "docs/conditions.md"
+KUBECTL = shutil.which("kubectl")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SHOPS = "/apis/example.com/v1/namespaces/default/shops"
 
@@ -57,6 +60,13 @@ async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
         assert "config: " in messages["Stalled"]
         assert "Not_A_Name" in messages["Ready"]
         await api.request("PATCH", f"{SHOPS}/corner", {"spec": {"config": "corner"}}, content_type=MERGE_PATCH)
+        if KUBECTL:  # as users wait; elsewhere the condition alone is looked at
+            flags = ["--kubeconfig", str(cluster.kubeconfig), "--for=condition=Ready", "--timeout=60s"]
+            waiting = await asyncio.create_subprocess_exec(
+                KUBECTL, "wait", *flags, "shops.example.com/corner", stdout=asyncio.subprocess.PIPE
+            )
+            said, _ = await waiting.communicate()
+            assert (waiting.returncode, said) == (0, b"shop.example.com/corner condition met\n")
         await shows("Ready")
         assert found["metadata"]["generation"] == 2, "the status has a subresource"
     finally:

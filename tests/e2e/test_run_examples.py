@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import yaml
+from aiohttp import web
 
 from rigs.api import APPLY, MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane
@@ -271,3 +272,67 @@ def commit(folder: Path) -> str:
     """Commit on the branch that is checked out, and return which."""
     git(folder, "commit", "--allow-empty", "--message", "more")
     return git(folder, "rev-parse", "HEAD")
+
+
+class Registrar:
+    """A registrar at a port of this machine, which is busy at first; it holds an address for each name."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.keys: list[str] = []
+        self.is_busy = True
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.keys.append(request.headers["Idempotency-Key"])
+        if self.is_busy:
+            return web.Response(status=503, headers={"Retry-After": "1"})
+        name = request.path.rpartition("/")[2]
+        if request.method == "DELETE":
+            del self.held[name]
+        else:
+            self.held[name] = (await request.json())["address"]
+        return web.Response()
+
+
+async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_which_is_not_written_to(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    collection = "/apis/example.com/v1/namespaces/default/domains"
+    registrar = Registrar()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", registrar.answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        env = {"REGISTRAR_URL": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+        await define(api, "domains")
+        async with running(
+            cluster, "domains", tmp_path, rule(["domains"], "list", "watch", group="example.com"), env=env
+        ):
+            [shop] = manifests("domains/shop.yaml")
+            await apply(api, collection, shop)
+
+            async def is_asked() -> bool:
+                return len(registrar.keys) > 1
+
+            await until(is_asked, "a second try", seconds=60)
+            assert len(set(registrar.keys)) == 1, "the same request has the same key"
+            registrar.is_busy = False
+
+            async def holds(expected: dict[str, str]) -> None:
+                async def are_held() -> bool:
+                    return registrar.held == expected
+
+                await until(are_held, f"the registrar to hold {expected}", seconds=60)
+
+            await holds({"shop.example": "192.0.2.1"})
+            moved = {"spec": {"address": "192.0.2.2"}}
+            await api.request("PATCH", f"{collection}/shop.example", moved, content_type=MERGE_PATCH)
+            await holds({"shop.example": "192.0.2.2"})
+            await api.request("DELETE", f"{collection}/shop.example")
+            await holds({})
+    finally:
+        await runner.cleanup()

@@ -388,7 +388,7 @@ def wrong_time(op: Operator) -> None:
     ("wrong", "says"),
     [
         (wrong_generator, "handler handler: yields"),
-        (wrong_filter, "handler handler: has options in two of its decorators"),
+        (wrong_filter, "handler handler: has options in two of its decorators: give all of them to one"),
         (wrong_parameter, "handler handler: parameter 'old' is not annotated: annotate it with Web | None"),
         (wrong_retries, "handler handler: retries=-1 is not a number of retries"),
         (wrong_option, "on.update: takes no option 'idle'"),

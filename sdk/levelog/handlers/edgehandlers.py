@@ -171,6 +171,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender) -> EffectHandler:
     made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
     made.origin, made.title = function, f"handler {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+    made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
     return made

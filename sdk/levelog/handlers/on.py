@@ -24,7 +24,7 @@ class On(Hooks):
 
     A handler of edges takes an object of a class derived from Resource, or a `Mapping[str, Any]` where `of` names the
     class; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int` and `idempotency_key: str`, and a logger
-    and the settings. It may stand under several of these decorators; those above the first take no options.
+    and the settings. It may stand under several of these decorators; one of them may have the options.
     """
 
     def __init__(self, lender: Lender, indices: Mapping[str, object], register: Register) -> None:

@@ -87,10 +87,13 @@ class TimerHandler:
             due = last + self.every if not self.sharp else due + ((last - due) // self.every + 1) * self.every
         return max(due, due + (now - due) // self.every * self.every)
 
+    def taken(self, tick: Tick) -> Any:
+        """The object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
+        return tick.object if self.reader.is_plain else msgspec.convert(tick.object, self.reader.cls)
+
     def arguments(self, tick: Tick, given: Mapping[Given, Any]) -> dict[str, Any]:
-        """The arguments of one call. Raises msgspec.ValidationError for an object that this code cannot read."""
-        found = tick.object if self.reader.is_plain else msgspec.convert(tick.object, self.reader.cls)
-        return {self.parameter: found, **self.given.arguments(given)}
+        """The arguments of one call. Raises as `taken` does."""
+        return {self.parameter: self.taken(tick), **self.given.arguments(given)}
 
 
 LEAST: Final = timedelta(seconds=1)
@@ -112,6 +115,7 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
     made.origin, made.title = function, f"timer {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
+    made.first_argument = handler.taken
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
     return made
