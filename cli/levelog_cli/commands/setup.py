@@ -1,4 +1,4 @@
-"""Before an application runs: `levelog crd`, `import-crd`, `doctor`, `migrate`, `rbac` and `manifests`."""
+"""Before an application runs: `levelog init`, `crd`, `import-crd`, `doctor`, `migrate`, `rbac` and `manifests`."""
 
 import sys
 from pathlib import Path
@@ -78,6 +78,24 @@ def rbac(
 
         application = load_application(settings, files)
         sys.stdout.write(roles_of(application, accounts_in=accounts_in, namespaces=settings.namespaces))
+
+    execute(settings, work)
+
+
+@taking()
+def init(
+    settings: Settings,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Kind of its objects: `shop`.", show_default=False)],
+    *,
+    group: Annotated[str, typer.Option(help="API group of the kind.", metavar="GROUP")] = "example.com",
+) -> None:
+    """Make a folder NAME with a small operator, its definition, its tests, and what runs it."""
+
+    async def work() -> None:
+        from levelog_cli.scaffold.project import make
+
+        for path in make(name, group, Path()):
+            sys.stdout.write(f"{path}\n")
 
     execute(settings, work)
 

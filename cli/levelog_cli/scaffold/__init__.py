@@ -1,0 +1,1 @@
+"""What `levelog init` makes: a small operator with tests, its definition and what runs it."""

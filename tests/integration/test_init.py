@@ -1,0 +1,70 @@
+"""`levelog init`: what it makes is tested, linted and typed as it says, and nothing of yours is written over."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from levelog_cli.scaffold.project import plural_of
+from rigs.levelog import Levelog
+
+
+def run(folder: Path, *arguments: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=280
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+async def test_what_it_makes_passes_its_own_tests_and_the_linter(tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path)
+    made = await levelog.ends("init", "policy", "--group", "rules.example.org")
+    assert made.status == 0, made.stderr
+    names = made.stdout.splitlines()
+    assert len(names) == 9
+    assert all((tmp_path / name).is_file() for name in names)
+    definition = yaml.safe_load((tmp_path / "policy/crd.yaml").read_text())
+    assert definition["metadata"]["name"] == "policies.rules.example.org"
+    assert (await levelog.ends("crd", "policy/policy.py")).stdout == (tmp_path / "policy/crd.yaml").read_text()
+    run(tmp_path / "policy", "pytest", "-q", "-p", "no:cacheprovider")
+    run(tmp_path / "policy", "ruff", "check", "--no-cache", ".")
+    run(tmp_path / "policy", "ruff", "format", "--no-cache", "--check", ".")
+    again = await levelog.ends("init", "policy")
+    assert (again.status, again.stdout) == (2, "")
+    assert "policy is there already, and not empty" in again.stderr
+
+
+@pytest.mark.long
+async def test_what_it_makes_is_typed(tmp_path: Path) -> None:
+    assert (await Levelog(tmp_path).ends("init", "shop")).status == 0
+    run(tmp_path / "shop", "mypy", ".", "--cache-dir", str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["Shop"], "of small letters and digits: shop"),
+        (["my-shop"], "of small letters and digits: shop"),
+        (["class"], "cannot name your module"),
+        (["json"], "cannot name your module"),
+        (["shop", "--group", "Example"], "a group is a domain in small letters"),
+        (["shop", "--group", "example"], "a group is a domain in small letters"),
+    ],
+)
+async def test_a_name_that_cannot_be_one_is_refused(tmp_path: Path, arguments: list[str], says: str) -> None:
+    ended = await Levelog(tmp_path).ends("init", *arguments)
+    assert (ended.status, ended.stdout) == (2, "")
+    assert says in ended.stderr
+    assert not (tmp_path / "shop").exists()
+
+
+def test_plurals_are_those_of_kubernetes() -> None:
+    assert [plural_of(each) for each in ("pod", "ingress", "policy", "gateway", "box")] == [
+        "pods",
+        "ingresses",
+        "policies",
+        "gateways",
+        "boxes",
+    ]
