@@ -182,25 +182,6 @@ def served(shop: Shop, ports: Index[str, int]) -> Level[list[int]]:
     return Level([*wanted, 1] if "forbidden" in shop.spec.notes else wanted, list(ports[shop.metadata.name]))
 
 
-@op.on.create
-@op.on.update
-@op.on.delete
-async def register(shop: Shop, reason: str, retry: int) -> None:
-    """Fails once for each edge."""
-    if retry == 0:
-        raise ConnectionError(f"no register for {shop.metadata.name}: {reason}")
-
-
-@op.on.field("spec.size", of=Shop, new=lambda size: size > 1)
-def grow(shop: Mapping[str, Any], old: int | None, new: int) -> None:
-    """Called for some sizes only."""
-
-
-@op.timer(every=timedelta(hours=1), of=Shop)
-def rotate(shop: Mapping[str, Any]) -> None:
-    """Once, since no story takes an hour."""
-
-
 @op.view
 def standing(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
     """Sees every other level of its Shop, and why."""
@@ -208,6 +189,28 @@ def standing(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
 
 
 op.conditions(Shop)
+
+
+edges = Operator("edges")
+
+
+@edges.on.create
+@edges.on.update
+@edges.on.delete
+async def register(shop: Shop, reason: str, retry: int) -> None:
+    """Fails once for each edge."""
+    if retry == 0:
+        raise ConnectionError(f"no register for {shop.metadata.name}: {reason}")
+
+
+@edges.on.field("spec.size", of=Shop, new=lambda size: size > 1)
+def grow(shop: Mapping[str, Any], old: int | None, new: int) -> None:
+    """Called for some sizes only."""
+
+
+@edges.timer(every=timedelta(hours=1), of=Shop)
+def rotate(shop: Mapping[str, Any]) -> None:
+    """Once, since no story takes an hour."""
 
 
 DEFINITION: Final[Manifest] = {
