@@ -2,8 +2,8 @@
 
 `python -m rigs.builtinkinds`, in the folder `tests`, writes the file anew.
 
-Only what the sandbox interprets is kept: names, scope, subresources, field types, required, declared defaults and list
-types. The test of the same name compares a running server with the file.
+Only what the sandbox interprets is kept: names, scope, subresources, field types, required, declared defaults, list
+types, and how a strategic merge patch treats lists. The test of the same name compares a running server with the file.
 """
 
 import asyncio
@@ -37,8 +37,24 @@ SERVED = {
     "apis/coordination.k8s.io/v1": ("leases",),
     "apis/events.k8s.io/v1": ("events",),
     "apis/apiextensions.k8s.io/v1": ("customresourcedefinitions",),
+    "apis/authentication.k8s.io/v1": ("selfsubjectreviews", "tokenreviews"),
+    "apis/authorization.k8s.io/v1": (
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "subjectaccessreviews",
+    ),
 }
-KEPT = ("type", "required", "format", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
+KEPT = (
+    "type",
+    "required",
+    "format",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
+    "x-kubernetes-patch-strategy",
+    "x-kubernetes-patch-merge-key",
+)
+SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 
 
 async def builtin_kinds(api: ClusterClient) -> Json:
@@ -65,10 +81,14 @@ async def builtin_kinds(api: ClusterClient) -> Json:
                     "categories": resource.get("categories", []),
                     "namespaced": resource["namespaced"],
                     "has_status": f"{resource['name']}/status" in names,
+                    "is_stored": "get" in resource["verbs"],
+                    "has_scale": f"{resource['name']}/scale" in names,
                     "definition": short(definition),
                 }
             )
             add_definitions(definition, schemas, definitions)
+            if kinds[-1]["has_scale"]:
+                add_definitions(root_definition(schemas, SCALE), schemas, definitions)
     minor = (await api.get("/version")).body["minor"]
     return {"minor": minor, "kinds": kinds, "definitions": dict(sorted(definitions.items()))}
 

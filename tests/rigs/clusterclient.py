@@ -16,6 +16,7 @@ Json = dict[str, Any]
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -141,6 +142,10 @@ class ClusterClient:
     async def merge(self, path: str, patch: Any, **query: str) -> Answer:
         """A JSON merge patch."""
         return await self.ask("PATCH", path, patch, content_type=MERGE, query=query)
+
+    async def patch(self, path: str, patch: Any, **query: str) -> Answer:
+        """A strategic merge patch."""
+        return await self.ask("PATCH", path, patch, content_type=STRATEGIC, query=query)
 
     async def change(self, path: str, *operations: Json, **query: str) -> Answer:
         """A JSON patch."""

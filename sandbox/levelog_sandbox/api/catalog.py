@@ -9,8 +9,8 @@ from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 
-VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-STATUS_VERBS: Final = ("get", "patch", "update")
+SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
+SCALE: Final = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 VERSION: Final[Json] = {
     "major": "1",
     "minor": "36",
@@ -22,17 +22,14 @@ VERSION: Final[Json] = {
     "compiler": "",
     "platform": "python",
 }
-REVIEW_GROUP: Final = "authorization.k8s.io"
-REVIEW_PATH: Final = f"/apis/{REVIEW_GROUP}/v1/selfsubjectaccessreviews"
 
 
 def _groups(registry: Registry) -> dict[str, list[str]]:
     """Served versions by group, without the legacy one."""
     groups: dict[str, list[str]] = {}
-    for resource in registry:
+    for resource in (*registry, *registry.reviews.values()):
         if resource.group and resource.version not in groups.setdefault(resource.group, []):
             groups[resource.group].append(resource.version)
-    groups[REVIEW_GROUP] = ["v1"]
     return groups
 
 
@@ -61,7 +58,11 @@ def group(registry: Registry, name: str) -> Json | None:
 
 def resource_list(registry: Registry, group_name: str, version: str) -> Json | None:
     """`/api/v1` and `/apis/GROUP/VERSION`; None when nothing of the version is served."""
-    resources: list[Json] = []
+    resources: list[Json] = [
+        {"name": r.plural, "singularName": r.singular, "namespaced": r.namespaced, "kind": r.kind, "verbs": r.verbs}
+        for r in registry.reviews.values()
+        if (r.group, r.version) == (group_name, version)
+    ]
     for resource in registry:
         if (resource.group, resource.version) != (group_name, version):
             continue
@@ -70,19 +71,19 @@ def resource_list(registry: Registry, group_name: str, version: str) -> Json | N
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": resource.kind,
-            "verbs": VERBS,
+            "verbs": resource.verbs,
         }
         if resource.short_names:
             entry["shortNames"] = resource.short_names
         if resource.categories:
             entry["categories"] = resource.categories
         resources.append(entry)
+        if resource.has_scale:
+            scale = {"singularName": "", "namespaced": True, **SCALE, "verbs": SUBRESOURCE_VERBS}
+            resources.append({"name": f"{resource.plural}/scale", **scale})
         if resource.has_status:
             status = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
-            resources.append({"name": f"{resource.plural}/status", **status, "verbs": STATUS_VERBS})
-    if (group_name, version) == (REVIEW_GROUP, "v1"):
-        review = {"name": "selfsubjectaccessreviews", "singularName": "selfsubjectaccessreview", "namespaced": False}
-        resources.append({**review, "kind": "SelfSubjectAccessReview", "verbs": ["create"]})
+            resources.append({"name": f"{resource.plural}/status", **status, "verbs": SUBRESOURCE_VERBS})
     if not resources:
         return None
     group_version = f"{group_name}/{version}" if group_name else version
@@ -92,7 +93,7 @@ def resource_list(registry: Registry, group_name: str, version: str) -> Json | N
 def aggregated(registry: Registry, *, is_core: bool) -> Json:
     """`/api` or `/apis` for clients that ask for `as=APIGroupDiscoveryList`."""
     by_group: dict[str, dict[str, list[Json]]] = {}
-    for resource in registry:
+    for resource in (*registry, *registry.reviews.values()):
         if bool(resource.group) is is_core:
             continue
         by_group.setdefault(resource.group, {}).setdefault(resource.version, []).append(_aggregated_resource(resource))
@@ -116,14 +117,20 @@ def _aggregated_resource(resource: ServedResource) -> Json:
         "responseKind": kind,
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": VERBS,
+        "verbs": resource.verbs,
     }
     if resource.short_names:
         entry["shortNames"] = resource.short_names
     if resource.categories:
         entry["categories"] = resource.categories
+    subresources = {"scale": SCALE} if resource.has_scale else {}
     if resource.has_status:
-        entry["subresources"] = [{"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}]
+        subresources["status"] = kind
+    if subresources:
+        entry["subresources"] = [
+            {"subresource": name, "responseKind": response, "verbs": SUBRESOURCE_VERBS}
+            for name, response in subresources.items()
+        ]
     return entry
 
 

@@ -1,6 +1,6 @@
 """One request on its way, and how bodies come and go over the wire."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -9,14 +9,17 @@ from aiohttp import web
 from levelog_sandbox.api import forms, refusals
 from levelog_sandbox.api.targets import RequestTarget, is_true
 from levelog_sandbox.fields.patches import json_patch, merge_patch
+from levelog_sandbox.fields.strategic import strategic_merge_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.incoming import Options
 from levelog_sandbox.objects.verbs import Outcome
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 
 MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 PATCH_TYPES: Final = (JSON_PATCH, MERGE, APPLY)
 BODY_TYPES: Final = frozenset({"application/json", "application/yaml", "*/*"})
@@ -24,10 +27,6 @@ BODY_TYPES: Final = frozenset({"application/json", "application/yaml", "*/*"})
 SERVED: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _NO_PROTOBUF: Final = (
     "the sandbox reads JSON and YAML, no protobuf: kubectl create -f, or apply, with a manifest sends JSON"
-)
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
-_NO_STRATEGIC: Final = (
-    "the sandbox has no strategic merge patch: use kubectl patch --type=merge, or kubectl apply --server-side"
 )
 
 
@@ -75,12 +74,12 @@ def accepted(exchange: Exchange) -> forms.Form:
     return form
 
 
-def write_options(exchange: Exchange, at: RequestTarget) -> Options:
+def write_options(exchange: Exchange, subresource: str = "") -> Options:
     """How the query asks to write."""
     query = exchange.query
     return Options(
         field_manager=exchange.field_manager,
-        subresource=at.subresource,
+        subresource=subresource,
         is_dry_run=bool(query.get("dryRun")),
         is_forced=is_true(query.get("force", "false")),
         field_validation=query.get("fieldValidation") or "Warn",
@@ -110,13 +109,15 @@ def decoded(raw: bytes, *, is_yaml: bool = False) -> Any:
         raise refusals.bad_request(f"error decoding YAML: {error}") from error
 
 
-def patch(content_type: str, body: Any) -> Callable[[Json], Any]:
+def patch(content_type: str, body: Any, resource: ServedResource) -> Callable[[Json], Any]:
     """The change that a patch's body describes. Raises `StatusError` 415."""
+    if content_type == STRATEGIC and not resource.is_custom:
+        return lambda live: strategic_merge_patch(live, body, resource.schema)
     if content_type == MERGE:
         return lambda live: merge_patch(live, body)
     if content_type == JSON_PATCH:
         return lambda live: json_patch(live, body)
-    raise refusals.unsupported_media_type(", ".join(PATCH_TYPES), _NO_STRATEGIC if content_type == _STRATEGIC else "")
+    raise refusals.unsupported_media_type(", ".join(PATCH_TYPES) if resource.is_custom else "")
 
 
 def deleted(at: RequestTarget, outcome: Outcome) -> Json:
@@ -131,6 +132,13 @@ def deleted(at: RequestTarget, outcome: Outcome) -> Json:
         "status": "Success",
         "details": details,
     }
+
+
+def warned(response: web.Response, warnings: Sequence[str]) -> web.Response:
+    """The answer with its warnings."""
+    for warning in warnings:
+        response.headers.add("Warning", f'299 - "{warning.replace(chr(34), chr(92) + chr(34))}"')
+    return response
 
 
 def json_response(body: Any, code: int = 200) -> web.Response:

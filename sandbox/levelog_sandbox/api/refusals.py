@@ -69,7 +69,8 @@ def _details(name: str, group: str, kind: str, causes: Sequence[RefusalCause] = 
         details["name"] = name
     if group:
         details["group"] = group
-    details["kind"] = kind
+    if kind:
+        details["kind"] = kind
     if causes:
         details["causes"] = [
             {key: value for key, value in cause.__class__._asdict(cause).items() if value} for cause in causes
@@ -112,7 +113,12 @@ def not_acceptable(offered: str) -> StatusError:
 
 
 def unsupported_media_type(offered: str, hint: str = "") -> StatusError:
-    """415: no form of the request that the server reads; the hint is the sandbox's own."""
+    """415: no form of the request that the server reads; the hint is the sandbox's own.
+
+    For a patch of a core kind the server does not say what it offers.
+    """
+    if not offered:
+        return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     what = "the body of the request was in an unknown format - accepted media types include"
     return StatusError(415, "UnsupportedMediaType", f"{what}: {offered}{hint and f' ({hint})'}")
 
@@ -138,7 +144,6 @@ def modified(group: str, plural: str, name: str) -> StatusError:
 def apply_conflict(causes: Sequence[RefusalCause], message: str) -> StatusError:
     """409: other managers own fields that an apply would change."""
     details = _details("", "", "", causes)
-    del details["kind"]
     return StatusError(409, "Conflict", message, details=details)
 
 

@@ -17,14 +17,17 @@ from levelog_sandbox.api.exchange import (
     json_bytes,
     json_response,
     patch,
+    warned,
     write_options,
 )
+from levelog_sandbox.api.reviews import reviewed
 from levelog_sandbox.api.streaming import stream
-from levelog_sandbox.api.targets import RequestTarget, target, verb_of
+from levelog_sandbox.api.targets import RequestTarget, review, target, verb_of
 from levelog_sandbox.objects import pages
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.deletion import RETURNED, DeleteOptions
 from levelog_sandbox.objects.verbs import Outcome
+from levelog_sandbox.schemas.registry import ServedResource
 
 Json = dict[str, Any]
 
@@ -77,8 +80,8 @@ class Server:
 
     async def _answer(self, exchange: Exchange) -> web.StreamResponse:
         request = exchange.request
-        if request.path == catalog.REVIEW_PATH:
-            return await self._elsewhere(request)
+        if asked := review(self._cluster.registry, request.path):
+            return await self._review(exchange, *asked)
         exchange.target = target(self._cluster.registry, request.path)
         if exchange.target is None:
             return await self._elsewhere(request)
@@ -113,7 +116,7 @@ class Server:
             )
 
     async def _elsewhere(self, request: web.Request) -> web.Response:
-        """Paths that name no resource: health, version, discovery, OpenAPI, access reviews."""
+        """Paths that name no resource: health, version, discovery, OpenAPI."""
         registry = self._cluster.registry
         parts = [part for part in request.path.split("/") if part]
         answer: Json | None = None
@@ -140,8 +143,6 @@ class Server:
                 answer = catalog.group(registry, group)
             case ["apis", group, version]:
                 answer = catalog.resource_list(registry, group, version)
-            case _ if request.path == catalog.REVIEW_PATH:
-                return json_response(self._cluster.access.review(decoded(await request.read())), 201)
             case _:
                 pass
         if answer is None:
@@ -151,14 +152,17 @@ class Server:
     def _get(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         form = accepted(exchange)
         pages.check_reached(self._cluster.store, exchange.query.get("resourceVersion", ""))
-        stored = self._cluster.writes.live(at.resource, at.namespace, at.name)
+        if at.subresource == "scale":
+            kind, stored = self._cluster.scales.kind, self._cluster.scales.get(at.resource, at.namespace, at.name)
+        else:
+            kind, stored = at.resource, self._cluster.writes.live(at.resource, at.namespace, at.name)
         if form == "object":
-            return json_bytes(stored.encoded_as(at.resource))
-        body = stored.body_as(at.resource)
+            return json_bytes(stored.encoded_as(kind))
+        body = stored.body_as(kind)
         if form == "metadata":
             return json_response(forms.partial(body))
         version = {"resourceVersion": body["metadata"]["resourceVersion"]}
-        return json_response(forms.table(at.resource, [body], version))
+        return json_response(forms.table(kind, [body], version))
 
     def _list(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         form = accepted(exchange)
@@ -174,11 +178,14 @@ class Server:
     async def _write(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         accepted(exchange)
         raw = await body_of(exchange)
-        writes, options = self._cluster.writes, write_options(exchange, at)
+        options = write_options(exchange, at.subresource)
+        is_scale = at.subresource == "scale"
+        writes = self._cluster.scales if is_scale else self._cluster.writes
+        kind = self._cluster.scales.kind if is_scale else at.resource
         outcome: Outcome
         match exchange.verb:
             case "create" if not at.name:
-                outcome = writes.create(at.resource, at.namespace, decoded(raw), options)
+                outcome = self._cluster.writes.create(at.resource, at.namespace, decoded(raw), options)
             case "update" if at.name:
                 outcome = writes.replace(at.resource, at.namespace, at.name, decoded(raw), options)
             case "apply" if at.name:
@@ -187,17 +194,24 @@ class Server:
                     raise refusals.invalid("meta.k8s.io", "PatchOptions", "", [cause])
                 outcome = writes.apply(at.resource, at.namespace, at.name, decoded(raw, is_yaml=True), options)
             case "patch" if at.name:
-                change = patch(exchange.request.content_type, decoded(raw))
+                change = patch(exchange.request.content_type, decoded(raw), kind)
                 outcome = writes.patch(at.resource, at.namespace, at.name, change, options)
             case _:
                 raise refusals.method_not_allowed()
         exchange.changed = outcome.changed
         if not at.name:
             exchange.target = at._replace(name=outcome.stored.name)
-        response = json_bytes(outcome.stored.encoded_as(at.resource), outcome.code)
-        for warning in outcome.warnings:
-            response.headers.add("Warning", f'299 - "{warning.replace(chr(34), chr(92) + chr(34))}"')
-        return response
+        return warned(json_bytes(outcome.stored.encoded_as(kind), outcome.code), outcome.warnings)
+
+    async def _review(self, exchange: Exchange, kind: ServedResource, namespace: str) -> web.Response:
+        if exchange.request.method != "POST":
+            raise refusals.method_not_allowed()
+        accepted(exchange)
+        raw, access, options = await body_of(exchange), self._cluster.access, write_options(exchange)
+        if not kind.kind.startswith("Self"):
+            access.require("create", RequestTarget(kind, namespace, "", ""))
+        answer, warnings = reviewed(access, kind, namespace, decoded(raw), options, self._cluster.clock)
+        return warned(json_response(answer, 201), warnings)
 
     async def _delete(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         options = await self._delete_options(exchange)

@@ -11,6 +11,9 @@ from levelog_sandbox.schemas.registry import Registry, ServedResource
 VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 Json = dict[str, Any]
 USER: Final = "sandbox-user"
+TOKEN: Final = "levelog-sandbox"  # noqa: S105 - of the kubeconfig; nobody looks at it
+# Origin: the issuer's URL, which is the default of --api-audiences.
+AUDIENCE: Final = "https://kubernetes.default.svc"
 
 
 class RequestTarget(NamedTuple):
@@ -20,6 +23,18 @@ class RequestTarget(NamedTuple):
     namespace: str
     name: str
     subresource: str
+
+
+def review(registry: Registry, path: str) -> tuple[ServedResource, str] | None:
+    """The kind of review that a path asks for, and its namespace; None for other paths."""
+    match path.strip("/").split("/"):
+        case ["apis", group, version, plural]:
+            kind, namespace = registry.reviews.get((group, version, plural)), ""
+        case ["apis", group, version, "namespaces", namespace, plural]:
+            kind = registry.reviews.get((group, version, plural))
+        case _:
+            return None
+    return (kind, namespace) if kind is not None and kind.namespaced is bool(namespace) else None
 
 
 def target(registry: Registry, path: str) -> RequestTarget | None:
@@ -55,6 +70,8 @@ def _has(resource: ServedResource, subresource: str) -> bool:
             return True
         case "status":
             return resource.has_status
+        case "scale":
+            return resource.has_scale
         case _:
             return subresource == "finalize" and resource.name == "namespaces"
 
@@ -70,9 +87,10 @@ def verb_of(method: str, at: RequestTarget, query: Mapping[str, str]) -> str:
     is_allowed = {"POST": not at.name, "PUT": at.name, "PATCH": at.name, "DELETE": not at.subresource}
     if not is_allowed.get(method):
         raise refusals.method_not_allowed()
-    if method == "DELETE":
-        return "delete" if at.name else "deletecollection"
-    return VERBS[method]
+    verb = VERBS[method] if method != "DELETE" else "delete" if at.name else "deletecollection"
+    if verb not in at.resource.verbs:
+        raise refusals.method_not_allowed()
+    return verb
 
 
 def is_true(text: str) -> bool:
@@ -82,29 +100,46 @@ def is_true(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A verb that is refused on a resource (`plural` or `plural.group`); `*` stands for any."""
+    """A verb that is refused on a resource (`plural` or `plural.group`); `*` stands for any.
+
+    Requests are all of one user; for others, and for paths such as `/metrics` as resource, reviews alone say no.
+    """
 
     verb: str
     resource: str
     namespace: str = "*"
     subresource: str = "*"
+    user: str = "*"
 
-    def covers(self, verb: str, resource: str, namespace: str, subresource: str) -> bool:
-        """Whether the denial applies to a request."""
-        asked = (verb, resource, namespace, subresource)
-        denied = (self.verb, self.resource, self.namespace, self.subresource)
-        return all(mine in {"*", theirs} for mine, theirs in zip(denied, asked, strict=True))
+    def covers(self, verb: str, resource: str, namespace: str, subresource: str, user: str) -> bool:
+        """Whether the denial applies to a request; who asks for any verb or resource asks for the denied one too."""
+        denied = (self.verb, self.resource, self.namespace, self.subresource, self.user)
+        asked = ({verb, "*"}, {resource, "*"}, {namespace, "*"}, {subresource, "*"}, {user, "*"})
+        is_any = (verb == "*", resource == "*", False, subresource == "*", False)
+        return all(mine in theirs or wide for mine, theirs, wide in zip(denied, asked, is_any, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a token stands for."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
 
 
 class Access:
-    """The deny list; may be changed while the sandbox runs."""
+    """The deny list, and whose tokens there are; both may be changed while the sandbox runs."""
 
     def __init__(self, denials: Sequence[Denial] = ()) -> None:
         self.denials = list(denials)
+        self.identity = Identity(USER)
+        self.tokens = {TOKEN: self.identity}
+        """What a TokenReview knows; requests need none."""
 
-    def is_allowed(self, verb: str, resource: str, namespace: str, subresource: str) -> bool:
-        """Whether no denial covers a request; `resource` is `plural` or `plural.group`."""
-        return not any(denial.covers(verb, resource, namespace, subresource) for denial in self.denials)
+    def is_allowed(self, verb: str, resource: str, namespace: str, subresource: str, user: str = USER) -> bool:
+        """Whether no denial covers a request; `resource` is `plural` or `plural.group`, or a path."""
+        return not any(denial.covers(verb, resource, namespace, subresource, user) for denial in self.denials)
 
     def require(self, verb: str, target: RequestTarget) -> None:
         """Raises `StatusError` 403 naming verb and resource."""
@@ -118,13 +153,3 @@ class Access:
         what = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
         why = f'User "{USER}" cannot {verb} resource "{what}" in API group "{resource.group}" {where}'
         raise refusals.forbidden(resource.group, resource.plural, target.name, why)
-
-    def review(self, body: Json) -> Json:
-        """The SelfSubjectAccessReview with its status."""
-        asked: Mapping[str, str] = body.get("spec", {}).get("resourceAttributes") or {}
-        resource = refusals.qualified(asked.get("group", ""), asked.get("resource", ""))
-        allowed = self.is_allowed(
-            asked.get("verb", ""), resource, asked.get("namespace", ""), asked.get("subresource", "")
-        )
-        head = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "metadata": {}}
-        return {**head, "spec": body.get("spec", {}), "status": {"allowed": allowed}}

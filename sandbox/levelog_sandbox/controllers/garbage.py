@@ -1,4 +1,4 @@
-"""What a cluster's controllers do after a delete: dependents of absent owners go, and namespaces empty themselves.
+"""What a cluster's controllers do after a delete: dependents of absent owners go, and the objects of definitions.
 
 Runs in its own task, a moment after the write that made the garbage, as in a cluster. Its deletes are logged under the
 user agent `levelog-sandbox-garbage-collector`.
@@ -17,18 +17,20 @@ from levelog_sandbox.schemas.registry import Registry, ServedResource
 
 Json = dict[str, Any]
 Delete = Callable[[ServedResource, Stored], None]
+Empty = Callable[[Stored], None]
 Id = tuple[str, str, str]
 
 USER_AGENT: Final = "levelog-sandbox-garbage-collector"
 
 
 class GarbageCollector:
-    """Follows every change; `delete` is called for each object that must go."""
+    """Follows every change; `delete` is called for each object that must go, `empty` for each namespace that ends."""
 
-    def __init__(self, store: Store, registry: Registry, delete: Delete) -> None:
+    def __init__(self, store: Store, registry: Registry, delete: Delete, empty: Empty) -> None:
         self._store = store
         self._registry = registry
         self._delete = delete
+        self._empty = empty
         self._dependents: defaultdict[str, set[Id]] = defaultdict(set)
         self._uids: dict[str, Id] = {}
         self._pending: asyncio.Queue[Id | str] = asyncio.Queue()
@@ -145,26 +147,6 @@ class GarbageCollector:
             self._store.remove(resource.storage, unsaved(body))
         else:
             self._store.put(resource.storage, body)
-
-    def _empty(self, namespace: Stored) -> None:
-        """Delete what lives in a namespace that terminates; once nothing is left, the namespace goes too."""
-        is_empty = True
-        for storage in tuple(self._registry.storages()):
-            resource = self._registry.stored_as(storage)
-            if resource is None or not resource.namespaced:
-                continue
-            for stored in tuple(self._store.collection(storage).objects.values()):
-                if stored.namespace != namespace.name:
-                    continue
-                if "deletionTimestamp" not in stored.body["metadata"]:
-                    self._delete(resource, stored)
-                is_empty = is_empty and self._store.get(storage, stored.namespace, stored.name) is None
-        if is_empty and namespace.body.get("spec", {}).get("finalizers"):
-            body = {**namespace.body, "spec": {**namespace.body["spec"], "finalizers": []}}
-            if is_gone(body):
-                self._store.remove("namespaces", unsaved(body))
-            else:
-                self._store.put("namespaces", body)
 
     def _drop_instances(self, definition: Stored) -> None:
         resource = self._registry.stored_as(definition.name)

@@ -12,6 +12,7 @@ import msgspec
 from levelog_sandbox.api import refusals
 from levelog_sandbox.api.refusals import RefusalCause
 from levelog_sandbox.controllers import definitions
+from levelog_sandbox.controllers.namespaces import FINALIZER
 from levelog_sandbox.objects import podspec
 from levelog_sandbox.schemas.registry import ServedResource
 
@@ -50,6 +51,10 @@ def faults_of(resource: ServedResource, body: Json) -> list[RefusalCause]:
     if resource.name == definitions.STORAGE:
         return definitions.faults(body)
     spec = body.get("spec", {})
+    if resource.name == "namespaces":
+        why = "name is neither a standard finalizer name nor is it fully qualified"
+        odd = [name for name in spec.get("finalizers", ()) if name != FINALIZER and "/" not in name]
+        return [refusals.invalid_value("spec.finalizers", _shown(name), why) for name in odd]
     if resource.name == "pods":
         return podspec.faults(spec, "spec") if "spec" in body else [refusals.required("spec.containers")]
     if resource.name in WORKLOADS:
@@ -102,6 +107,19 @@ def _fill_workload(body: Json) -> Json:
     return {**body, "spec": {**body["spec"], "template": {**template, "spec": podspec.filled(template["spec"])}}}
 
 
+def _fill_updated(field: str, limits: Json) -> Callable[[Json], Json]:
+    """A workload whose pods are replaced by a strategy, with the limits of a rolling update that it leaves open."""
+
+    def fill(body: Json) -> Json:
+        spec = body.get("spec", {})
+        strategy: Json = {"type": "RollingUpdate", **(spec.get(field) or {})}
+        if strategy["type"] == "RollingUpdate":
+            strategy["rollingUpdate"] = {**limits, **(strategy.get("rollingUpdate") or {})}
+        return _fill_workload({**body, "spec": {**spec, field: strategy}})
+
+    return fill
+
+
 def _complete_job(body: Json, _: int) -> Json:
     """The selector of a job is made for it, from its own uid."""
     spec, about = body.get("spec", {}), body["metadata"]
@@ -152,6 +170,11 @@ def _complete_pod(body: Json, _: int) -> Json:
     return {**body, "spec": {**podspec.ADMITTED, **body["spec"]}}
 
 
+def _complete_namespace(body: Json, _: int) -> Json:
+    given = body.get("spec", {}).get("finalizers", ())
+    return {**body, "spec": {"finalizers": list(dict.fromkeys((*given, FINALIZER)))}}
+
+
 def _complete_service(body: Json, number: int) -> Json:
     """An address of the range 10.96.0.0/16, which the sandbox does not take back."""
     spec = body.get("spec", {})
@@ -165,6 +188,9 @@ def _complete_service(body: Json, number: int) -> Json:
 _FILL: Final[Mapping[str, Callable[[Json], Json]]] = {
     "pods": _fill_pod,
     **dict.fromkeys(WORKLOADS, _fill_workload),
+    "deployments.apps": _fill_updated("strategy", {"maxUnavailable": "25%", "maxSurge": "25%"}),
+    "statefulsets.apps": _fill_updated("updateStrategy", {"partition": 0}),
+    "daemonsets.apps": _fill_updated("updateStrategy", {"maxUnavailable": 1, "maxSurge": 0}),
     "services": _fill_service,
     "secrets": _fill_secret,
     "events": _fill_event,
@@ -176,7 +202,7 @@ _COMPLETE: Final[Mapping[str, Callable[[Json, int], Json]]] = {
     "pods": _complete_pod,
     "jobs.batch": _complete_job,
     "services": _complete_service,
-    "namespaces": lambda body, _: {**body, "spec": {"finalizers": ["kubernetes"]}},
+    "namespaces": _complete_namespace,
     definitions.STORAGE: lambda body, _: {**body, "status": definitions.first_status(body)},
 }
 _FIRST_STATUS: Final[Mapping[str, Json]] = {
@@ -205,6 +231,7 @@ _EMPTY: Final[Mapping[str, Json]] = {
     "daemonsets.apps": {"spec": {**_POD_TEMPLATE, "updateStrategy": {}}},
     "jobs.batch": {"spec": _POD_TEMPLATE},
     "services": {"spec": {}},
+    "namespaces": {"spec": {}},
     "resourcequotas": {"spec": {}},
     "leases.coordination.k8s.io": {"spec": {}},
     "networkpolicies.networking.k8s.io": {"spec": {"podSelector": {}}},

@@ -25,6 +25,8 @@ GRACE_SECONDS: Final = 30
 RETURNED: Final = frozenset(
     {"pods", "services", "serviceaccounts", "resourcequotas", "persistentvolumeclaims", "namespaces"}
 )
+# Origin: the namespaces that NamespaceLifecycle protects.
+KEPT: Final = frozenset({"default", "kube-system", "kube-public"})
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 POLICIES: Final = ("Background", "Foreground", "Orphan")
@@ -79,6 +81,8 @@ class Deletion:
         live = self._store.get(resource.storage, namespace, name)
         if live is None:
             raise refusals.not_found(resource.group, resource.plural, name)
+        if resource.name == "namespaces" and name in KEPT:
+            raise refusals.forbidden("", resource.plural, name, "this namespace may not be deleted")
         _check(resource, live, options)
         marked = self._marked(resource, live, options)
         is_last = is_gone(marked)

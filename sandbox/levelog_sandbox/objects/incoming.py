@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from levelog_sandbox.api import refusals
+from levelog_sandbox.objects.revisions import ENCODER
 from levelog_sandbox.schemas.registry import ServedResource
+from levelog_sandbox.schemas.shapes import ANY, Schema
 from levelog_sandbox.schemas.validation import defaulted, misfit, pruned, typing_error, typing_faults, unknown_fields
 
 Json = dict[str, Any]
@@ -12,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to write: `subresource` is empty, `status` or `finalize`; `field_validation` is Ignore, Warn or Strict."""
+    """How to write: `subresource` is empty, status, scale or finalize; `field_validation` is Ignore, Warn or Strict."""
 
     field_manager: str
     subresource: str = ""
@@ -38,7 +40,7 @@ def incoming(resource: ServedResource, namespace: str, body: Any, options: Optio
         warnings = tuple(f'unknown field "{path[1:]}"' for path in unknown_fields(body, resource.schema))
     if warnings and options.field_validation == "Strict":
         raise refusals.bad_request(f"{unfit}: strict decoding error: {', '.join(warnings)}")
-    body = body if resource.is_custom else without_nulls(body)
+    body = body if resource.is_custom else without_nothing(body, resource.schema)
     body = defaulted(pruned(body, resource.schema), resource.schema)
     if entries is not None:
         body["metadata"]["managedFields"] = entries
@@ -52,6 +54,18 @@ def first_misfit(resource: ServedResource, body: Json) -> str:
     else:
         found = misfit(body, resource.schema, resource.kind)
     return found.text if found else ""
+
+
+def unfit_patch(resource: ServedResource, body: Any, options: Options) -> refusals.StatusError | None:
+    """The refusal of a patch, 422, when what it makes does not fit the kind; None when it fits."""
+    wrong = "" if resource.is_custom or not isinstance(body, dict) else first_misfit(resource, body)
+    if not wrong and options.field_validation == "Strict":
+        unknown = [f'unknown field "{path[1:]}"' for path in unknown_fields(body, resource.schema)]
+        wrong = f"strict decoding error: {', '.join(unknown)}" if unknown else ""
+    if not wrong:
+        return None
+    shown = ENCODER.encode(ENCODER.encode(body).decode()).decode()
+    return refusals.invalid("", "", "", [refusals.invalid_value("patch", shown, wrong)])
 
 
 def at_stored_version(resource: ServedResource, body: Json) -> Json:
@@ -82,15 +96,18 @@ def applied(resource: ServedResource, namespace: str, name: str, body: Any, subr
     if subresource:
         kept = {key: about[key] for key in ("name", "namespace", "uid", "resourceVersion") if key in about}
         said = {"apiVersion": said["apiVersion"], "kind": said["kind"], "metadata": kept}
-        said |= {subresource: body[subresource]} if subresource in body else {}
+        half = "spec" if subresource == "scale" else subresource
+        said |= {half: body[half]} if half in body else {}
     elif resource.has_status:
         said.pop("status", None)
     return at_stored_version(resource, said if resource.is_custom else without_nulls(said))
 
 
 def misnamed(given: Any, name: str) -> str:
-    """What is wrong with a body that names another object than the URL."""
-    return f"the name of the object ({given or ''}) does not match the name on the URL ({name})"
+    """What is wrong with a body that names another object than the URL, or none."""
+    if not given:
+        return f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+    return f"the name of the object ({given}) does not match the name on the URL ({name})"
 
 
 def without_nulls(value: Any) -> Any:
@@ -99,6 +116,27 @@ def without_nulls(value: Any) -> Any:
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
+    return value
+
+
+def without_nothing(value: Any, schema: Schema) -> Any:
+    """A core kind's object less nulls, and less empty lists and maps, which are the same as absent where optional.
+
+    In a map of texts, null is an empty text.
+    """
+    if isinstance(value, dict):
+        kept: Json = {}
+        for key, item in value.items():
+            child, is_field = schema.child(key)
+            is_collection = child.type == "array" or (child.fields is None and child.element is not None)
+            is_optional = is_field and key not in schema.required
+            if item is None and not is_field and child.type == "string":
+                kept[key] = ""
+            elif item is not None and not (is_optional and is_collection and item in ([], {})):
+                kept[key] = without_nothing(item, child)
+        return kept
+    if isinstance(value, list):
+        return [without_nothing(item, schema.element or ANY) for item in value]
     return value
 
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from levelog_sandbox.api import refusals
 from levelog_sandbox.fields.ownership import Claims, FieldWriter, apply, claims_after_update, read_claims
 from levelog_sandbox.objects import corekinds, metadata
-from levelog_sandbox.objects.incoming import Options, applied, first_misfit, incoming, misnamed
+from levelog_sandbox.objects.incoming import Options, applied, incoming, misnamed, unfit_patch
 from levelog_sandbox.objects.metadata import is_gone, same, unsaved, with_claims, without_claims
-from levelog_sandbox.objects.revisions import ENCODER, Store, Stored
+from levelog_sandbox.objects.revisions import Store, Stored
 from levelog_sandbox.schemas.registry import ServedResource
 from levelog_sandbox.schemas.validation import defaulted, faults
 
@@ -74,8 +74,8 @@ class Writes:
     def replace(self, resource: ServedResource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
         """Replace an object by the one given. Raises `StatusError` 400, 404, 409, 422."""
         new, warnings = incoming(resource, namespace, body, options)
-        if new["metadata"].setdefault("name", name) != name:
-            raise refusals.bad_request(misnamed(new["metadata"]["name"], name))
+        if (given := new["metadata"].get("name")) != name:
+            raise refusals.bad_request(misnamed(given, name))
         live = self._store.get(resource.storage, namespace, name)
         if live is None and resource.is_created_by_replace and not options.subresource:
             return self.create(resource, namespace, body, options)
@@ -83,7 +83,7 @@ class Writes:
         if resource.needs_version_to_replace and not new["metadata"].get("resourceVersion"):
             cause = refusals.invalid_value("metadata.resourceVersion", "0", "must be specified for an update")
             raise refusals.invalid(resource.group, resource.plural, name, [cause])
-        return self._update(resource, live, new, options)._replace(warnings=warnings)
+        return self.update(resource, live, new, options)._replace(warnings=warnings)
 
     def patch(
         self, resource: ServedResource, namespace: str, name: str, change: Callable[[Json], Any], options: Options
@@ -91,9 +91,8 @@ class Writes:
         """Replace an object by what `change` makes of it. Raises `StatusError` 400, 404, 409, 422."""
         live = self.live(resource, namespace, name)
         changed = change(live.body_as(resource))
-        if not resource.is_custom and (wrong := first_misfit(resource, changed)):
-            shown = ENCODER.encode(ENCODER.encode(changed).decode()).decode()
-            raise refusals.invalid("", "", "", [refusals.invalid_value("patch", shown, wrong)])
+        if wrong := unfit_patch(resource, changed, options):
+            raise wrong
         new, warnings = incoming(resource, namespace, changed, options)
         if new["metadata"].get("name") != name:
             raise refusals.bad_request(misnamed(new["metadata"].get("name"), name))
@@ -101,7 +100,7 @@ class Writes:
             # The API server takes nothing but the status from such a patch: another uid is not even looked at.
             new = {**new, "metadata": {**new["metadata"], "uid": live.uid}}
         self._check_uid(resource, live, new)
-        return self._update(resource, live, new, options)._replace(warnings=warnings)
+        return self.update(resource, live, new, options)._replace(warnings=warnings)
 
     def apply(self, resource: ServedResource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
         """Server-side apply: create or merge, and own what is said. Raises `StatusError` 400, 404, 409, 422, 500."""
@@ -128,8 +127,7 @@ class Writes:
         if options.subresource:
             raise refusals.not_found(resource.group, resource.plural, name)
         if "name" not in said["metadata"]:
-            why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            raise refusals.bad_request(why)
+            raise refusals.bad_request(misnamed(None, name))
         if uid := said["metadata"].get("uid"):
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise refusals.conflict(resource.group, resource.plural, name, why)
@@ -150,7 +148,7 @@ class Writes:
             return Outcome(unsaved(new), 201, changed=False)
         return Outcome(self._store.put(resource.storage, new), 201, changed=True)
 
-    def _update(self, resource: ServedResource, live: Stored, new: Json, options: Options) -> Outcome:
+    def update(self, resource: ServedResource, live: Stored, new: Json, options: Options) -> Outcome:
         """Store what an update makes of an object; the half that is not addressed stays as it is."""
         before = without_claims(live.body)
         entries = None if options.subresource else new["metadata"].get("managedFields")
@@ -159,7 +157,9 @@ class Writes:
         # Asking for no owners takes one empty entry; no entries at all are taken as none sent.
         claims = {} if entries == [{}] else read_claims(entries or live.body["metadata"].get("managedFields"))
         if claims:
-            claims = claims_after_update(before, new, claims, resource.schema, self._writer(resource, options))
+            writer = self._writer(resource, options)
+            seen = (_seen(before, options.subresource), _seen(new, options.subresource))
+            claims = claims_after_update(*seen, claims, resource.schema, writer)
         return self._updated(resource, live, new, claims, options)
 
     def _updated(self, resource: ServedResource, live: Stored, new: Json, claims: Claims, options: Options) -> Outcome:
@@ -227,6 +227,8 @@ def addressed_half(resource: ServedResource, live: Json, new: Json, subresource:
             owners = live["metadata"].get("ownerReferences")
             kept["metadata"] = {**updated, "ownerReferences": owners} if owners else updated
         return {**kept, "status": new["status"]} if "status" in new else kept
+    if subresource == "scale":
+        return {**live, "metadata": updated, "spec": {**live["spec"], "replicas": new["spec"]["replicas"]}}
     if subresource == "finalize":
         return {**live, "metadata": updated, "spec": new.get("spec", {})}
     written = {**new, "metadata": updated}
@@ -239,9 +241,22 @@ def addressed_half(resource: ServedResource, live: Json, new: Json, subresource:
     return written
 
 
+def _seen(body: Json, subresource: str) -> Json:
+    """What owners are told apart by: through a scale no replicas are the same as absent."""
+    if subresource != "scale" or body["spec"].get("replicas"):
+        return body
+    return {**body, "spec": {key: value for key, value in body["spec"].items() if key != "replicas"}}
+
+
 def _counted(resource: ServedResource, body: Json) -> Json:
-    """What the generation counts: all but metadata, and but the status where that is a subresource."""
-    return {k: v for k, v in body.items() if k != "metadata" and not (k == "status" and resource.has_status)}
+    """What the generation counts: all but metadata, and but the status where that is a subresource.
+
+    That of a deployment counts its annotations too.
+    """
+    counted = {k: v for k, v in body.items() if k != "metadata" and not (k == "status" and resource.has_status)}
+    if resource.name == "deployments.apps":
+        counted["annotations"] = body["metadata"].get("annotations")
+    return counted
 
 
 def _timeless(claims: Claims) -> Any:

@@ -30,6 +30,8 @@ WITHOUT_GENERATION: Final = frozenset(
     }
 )
 CREATED_BY_REPLACE: Final = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io", "services"})
+VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+AUTHORIZATION: Final = "authorization.k8s.io"
 NEVER_UNCONDITIONAL: Final = frozenset({"leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"})
 
 
@@ -65,6 +67,7 @@ class ServedResource:
     columns: tuple[Column, ...] = ()
     selectable: tuple[str, ...] = ()
     is_custom: bool = False
+    has_scale: bool = False
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
     name: str = field(init=False)
@@ -73,6 +76,13 @@ class ServedResource:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", refusals.qualified(self.group, self.plural))
         object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What may be done with it."""
+        if not self.storage:
+            return ("create",)
+        return tuple(verb for verb in VERBS if verb != "deletecollection" or self.name != "namespaces")
 
     @property
     def list_kind(self) -> str:
@@ -101,8 +111,14 @@ class Registry:
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str, str], ServedResource] = {}
         self.builder, kinds = _builtin()
-        for kind in kinds:
-            self.add(_builtin_resource(kind, self.builder))
+        self.scale = _scale(self.builder)
+        """The kind of what `/scale` of a resource is; it has no path of its own."""
+        own = [_builtin_resource(kind, self.builder) for kind in kinds]
+        self.reviews = {(kind.group, kind.version, kind.plural): kind for kind in own if not kind.storage}
+        """By group, version and plural: what is answered at once, and never stored."""
+        for kind in own:
+            if kind.storage:
+                self.add(kind)
 
     def __iter__(self) -> Iterator[ServedResource]:
         return iter(self._resources.values())
@@ -120,7 +136,8 @@ class Registry:
         """The resource that a URL names. Raises `StatusError` 404, `NoSuchPathError` beside built-in versions."""
         resource = self._resources.get((group, version, plural))
         if resource is None:
-            is_built_in = any((group, version) == (r.group, r.version) for r in self if not r.is_custom)
+            own = [*(each for each in self if not each.is_custom), *self.reviews.values()]
+            is_built_in = any((group, version) == (each.group, each.version) for each in own)
             raise refusals.no_such_resource() if is_built_in else refusals.NoSuchPathError(plural)
         return resource
 
@@ -185,13 +202,34 @@ def _builtin_resource(kind: Json, builder: SchemaBuilder) -> ServedResource:
         singular=kind["singular"],
         namespaced=kind["namespaced"],
         has_status=kind["has_status"],
+        has_scale=kind["has_scale"],
         schema=builder.definition(kind["definition"]),
-        storage="events" if is_event_view else refusals.qualified(group, plural),
+        storage="events" if is_event_view else refusals.qualified(group, plural) if kind["is_stored"] else "",
         stored_version="v1" if is_event_view else f"{group}/{version}" if group else version,
         short_names=tuple(kind["short_names"]),
         categories=tuple(kind["categories"]),
         to_stored=_event_to_core if is_event_view else None,
         from_stored=_event_from_core if is_event_view else None,
+    )
+
+
+def _scale(builder: SchemaBuilder) -> ServedResource:
+    return ServedResource(
+        group="autoscaling",
+        version="v1",
+        plural="scales",
+        kind="Scale",
+        singular="scale",
+        namespaced=True,
+        has_status=False,
+        schema=builder.definition("autoscaling.v1.Scale"),
+        storage="",
+        stored_version="autoscaling/v1",
+        columns=(
+            Column("Desired", "integer", ".spec.replicas"),
+            Column("Available", "integer", ".status.replicas"),
+            Column("Age", "date", ".metadata.creationTimestamp"),
+        ),
     )
 
 

@@ -40,19 +40,16 @@ FILLED_IN: Final[Mapping[str, Mapping[str, Any]]] = {
         "replicas": 1,
         "revisionHistoryLimit": 10,
         "progressDeadlineSeconds": 600,
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
     },
     "apps.v1.ReplicaSetSpec": {"replicas": 1},
     "apps.v1.StatefulSetSpec": {
         "replicas": 1,
         "revisionHistoryLimit": 10,
         "podManagementPolicy": "OrderedReady",
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     },
     "apps.v1.DaemonSetSpec": {
         "revisionHistoryLimit": 10,
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
     },
     "batch.v1.JobSpec": {
         "backoffLimit": 6,
@@ -81,6 +78,8 @@ class Schema:
         "is_any",
         "keys",
         "list_type",
+        "merge_key",
+        "merges",
         "nullable",
         "preserve",
         "required",
@@ -97,6 +96,9 @@ class Schema:
         self.atomic: bool = (
             self.list_type == "atomic" if self.type == "array" else source.get("x-kubernetes-map-type") == "atomic"
         )
+        # How a strategic merge patch treats a list; the key may be another than those of `keys`.
+        self.merges: bool = "merge" in source.get("x-kubernetes-patch-strategy", "").split(",")
+        self.merge_key: str = source.get("x-kubernetes-patch-merge-key", "")
         self.required: tuple[str, ...] = tuple(source.get("required", ()))
         self.has_default: bool = "default" in source
         self.default: Any = source.get("default")

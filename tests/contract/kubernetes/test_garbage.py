@@ -130,6 +130,80 @@ async def test_a_namespace_ends_with_all_that_is_in_it(
     await gone(controlled, f"/api/v1/namespaces/{namespace}")
 
 
+def conditions(body: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
+    found = body["status"].get("conditions", ())
+    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in found}
+
+
+async def test_the_status_of_a_namespace_that_ends_says_what_remains(
+    controlled: ClusterClient, namespace: str, dependents: str
+) -> None:
+    """Its finalizer goes when nothing is left in it; those of others hold it until they are taken off."""
+    name = f"{namespace}-held"
+    held = dependents.replace(namespace, name)
+    path = f"/api/v1/namespaces/{name}"
+    spec = {"finalizers": ["kubernetes", "example.com/other"]}
+    made = await controlled.create("/api/v1/namespaces", {"metadata": {"name": name}, "spec": spec})
+    for secret, finalizers in (("a", ["example.com/hold"]), ("b", ["example.com/hold", "example.com/more"]), ("c", [])):
+        metadata = {"name": secret, "finalizers": finalizers}
+        assert (await controlled.create(held, {"metadata": metadata})).code == 201
+
+    async with controlled.watch("/api/v1/namespaces", resourceVersion=made.version) as events:
+
+        async def shown(**status: str) -> dict[str, Any]:
+            """The next event of the namespace at which conditions have these statuses."""
+            while True:
+                event = await events.next()
+                found = conditions(event["object"])
+                about = event["object"]["metadata"]
+                if about["name"] == name and all(found.get(kind, ("",))[0] == each for kind, each in status.items()):
+                    return event
+
+        await controlled.delete(path)
+        event = await shown(NamespaceContentRemaining="True")
+        assert event["object"]["spec"] == spec
+        assert conditions(event["object"]) == {
+            "NamespaceDeletionDiscoveryFailure": (
+                "False",
+                "ResourcesDiscovered",
+                "All resources successfully discovered",
+            ),
+            "NamespaceDeletionGroupVersionParsingFailure": (
+                "False",
+                "ParsedGroupVersions",
+                "All legacy kube types successfully parsed",
+            ),
+            "NamespaceDeletionContentFailure": (
+                "False",
+                "ContentDeleted",
+                "All content successfully deleted, may be waiting on finalization",
+            ),
+            "NamespaceContentRemaining": (
+                "True",
+                "SomeResourcesRemain",
+                "Some resources are remaining: secrets. has 2 resource instances",
+            ),
+            "NamespaceFinalizersRemaining": (
+                "True",
+                "SomeFinalizersRemain",
+                "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances, "
+                "example.com/more in 1 resource instances",
+            ),
+        }
+        for secret in ("a", "b"):
+            await controlled.merge(f"{held}/{secret}", {"metadata": {"finalizers": None}})
+        event = await shown(NamespaceContentRemaining="False", NamespaceFinalizersRemaining="False")
+        while "kubernetes" in event["object"]["spec"]["finalizers"]:
+            event = await shown()
+        assert (event["type"], event["object"]["spec"]) == ("MODIFIED", {"finalizers": ["example.com/other"]})
+        writers = {(each["manager"], each.get("subresource")) for each in event["object"]["metadata"]["managedFields"]}
+        assert {("kube-controller-manager", "status"), ("kube-controller-manager", "finalize")} <= writers
+        last = await controlled.replace(f"{path}/finalize", {**event["object"], "spec": {}})
+        assert (last.code, last.body["spec"]) == (200, {})
+        assert (await shown())["type"] == "DELETED"
+    assert (await controlled.get(path)).code == 404
+
+
 async def test_the_objects_of_a_definition_go_with_it(controlled: ClusterClient, namespace: str) -> None:
     group = f"g{secrets.token_hex(4)}.example.com"
     await define(controlled, definition(group, "rocks", "Rock"))

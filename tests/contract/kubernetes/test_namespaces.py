@@ -49,3 +49,30 @@ async def test_a_namespace_keeps_its_finalizer_unless_it_is_finalized(api: Clust
     finalized = await api.replace(f"{path}/finalize", {**marked.body, "spec": {"finalizers": []}})
     assert finalized.code == 200
     assert (await api.get(path)).code == 404
+
+
+async def test_a_namespace_may_have_finalizers_of_others(api: ClusterClient, namespace: str) -> None:
+    name = f"{namespace}-f"
+    made = await api.create("/api/v1/namespaces", {"metadata": {"name": name}, "spec": {"finalizers": ["a.io/b"]}})
+    assert made.body["spec"] == {"finalizers": ["a.io/b", "kubernetes"]}
+    assert made.metadata["managedFields"][0]["fieldsV1"]["f:spec"] == {"f:finalizers": {}}
+    await api.delete(f"/api/v1/namespaces/{name}")
+    again = await api.delete(f"/api/v1/namespaces/{name}")
+    assert (again.code, again.body["spec"]["finalizers"]) == (200, ["a.io/b", "kubernetes"])
+    refused = await api.create("/api/v1/namespaces", {"metadata": {"name": f"{name}2"}, "spec": {"finalizers": ["b"]}})
+    assert (refused.code, refused.faults) == (422, {("spec.finalizers", "FieldValueInvalid")})
+
+
+async def test_some_namespaces_stay(api: ClusterClient) -> None:
+    for name in ("default", "kube-system", "kube-public"):
+        refused = await api.delete(f"/api/v1/namespaces/{name}")
+        assert (refused.code, refused.reason) == (403, "Forbidden")
+        assert refused.body["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+
+
+async def test_namespaces_are_deleted_one_by_one(api: ClusterClient) -> None:
+    refused = await api.delete("/api/v1/namespaces")
+    assert (refused.code, refused.reason) == (405, "MethodNotAllowed")
+    listed = (await api.get("/api/v1")).body["resources"]
+    (entry,) = [each for each in listed if each["name"] == "namespaces"]
+    assert sorted(entry["verbs"]) == ["create", "delete", "get", "list", "patch", "update", "watch"]
