@@ -2,15 +2,16 @@
 
 What it does not imitate, first:
 
-- No TLS, no authentication: all requests are of one user. Authorization is a deny list, without groups, and there is no
-  rules review (`kubectl auth can-i --list`). No admission webhooks (but `mutate`), no quota, no priority and fairness.
+- No TLS, no authentication: all requests are of one user. Authorization is a deny list, without groups; there is no
+  SelfSubjectRulesReview. No admission webhooks (but `mutate`), no quota, no priority and fairness.
 - Nothing runs: no scheduler, no kubelet, no controllers but owner garbage collection and the emptying of namespaces.
   Pods stay Pending, or with `pods_run=True` are Running at once.
 - Core kinds are checked against the types and required fields of their OpenAPI and a few rules of their own; many other
   validations of the server, and its defaults beyond the common ones, are missing. Of JSON schema, allOf, anyOf, oneOf,
   not, format and CEL rules are not read.
-- No protobuf: kubectl reads, patches, scales, and applies and creates from files, but `kubectl create deployment` and
-  the like fail. No scale of custom resources; no eviction, binding, log or exec; no conversion webhooks.
+- No protobuf: kubectl reads, patches, scales, and applies and creates from files, but `kubectl create deployment`,
+  `kubectl auth can-i` and the like fail. No scale of custom resources; no eviction, binding, log or exec; no
+  conversion webhooks.
 - One process, in memory; slow watchers are not cut off.
 
 What a client sees of the rest is held to a real kube-apiserver by the suite in `tests/contract/kubernetes`.

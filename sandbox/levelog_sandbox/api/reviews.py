@@ -1,6 +1,6 @@
 """Reviews: whose token is this, who am I, and may somebody do something? Asked by a create, answered, never stored.
 
-Limits: no rules review (`kubectl auth can-i --list`); groups and selectors are taken, but do not change the answer.
+Limits: no SelfSubjectRulesReview; groups and selectors are taken, but do not change the answer.
 """
 
 from typing import Any, Final

@@ -24,7 +24,11 @@ WORKLOADS: Final = ("deployments.apps", "replicasets.apps", "statefulsets.apps",
 def filled(resource: ServedResource, body: Json) -> Json:
     """An incoming object with the defaults that depend on other fields; the writer owns them."""
     fill = _FILL.get(resource.name)
-    return fill(body) if fill else body
+    body = fill(body) if fill else body
+    if conditions := _at(body, ("status", "conditions")):
+        times = dict.fromkeys(_TIMES.get(resource.name, ()))
+        body = {**body, "status": {**body["status"], "conditions": [{**times, **each} for each in conditions]}}
+    return body
 
 
 def completed(resource: ServedResource, body: Json, number: int) -> Json:
@@ -94,9 +98,6 @@ def update_faults(resource: ServedResource, live: Json, new: Json) -> list[Refus
 def _fill_pod(body: Json) -> Json:
     if "spec" in body:
         body = {**body, "spec": {"enableServiceLinks": True, **podspec.filled(body["spec"])}}
-    if conditions := _at(body, ("status", "conditions")):
-        times = {"lastProbeTime": None, "lastTransitionTime": None}
-        body = {**body, "status": {**body["status"], "conditions": [{**times, **each} for each in conditions]}}
     return body
 
 
@@ -221,6 +222,18 @@ _FIRST_STATUS: Final[Mapping[str, Json]] = {
     "services": {"loadBalancer": {}},
     "resourcequotas": {},
     "nodes": {},
+}
+# Times of conditions that are null when nobody says them. Origin: fields of Go that cannot be left out.
+_TIMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "pods": ("lastProbeTime", "lastTransitionTime"),
+    "deployments.apps": ("lastUpdateTime", "lastTransitionTime"),
+    "replicasets.apps": ("lastTransitionTime",),
+    "statefulsets.apps": ("lastTransitionTime",),
+    "daemonsets.apps": ("lastTransitionTime",),
+    "jobs.batch": ("lastProbeTime", "lastTransitionTime"),
+    "nodes": ("lastHeartbeatTime", "lastTransitionTime"),
+    "namespaces": ("lastTransitionTime",),
+    "persistentvolumeclaims": ("lastProbeTime", "lastTransitionTime"),
 }
 _POD_TEMPLATE: Final[Json] = {"template": {"metadata": {}, "spec": {"containers": []}}}
 _EMPTY: Final[Mapping[str, Json]] = {

@@ -2,6 +2,8 @@
 
 import secrets
 
+import pytest
+
 from rigs.clusterclient import ClusterClient
 from rigs.customresources import Webs, define, definition
 
@@ -121,3 +123,38 @@ async def test_the_status_of_a_core_kind_lets_labels_through_but_no_spec(api: Cl
     assert "activeDeadlineSeconds" not in written.body["spec"]
     assert written.body["status"]["phase"] == "Running"
     assert written.metadata["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("plural", "times"),
+    [
+        ("deployments", {"lastUpdateTime", "lastTransitionTime"}),
+        ("replicasets", {"lastTransitionTime"}),
+        ("statefulsets", {"lastTransitionTime"}),
+        ("daemonsets", {"lastTransitionTime"}),
+        ("persistentvolumeclaims", {"lastProbeTime", "lastTransitionTime"}),
+        ("namespaces", {"lastTransitionTime"}),
+        ("nodes", {"lastHeartbeatTime", "lastTransitionTime"}),
+    ],
+)
+async def test_conditions_of_core_kinds_have_times_that_may_be_null(
+    api: ClusterClient, namespace: str, plural: str, times: set[str]
+) -> None:
+    root = "/apis/apps/v1" if plural.endswith("sets") or plural == "deployments" else "/api/v1"
+    scope = "" if plural in {"namespaces", "nodes"} else f"/namespaces/{namespace}"
+    name = f"{namespace}-x"  # of a namespace, or of the cluster
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    workload = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = workload if "apps" in root else claim if plural == "persistentvolumeclaims" else {}
+    made = await api.create(f"{root}{scope}/{plural}", {"metadata": {"name": name}, "spec": spec})
+    assert made.code == 201, made.body
+    status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    patched = await api.patch(f"{root}{scope}/{plural}/{name}/status", status, fieldManager="reporter")
+    assert patched.code == 200, patched.body
+    assert patched.body["status"]["conditions"] == [{"type": "Ready", "status": "True", **dict.fromkeys(times)}]
+    if plural == "nodes":
+        return  # whose owners kube-apiserver does not show
+    (entry,) = [entry for entry in patched.metadata["managedFields"] if entry["manager"] == "reporter"]
+    owned = entry["fieldsV1"]["f:status"]["f:conditions"]['k:{"type":"Ready"}']
+    assert set(owned) == {".", "f:type", "f:status", *(f"f:{time}" for time in times)}
