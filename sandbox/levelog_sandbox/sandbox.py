@@ -10,8 +10,7 @@ What it does not imitate, first:
   validations of the server, and its defaults beyond the common ones, are missing. Of JSON schema, allOf, anyOf, oneOf,
   not, format and CEL rules are not read.
 - No protobuf: kubectl reads, patches, scales, and applies and creates from files, but `kubectl create deployment`,
-  `kubectl auth can-i` and the like fail. No scale of custom resources; no eviction, binding, log or exec; no
-  conversion webhooks.
+  `kubectl auth can-i` and the like fail. No eviction, binding, log or exec; no conversion webhooks.
 - One process, in memory; slow watchers are not cut off.
 
 What a client sees of the rest is held to a real kube-apiserver by the suite in `tests/contract/kubernetes`.

@@ -78,8 +78,8 @@ def resource_list(registry: Registry, group_name: str, version: str) -> Json | N
         if resource.categories:
             entry["categories"] = resource.categories
         resources.append(entry)
-        if resource.has_scale:
-            scale = {"singularName": "", "namespaced": True, **SCALE, "verbs": SUBRESOURCE_VERBS}
+        if resource.scale:
+            scale = {"singularName": "", "namespaced": resource.namespaced, **SCALE, "verbs": SUBRESOURCE_VERBS}
             resources.append({"name": f"{resource.plural}/scale", **scale})
         if resource.has_status:
             status = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
@@ -123,7 +123,7 @@ def _aggregated_resource(resource: ServedResource) -> Json:
         entry["shortNames"] = resource.short_names
     if resource.categories:
         entry["categories"] = resource.categories
-    subresources = {"scale": SCALE} if resource.has_scale else {}
+    subresources = {"scale": SCALE} if resource.scale else {}
     if resource.has_status:
         subresources["status"] = kind
     if subresources:

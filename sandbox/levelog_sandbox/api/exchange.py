@@ -13,7 +13,7 @@ from levelog_sandbox.fields.strategic import strategic_merge_patch
 from levelog_sandbox.objects.cluster import Cluster
 from levelog_sandbox.objects.incoming import Options
 from levelog_sandbox.objects.verbs import Outcome
-from levelog_sandbox.schemas.registry import ServedResource
+from levelog_sandbox.schemas.shapes import Schema
 
 Json = dict[str, Any]
 
@@ -109,15 +109,15 @@ def decoded(raw: bytes, *, is_yaml: bool = False) -> Any:
         raise refusals.bad_request(f"error decoding YAML: {error}") from error
 
 
-def patch(content_type: str, body: Any, resource: ServedResource) -> Callable[[Json], Any]:
-    """The change that a patch's body describes. Raises `StatusError` 415."""
-    if content_type == STRATEGIC and not resource.is_custom:
-        return lambda live: strategic_merge_patch(live, body, resource.schema)
+def patch(content_type: str, body: Any, schema: Schema | None) -> Callable[[Json], Any]:
+    """The change that a patch's body describes; a custom resource passes no schema. Raises `StatusError` 415."""
+    if content_type == STRATEGIC and schema is not None:
+        return lambda live: strategic_merge_patch(live, body, schema)
     if content_type == MERGE:
         return lambda live: merge_patch(live, body)
     if content_type == JSON_PATCH:
         return lambda live: json_patch(live, body)
-    raise refusals.unsupported_media_type(", ".join(PATCH_TYPES) if resource.is_custom else "")
+    raise refusals.unsupported_media_type(", ".join(PATCH_TYPES) if schema is None else "")
 
 
 def deleted(at: RequestTarget, outcome: Outcome) -> Json:

@@ -123,6 +123,11 @@ def unsupported_media_type(offered: str, hint: str = "") -> StatusError:
     return StatusError(415, "UnsupportedMediaType", f"{what}: {offered}{hint and f' ({hint})'}")
 
 
+def internal(why: str) -> StatusError:
+    """500: the server cannot do it."""
+    return StatusError(500, "InternalError", f"Internal error occurred: {why}", details={"causes": [{"message": why}]})
+
+
 def already_exists(group: str, plural: str, name: str) -> StatusError:
     """409: another object has the name."""
     message = f'{qualified(group, plural)} "{name}" already exists'

@@ -194,7 +194,8 @@ class Server:
                     raise refusals.invalid("meta.k8s.io", "PatchOptions", "", [cause])
                 outcome = writes.apply(at.resource, at.namespace, at.name, decoded(raw, is_yaml=True), options)
             case "patch" if at.name:
-                change = patch(exchange.request.content_type, decoded(raw), kind)
+                schema = None if at.resource.is_custom else kind.schema
+                change = patch(exchange.request.content_type, decoded(raw), schema)
                 outcome = writes.patch(at.resource, at.namespace, at.name, change, options)
             case _:
                 raise refusals.method_not_allowed()

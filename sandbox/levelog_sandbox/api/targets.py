@@ -71,7 +71,7 @@ def _has(resource: ServedResource, subresource: str) -> bool:
         case "status":
             return resource.has_status
         case "scale":
-            return resource.has_scale
+            return resource.scale is not None
         case _:
             return subresource == "finalize" and resource.name == "namespaces"
 

@@ -11,6 +11,7 @@ from levelog_sandbox.api import refusals
 from levelog_sandbox.objects import metadata
 from levelog_sandbox.objects.revisions import Change, Collection, Store, Stored
 from levelog_sandbox.schemas.registry import Column, Registry, ServedResource
+from levelog_sandbox.schemas.replicas import ScalePaths
 
 Json = dict[str, Any]
 
@@ -157,6 +158,7 @@ def custom_resources(body: Json, registry: Registry) -> list[ServedResource]:
                 ),
                 selectable=tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields", ())),
                 is_custom=True,
+                scale=ScalePaths.of(version.get("subresources", {}).get("scale")),
             )
         )
     return found

@@ -1,7 +1,4 @@
-"""The scale of a workload: its replicas as an object of a kind of their own, which reads and writes the workload.
-
-Limits: custom resources have no scale.
-"""
+"""The scale of an object: its replicas as an object of a kind of their own, which reads and writes that object."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,6 +9,7 @@ from levelog_sandbox.objects.metadata import unsaved
 from levelog_sandbox.objects.revisions import Stored
 from levelog_sandbox.objects.verbs import Outcome, Writes
 from levelog_sandbox.schemas.registry import ServedResource
+from levelog_sandbox.schemas.replicas import ScalePaths
 
 Json = dict[str, Any]
 
@@ -26,17 +24,21 @@ class Scales:
         self.kind = kind
 
     def get(self, resource: ServedResource, namespace: str, name: str) -> Stored:
-        """The scale of a workload. Raises `StatusError` 404."""
-        return unsaved(scale_of(self._writes.live(resource, namespace, name).body))
+        """The scale of an object. Raises `StatusError` 404, 500 for a custom resource that says no replicas."""
+        live = self._writes.live(resource, namespace, name)
+        if resource.is_custom and _paths(resource).replicas(live.body) is None:
+            path = ".".join(_paths(resource).wanted)
+            raise refusals.internal(f'the spec replicas field ".{path}" does not exist')
+        return unsaved(scale_of(resource, live.body))
 
     def replace(self, resource: ServedResource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
-        """Scale a workload as the body says. Raises `StatusError` 400, 404, 409, 422."""
+        """Scale an object as the body says. Raises `StatusError` 400, 404, 409, 422."""
         return self._write(resource, namespace, name, lambda _: body, options)
 
     def patch(
         self, resource: ServedResource, namespace: str, name: str, change: Callable[[Json], Any], options: Options
     ) -> Outcome:
-        """Scale a workload as `change` makes of its scale. Raises `StatusError` 400, 404, 409, 422."""
+        """Scale an object as `change` makes of its scale. Raises `StatusError` 400, 404, 409, 422."""
 
         def changed(scale: Json) -> Any:
             made = change(scale)
@@ -49,27 +51,35 @@ class Scales:
     def apply(self, resource: ServedResource, namespace: str, name: str, body: Any, options: Options) -> Outcome:
         """Server-side apply of a scale: its manager owns the replicas. Raises `StatusError` 400, 404, 409, 422, 500."""
         said = applied(self.kind, namespace, name, body, "")
+        if resource.is_custom:
+            # It is what kube-apiserver 1.36 says, whatever is applied.
+            version = f"{self.kind.api_version}, Kind={self.kind.kind}"
+            why = (
+                f"failed to create manager for existing fields: failed to convert live object (/; {version}) to proper"
+            )
+            which = f"version: request to convert CR to an invalid group/version: {self.kind.api_version}"
+            raise refusals.StatusError(500, "", f"{why} {which}")
         self._check(said)
         head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": said["metadata"]}
         outcome = self._writes.apply(resource, namespace, name, {**head, "spec": said.get("spec", {})}, options)
-        return _shown(outcome)
+        return _shown(resource, outcome)
 
     def _write(
         self, resource: ServedResource, namespace: str, name: str, change: Callable[[Json], Any], options: Options
     ) -> Outcome:
         live = self._writes.live(resource, namespace, name)
-        scale, warnings = incoming(self.kind, namespace, change(scale_of(live.body)), options)
+        scale, warnings = incoming(self.kind, namespace, change(scale_of(resource, live.body)), options)
         about = scale["metadata"]
         if (given := about.get("name")) != name:
             raise refusals.bad_request(misnamed(given, name))
-        if about.get("uid", live.uid) != live.uid:
+        if not resource.is_custom and about.get("uid", live.uid) != live.uid:
             why = f"Precondition failed: UID in precondition: {about['uid']}, UID in object meta: {live.uid}"
             raise refusals.conflict(resource.group, f"{resource.plural}/scale", name, why)
-        self._check(scale)
-        version = {"resourceVersion": about.get("resourceVersion", "")}
-        spec = {**live.body["spec"], "replicas": scale.get("spec", {}).get("replicas", 0)}
-        scaled = {**live.body, "metadata": {**live.body["metadata"], **version}, "spec": spec}
-        return _shown(self._writes.update(resource, live, scaled, options))._replace(warnings=warnings)
+        if not resource.is_custom:
+            self._check(scale)
+        scaled = _paths(resource).scaled(live.body, scale.get("spec", {}).get("replicas", 0))
+        scaled["metadata"] = {**live.body["metadata"], "resourceVersion": about.get("resourceVersion", "")}
+        return _shown(resource, self._writes.update(resource, live, scaled, options))._replace(warnings=warnings)
 
     def _check(self, scale: Json) -> None:
         replicas = scale.get("spec", {}).get("replicas", 0)
@@ -78,30 +88,23 @@ class Scales:
             raise refusals.invalid(self.kind.group, self.kind.kind, scale["metadata"].get("name", ""), [cause])
 
 
-def scale_of(workload: Json) -> Json:
-    """A workload's scale."""
-    about, spec, status = workload["metadata"], workload["spec"], workload.get("status", {})
-    shown: Json = {"replicas": status.get("replicas", 0)}
-    if selector := selector_text(spec.get("selector", {})):
-        shown["selector"] = selector
+def scale_of(resource: ServedResource, scaled: Json) -> Json:
+    """The scale of an object."""
+    about, paths = scaled["metadata"], _paths(resource)
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: about[key] for key in SHOWN if key in about},
-        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
-        "status": shown,
+        "spec": {"replicas": replicas} if (replicas := paths.replicas(scaled)) else {},
+        "status": paths.status(scaled),
     }
 
 
-def selector_text(selector: Json) -> str:
-    """A label selector as it is written in a query, by key."""
-    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    for term in selector.get("matchExpressions") or ():
-        key, values = term["key"], ",".join(sorted(term.get("values") or ()))
-        texts = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        parts.append((key, texts.get(term["operator"], f"!{key}")))
-    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
+def _paths(resource: ServedResource) -> ScalePaths:
+    if resource.scale is None:
+        raise refusals.no_such_resource()
+    return resource.scale
 
 
-def _shown(outcome: Outcome) -> Outcome:
-    return outcome._replace(stored=unsaved(scale_of(outcome.stored.body)))
+def _shown(resource: ServedResource, outcome: Outcome) -> Outcome:
+    return outcome._replace(stored=unsaved(scale_of(resource, outcome.stored.body)))

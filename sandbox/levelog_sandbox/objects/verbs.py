@@ -156,9 +156,9 @@ class Writes:
         self._refuse(resource, new, corekinds.update_faults(resource, before, new))
         # Asking for no owners takes one empty entry; no entries at all are taken as none sent.
         claims = {} if entries == [{}] else read_claims(entries or live.body["metadata"].get("managedFields"))
-        if claims:
+        if claims and (options.subresource != "scale" or _is_owned(resource, claims)):
             writer = self._writer(resource, options)
-            seen = (_seen(before, options.subresource), _seen(new, options.subresource))
+            seen = (_seen(resource, before, options.subresource), _seen(resource, new, options.subresource))
             claims = claims_after_update(*seen, claims, resource.schema, writer)
         return self._updated(resource, live, new, claims, options)
 
@@ -206,6 +206,8 @@ class Writes:
     def _refuse(self, resource: ServedResource, body: Json, further: list[refusals.RefusalCause]) -> None:
         """Raise `StatusError` 422 for what is wrong with names, schema, or by further rules."""
         found = metadata.faults(resource, body["metadata"]) + faults(body, resource.schema) + further
+        if resource.is_custom and resource.scale:
+            found += resource.scale.faults(body)
         if found:
             raise refusals.invalid(resource.group, resource.kind, body["metadata"].get("name", ""), found)
 
@@ -227,8 +229,8 @@ def addressed_half(resource: ServedResource, live: Json, new: Json, subresource:
             owners = live["metadata"].get("ownerReferences")
             kept["metadata"] = {**updated, "ownerReferences": owners} if owners else updated
         return {**kept, "status": new["status"]} if "status" in new else kept
-    if subresource == "scale":
-        return {**live, "metadata": updated, "spec": {**live["spec"], "replicas": new["spec"]["replicas"]}}
+    if subresource == "scale" and resource.scale:
+        return {**resource.scale.scaled(live, resource.scale.replicas(new)), "metadata": updated}
     if subresource == "finalize":
         return {**live, "metadata": updated, "spec": new.get("spec", {})}
     written = {**new, "metadata": updated}
@@ -241,11 +243,17 @@ def addressed_half(resource: ServedResource, live: Json, new: Json, subresource:
     return written
 
 
-def _seen(body: Json, subresource: str) -> Json:
+def _seen(resource: ServedResource, body: Json, subresource: str) -> Json:
     """What owners are told apart by: through a scale no replicas are the same as absent."""
-    if subresource != "scale" or body["spec"].get("replicas"):
+    if subresource != "scale" or resource.scale is None or resource.scale.replicas(body):
         return body
-    return {**body, "spec": {key: value for key, value in body["spec"].items() if key != "replicas"}}
+    return resource.scale.scaled(body, None)
+
+
+def _is_owned(resource: ServedResource, claims: Claims) -> bool:
+    """Whether somebody owns the replicas; through a scale they only pass from one to the next."""
+    path = tuple(f"f:{key}" for key in resource.scale.wanted) if resource.scale else ()
+    return any(path in claim.paths for claim in claims.values())
 
 
 def _counted(resource: ServedResource, body: Json) -> Json:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from levelog_sandbox.api import refusals
+from levelog_sandbox.schemas.replicas import OF_WORKLOADS, ScalePaths
 from levelog_sandbox.schemas.shapes import Schema, SchemaBuilder
 
 Json = dict[str, Any]
@@ -67,7 +68,7 @@ class ServedResource:
     columns: tuple[Column, ...] = ()
     selectable: tuple[str, ...] = ()
     is_custom: bool = False
-    has_scale: bool = False
+    scale: ScalePaths | None = None
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
     name: str = field(init=False)
@@ -202,7 +203,7 @@ def _builtin_resource(kind: Json, builder: SchemaBuilder) -> ServedResource:
         singular=kind["singular"],
         namespaced=kind["namespaced"],
         has_status=kind["has_status"],
-        has_scale=kind["has_scale"],
+        scale=OF_WORKLOADS if kind["has_scale"] else None,
         schema=builder.definition(kind["definition"]),
         storage="events" if is_event_view else refusals.qualified(group, plural) if kind["is_stored"] else "",
         stored_version="v1" if is_event_view else f"{group}/{version}" if group else version,

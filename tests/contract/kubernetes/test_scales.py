@@ -1,12 +1,13 @@
 """The scale subresource of workloads: reading it, and the three ways to write it."""
 
+import secrets
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from rigs.clusterclient import JSON_PATCH, MERGE, STRATEGIC, TABLE, ClusterClient
-from rigs.customresources import Webs
+from rigs.customresources import Webs, define, definition
 
 Json = dict[str, Any]
 
@@ -101,6 +102,11 @@ async def test_who_scales_owns_the_replicas(api: ClusterClient, workload: str) -
     assert found.body["spec"]["replicas"] == 0
     assert "scaler" not in {entry["manager"] for entry in found.metadata["managedFields"]}
     assert (await api.get(f"{workload}/scale")).body["spec"] == {}
+    # What nobody owns passes to nobody.
+    await api.merge(f"{workload}/scale", {"spec": {"replicas": 4}}, fieldManager="scaler")
+    found = await api.get(workload)
+    assert found.body["spec"]["replicas"] == 4
+    assert "scaler" not in {entry["manager"] for entry in found.metadata["managedFields"]}
 
 
 async def test_a_scale_is_applied(api: ClusterClient, workload: str) -> None:
@@ -177,3 +183,54 @@ async def test_scales_are_listed_with_the_resources(api: ClusterClient, webs: We
     assert not [each for each in listed if each["name"] == "daemonsets/scale"]
     await webs.create("a")
     assert (await api.get(f"{webs.at('a')}/scale")).code == 404
+
+
+async def test_a_custom_resource_is_scaled_where_its_definition_says(api: ClusterClient, namespace: str) -> None:
+    group = f"g{secrets.token_hex(4)}.example.com"
+    paths = {
+        "specReplicasPath": ".spec.nested.y",
+        "statusReplicasPath": ".status.count",
+        "labelSelectorPath": ".status.selector",
+    }
+    await define(api, definition(group, "rocks", "Rock", subresources={"status": {}, "scale": paths}))
+    path = f"/apis/{group}/v1/namespaces/{namespace}/rocks"
+    rock = {"apiVersion": f"{group}/v1", "kind": "Rock", "metadata": {"name": "a"}, "spec": {"image": "one"}}
+    await api.create(path, rock)
+    unknown = await api.get(f"{path}/a/scale")
+    assert (unknown.code, unknown.reason) == (500, "InternalError")
+    why = 'the spec replicas field ".spec.nested.y" does not exist'
+    assert unknown.body["details"] == {"causes": [{"message": why}]}
+    assert unknown.body["message"] == f"Internal error occurred: {why}"
+
+    await api.merge(f"{path}/a", {"spec": {"nested": {"y": 1}}})
+    await api.merge(f"{path}/a/status", {"status": {"count": 1, "selector": "app=x"}})
+    patched = await api.merge(f"{path}/a/scale", {"spec": {"replicas": 3}}, fieldManager="scaler")
+    assert (patched.code, patched.body["spec"]) == (200, {"replicas": 3})
+    assert patched.body["status"] == {"replicas": 1, "selector": "app=x"}
+    found = await api.get(f"{path}/a")
+    assert (found.body["spec"]["nested"], found.metadata["generation"]) == ({"y": 3}, 3)
+    assert (await api.get(f"{path}/a/scale")).body == patched.body
+    (entry,) = [entry for entry in found.metadata["managedFields"] if entry["manager"] == "scaler"]
+    assert (entry["operation"], entry["apiVersion"], entry["subresource"]) == ("Update", f"{group}/v1", "scale")
+    assert entry["fieldsV1"] == {"f:spec": {"f:nested": {"f:y": {}}}}
+
+    written = await api.replace(f"{path}/a/scale", {**patched.body, "spec": {"replicas": 5}})
+    assert (written.code, written.body["spec"]) == (200, {"replicas": 5})
+    late = await api.replace(f"{path}/a/scale", patched.body)
+    assert (late.code, late.body["details"]) == (409, {"name": "a", "group": group, "kind": "rocks"})
+    for body, field in (
+        ({"spec": {"replicas": -1}}, ".spec.nested.y"),
+        ({"spec": {"replicas": "x"}}, "patch"),
+    ):
+        refused = await api.merge(f"{path}/a/scale", body)
+        assert (refused.code, refused.faults) == (422, {(field, "FieldValueInvalid")})
+    large = await api.merge(f"{path}/a", {"spec": {"nested": {"y": 2**31}}})
+    assert (large.code, large.faults) == (422, {(".spec.nested.y", "FieldValueInvalid")})
+    strategic = await api.patch(f"{path}/a/scale", {"spec": {"replicas": 1}})
+    assert (strategic.code, strategic.reason) == (415, "UnsupportedMediaType")
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 7}}
+    applied = await api.apply(f"{path}/a/scale", scale, force="true")
+    assert (applied.code, applied.reason) == (500, "")
+    assert applied.body["message"].endswith("request to convert CR to an invalid group/version: autoscaling/v1")
+    listed = {each["name"]: each for each in (await api.get(f"/apis/{group}/v1")).body["resources"]}
+    assert (listed["rocks/scale"]["group"], listed["rocks/scale"]["kind"]) == ("autoscaling", "Scale")
