@@ -216,7 +216,9 @@ def deployment_patch(draw: Draw) -> Json:
 @st.composite
 def service(draw: Draw) -> Json:
     ports = [each for each in draw(keyed_list("service ports")) if each["port"] != key_of("service ports", "a")]
-    return {"metadata": {"name": ""}, "spec": {"ports": [draw(item("service ports", "a", is_patch=False)), *ports]}}
+    ports.insert(draw(st.integers(0, len(ports))), draw(item("service ports", "a", is_patch=False)))
+    # Without an address: the server has 254.
+    return {"metadata": {"name": ""}, "spec": {"clusterIP": "None", "selector": POD_LABELS, "ports": ports}}
 
 
 @st.composite
