@@ -78,7 +78,7 @@ class EffectCaller:
             is_doubtful = intent.is_doubtful and not effect.is_superseded
             return self._later(intent, text, is_doubtful=is_doubtful, error=error)
         except GiveUp as error:
-            return Ended(intent=intent, outcome="failed", error=f"{effect.title}: {_words(error) or 'gave up'}")
+            return _given_up(intent, effect, request, name, f"{effect.title}: {_words(error) or 'gave up'}")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
             if not isinstance(error, HandlerFault):
                 clean = self._redactor.redact_text
@@ -86,7 +86,7 @@ class EffectCaller:
                 tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
             text = f"{effect.title}: {described(error)}"
             if effect.retries is not None and intent.attempts > effect.retries:
-                return Ended(intent=intent, outcome="failed", error=text)
+                return _given_up(intent, effect, request, name, text)
             asked = Retry(delay=effect.backoff) if effect.backoff is not None else None
             return self._later(intent, text, is_doubtful=not effect.is_superseded, error=asked)
         return Ended(intent=intent, outcome="written", call=told)
@@ -102,6 +102,13 @@ class EffectCaller:
         elif asked is not None:  # pyright: ignore[reportUnnecessaryComparison] - as a user may write it
             text = f"{text} (its delay is of type {type(asked).__name__}, not a timedelta)"
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
+
+
+def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, text: str) -> Ended:
+    """The end of a call that failed for good, which others may wait for all the same."""
+    is_noted = effect.notes_failure(request)
+    told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=None) if is_noted else None
+    return Ended(intent=intent, outcome="failed", error=text, call=told)
 
 
 def _words(error: BaseException) -> str:

@@ -44,12 +44,14 @@ class Level(Generic[T]):
     `recheck_at` asks for another evaluation at that time even if nothing that was read changes.
     """
 
-    __slots__ = ("_drift", "actual", "desired", "recheck_at")
+    __slots__ = ("_drift", "actual", "desired", "recheck_at", "waits")
 
     def __init__(self, desired: T, actual: T, *, recheck_at: datetime | None = None) -> None:
         self.desired = desired
         self.actual = actual
         self.recheck_at = recheck_at
+        self.waits = ""
+        """Of levelog's own views: why nothing is done about the drift yet."""
         self._drift: Drift | None = None
 
     @property

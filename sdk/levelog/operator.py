@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any, overload
 
 from levelog.conditions import conditions_writer, inspect_conditions
-from levelog.edges import Reason
 from levelog.effects import EFFECT_TIME, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, inspect_children, reconciler_of, refuse_shared
-from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions, edge_effect, edge_view, edge_writer, end_view
+from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.edgeregistry import EdgeRegistry
 from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, OnError, require_resources
 from levelog.handlers.injection import Lender
 from levelog.handlers.on import HandlerF, On
@@ -43,9 +43,17 @@ class Operator:
         """By name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
         """By the resource of their records, `branches.external`."""
-        self.on = On(self._lender, self.indices, self._register_edges)
+        edges = EdgeRegistry(
+            name,
+            self._lender,
+            self._claim,
+            indices=self.indices,
+            effects=self.effects,
+            views=self.views,
+            reconcilers=self.reconcilers,
+        )
+        self.on = On(self._lender, self.indices, edges.register)
         """Handlers of edges, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
-        self._edges: dict[Callable[..., Any], EdgeHandler] = {}
         self._views_by_function: dict[Callable[..., Any], str] = {}
 
     @overload
@@ -361,39 +369,6 @@ class Operator:
             return function
 
         return register
-
-    def _register_edges(self, function: Callable[..., Any], reason: Reason, options: EdgeOptions | None) -> None:
-        """Have a function called for edges of one kind more; `options`: None where the decorator has none."""
-        before = self._edges.get(function)
-        known = before.options if before is not None else EdgeOptions()
-        if options is not None and known != EdgeOptions():
-            raise OperatorError(
-                f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
-            )
-        reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
-        handler = EdgeHandler(function, reasons, options or known, self._lender)
-        if before is None:
-            self._claim(handler.name, function)
-            self._claim(handler.handled_name, function)
-        effect = edge_effect(handler, self._lender)
-        self.effects[effect.name] = effect
-        self.indices[effect.name] = effect.index
-
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            selector, of = handler.options.selector, handler.options.of
-            return ViewHandler.inspect(view, self.indices, selector, self._lender, deleting=False, objects={}, of=of)
-
-        def inspect_end(view: Callable[..., Any]) -> ViewHandler:
-            of = handler.reader.cls
-            return ViewHandler.inspect(view, self.indices, Selector(), self._lender, deleting=True, objects={}, of=of)
-
-        views = [edge_view(handler, inspect_view)]
-        if "delete" in reasons:
-            views.append(end_view(handler, inspect_end))
-        for view in views:
-            self.views[view.name] = view
-            self.reconcilers[view.name] = edge_writer(handler, view, effect, self._lender)
-        self._edges[function] = handler
 
     def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.

@@ -80,6 +80,7 @@ def to_write(program: Program, namespaces: Sequence[str]) -> list[NeededPermissi
     return [
         need
         for name, handler in _reconcilers(program)
+        if not handler.is_sweeping
         for write in handler.writes or ()
         for verb in write.verbs
         for need in _for(write.resource, verb, namespaces, of=name)

@@ -10,7 +10,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from levelog.handlers.owned import ChildrenLevel
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
@@ -90,7 +89,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
         return _Verdict("failed", round_.error, next_at)
     if round_.is_sent:
         return _Verdict("settling")
-    waits = look.level.waits if isinstance(look.level, ChildrenLevel) else ""
+    waits = look.level.waits if look.level is not None else ""
     return _Verdict("drifting", waits or "the last round had nothing to write", next_at)
 
 

@@ -1,9 +1,9 @@
 """`@op.on.create`, `update`, `delete` and `field`: from a function to a view of what it handled, and an effect."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -22,6 +22,7 @@ from levelog.edges import (
 from levelog.effects import EFFECT_TIME, MOST_EDGE_BYTES, Call, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
 from levelog.handlers.signatures import parameters, require_time, type_hints
@@ -35,6 +36,8 @@ from levelog.wire.canonical import digest
 
 END: Final = "deleted"
 """Name of the call for the end of an object."""
+Phase: TypeAlias = Literal["waits", "held"]
+"""Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
 KNOWN: Final = "known"
 """Name of the call that notes that an object is about to be handled for the first time."""
 OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS)
@@ -61,6 +64,8 @@ class EdgeOptions(Struct, frozen=True, kw_only=True):
     """How often it is tried again after an error; None: for ever."""
     backoff: timedelta | None = None
     """Before it is; None: as the actuator puts off what failed."""
+    finalizer: bool = False
+    """The object stays until its end is handled."""
 
 
 class EdgeHandler:
@@ -173,33 +178,59 @@ def edge_effect(handler: EdgeHandler, lender: Lender) -> EffectHandler:
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.notes_failure = lambda edge: edge.is_held
     made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 
 
-def edge_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
-    """The view of what the handler has handled of an object, against what there is."""
+def edge_view(
+    handler: EdgeHandler,
+    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    finalizing: IndexHandler | None = None,
+) -> ViewHandler:
+    """The view of what the handler has handled of an object, against what there is.
+
+    `finalizing` tells of objects that a finalizer has to be put on first, and of those that it holds; None: of none.
+    """
     index = handler.handled_name
     follows = "update" in handler.reasons
 
     def view(parent: Any, **read: Any) -> Level[Any]:
         found = handler.shown(parent)
-        state = handler.state(found)
-        calls: list[Call[Edge, None]] = [each for each in read[index][found["metadata"]["uid"]] if not each.name]
-        if not calls:
-            is_due = _holds(handler.options.value, value_at(found, handler.options.field))
-            return Level(desired=state, actual=None if is_due else state)
-        handled = handler.state(handler.known(calls[0].request.object))
-        is_due = follows and _holds(handler.options.value, value_at(found, handler.options.field))
-        return Level(desired=state, actual=handled if is_due else state)
+        uid = found["metadata"]["uid"]
+        calls: list[Call[Edge, None]] = list(read[index][uid])
+        phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
+        if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
+            is_open = "held" in phases and not any(each.name == END for each in calls)
+            return Level(desired=END, actual=KNOWN if is_open else END)
+        level = _level_of(handler, found, [each for each in calls if not each.name], follows=follows)
+        if "waits" in phases and level.drift:
+            level.waits = "waits for its finalizer to be put on"
+        return level
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     annotations: dict[str, Any] = {"parent": hint, index: Index[str, Call[Edge, None]]}
+    if finalizing is not None:
+        annotations["finalizing"] = Index[str, Phase]
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
     options = handler.options
     filters = value_fingerprint((options.field, options.value, options.old, options.new))
-    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *sorted(handler.reasons), filters)
+    held = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
+    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *sorted(handler.reasons), filters, *held)
     return made
+
+
+def _level_of(
+    handler: EdgeHandler, found: dict[str, Any], calls: Sequence[Call[Edge, None]], *, follows: bool
+) -> Level[Any]:
+    """What there is of an object, against what the last of the calls has handled."""
+    state, options = handler.state(found), handler.options
+    if not calls:
+        is_due = _holds(options.value, value_at(found, options.field))
+        return Level(desired=state, actual=None if is_due else state)
+    handled = handler.state(handler.known(calls[0].request.object))
+    is_due = follows and _holds(options.value, value_at(found, options.field))
+    return Level(desired=state, actual=handled if is_due else state)
 
 
 def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
@@ -223,9 +254,12 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     is_end = view.is_of_deleted
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
+        if level.waits:
+            return []
         found = handled_object(handler.shown(parent))
-        if is_end:
-            return [call(effect.function, Edge(reason="delete", object=found), name=END)]
+        if is_end or level.desired == END:
+            edge = Edge(reason="delete", object=found, is_held=not is_end)
+            return [call(effect.function, edge, name=END)]
         diff = () if level.actual is None else diff_of(level.actual, level.desired)
         edge = Edge(reason="create" if level.actual is None else "update", object=found, diff=diff)
         noted = msgspec.structs.replace(edge, is_noted=True)
@@ -258,6 +292,8 @@ def require_options(what: str, options: EdgeOptions) -> None:
     filtered = [each for each in ("value", "old", "new") if getattr(options, each) is not UNSET]
     if filtered and not options.field:
         raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
+    if not isinstance(options.finalizer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError(f"{what}: finalizer={options.finalizer!r} is neither True nor False")
     retries, backoff = options.retries, options.backoff
     if retries is not None and (not isinstance(retries, int) or retries < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")

@@ -94,14 +94,18 @@ class On(Hooks):
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        finalizer: bool = False,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     def delete(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
-        """Call the function once an object is gone, with its last state; no finalizer is needed.
+        """Call the function once an object is gone, with its last state; no finalizer is needed for that.
 
         Also for an object that went while nothing ran. It is called for objects that it has seen before: `create` and
         `update` of the same function, or a note that levelog takes when it sees the object first. The filters say
         which these are; at its end an object is handled whatever it was last. The options are those of `create`.
+
+        With `finalizer=True` it is called before: once the object is being deleted, which stays until the function has
+        returned or given up. All handlers of edges of the class wait until the finalizer is on the object.
         """
         return self._decorator("delete", function, options)
 
@@ -151,7 +155,8 @@ class On(Hooks):
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         filters = {name: given[name] for name in ("labels", "annotations", "when") if given.get(name) is not None}
         rest = {name: value for name, value in given.items() if name not in ("labels", "annotations", "when")}
-        if unknown := rest.keys() - {"of", "timeout", "retries", "backoff"}:
+        known = {"of", "timeout", "retries", "backoff"} | ({"finalizer"} if reason == "delete" else set())
+        if unknown := rest.keys() - known:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
         options = EdgeOptions(selector=Selector(**filters), **rest) if given else None
 

@@ -73,7 +73,7 @@ class OwnedChild(Struct, frozen=True, kw_only=True):
 class ChildrenLevel(Level[dict[str, Any]]):
     """A level whose parts are children, by their keys; it knows the intents of the next round."""
 
-    __slots__ = ("steps", "waits")
+    __slots__ = ("steps",)
 
     def __init__(
         self, desired: dict[str, Any], actual: dict[str, Any], steps: Sequence[Intent] = (), waits: str = ""
@@ -81,7 +81,6 @@ class ChildrenLevel(Level[dict[str, Any]]):
         super().__init__(desired, actual)
         self.steps = tuple(steps)
         self.waits = waits
-        """Why there are no steps although there is drift."""
 
     @property
     def drift(self) -> Drift:

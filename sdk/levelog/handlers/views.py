@@ -191,6 +191,8 @@ class ReconcileHandler:
         self.given = given
         self.writes = writes
         """What it may yield intents for; None: it does not say."""
+        self.is_sweeping = False
+        """Whether it only takes off what earlier code has put on, so that most operators need no right for it."""
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""

@@ -1,0 +1,125 @@
+"""Handlers of edges of one operator, and the views, effects and reconcile functions that are made of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from levelog.edges import Reason
+from levelog.effects import EffectHandler
+from levelog.errors import OperatorError
+from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions, edge_effect, edge_view, edge_writer, end_view
+from levelog.handlers.finalizing import FinalizingIndex, finalizer_of, finalizer_view, finalizer_writer
+from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.injection import Lender
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.selectors import Selector
+from levelog.wire.objects import GroupResource
+
+
+class EdgeRegistry:
+    """Takes in handlers of edges; what it makes of them it puts into the operator's own mappings."""
+
+    def __init__(
+        self,
+        operator: str,
+        lender: Lender,
+        claim: Callable[[str, Callable[..., Any]], None],
+        *,
+        indices: dict[str, IndexHandler],
+        effects: dict[str, EffectHandler],
+        views: dict[str, ViewHandler],
+        reconcilers: dict[str, ReconcileHandler],
+    ) -> None:
+        """`claim` raises OperatorError for a name that another function of the operator has."""
+        self._operator = operator
+        self._lender = lender
+        self._claim = claim
+        self._indices, self._effects, self._views, self._reconcilers = indices, effects, views, reconcilers
+        self._handlers: dict[Callable[..., Any], EdgeHandler] = {}
+        self._names: dict[GroupResource, str] = {}
+        """Of the views of finalizers."""
+
+    def register(self, function: Callable[..., Any], reason: Reason, options: EdgeOptions | None) -> None:
+        """Have a function called for edges of one kind more; `options`: None where the decorator has none."""
+        before = self._handlers.get(function)
+        known = before.options if before is not None else EdgeOptions()
+        if options is not None and known != EdgeOptions():
+            raise OperatorError(
+                f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
+            )
+        reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
+        handler = EdgeHandler(function, reasons, options or known, self._lender)
+        if handler.options.finalizer:
+            finalizer_of(self._operator)  # refused before anything is claimed
+        if before is None:
+            self._claim(handler.name, function)
+            self._claim(handler.handled_name, function)
+        effect = edge_effect(handler, self._lender)
+        self._effects[effect.name] = effect
+        self._indices[effect.name] = effect.index
+        self._handlers[function] = handler
+        self._arrange(handler.reader.resource.group_resource, function)
+
+    def _arrange(self, resource: GroupResource, function: Callable[..., Any]) -> None:
+        """Make the views of a resource's handlers anew: all of them wait for the finalizer that one of them wants."""
+        mine = [each for each in self._handlers.values() if each.reader.resource.group_resource == resource]
+        holding = [each for each in mine if each.options.finalizer]
+        index = None
+        if holding:
+            index = FinalizingIndex(holding[0].reader.cls, finalizer_of(self._operator), holding)
+            self._indices[index.name] = index
+        for handler in mine:
+            views = [edge_view(handler, self._inspected(handler, index), index)]
+            if "delete" in handler.reasons:
+                views.append(end_view(handler, self._inspected_end(handler)))
+            for view in views:
+                self._views[view.name] = view
+                effect = self._effects[handler.handled_name]
+                self._reconcilers[view.name] = edge_writer(handler, view, effect, self._lender)
+        self._finalize(resource, mine, holding, function)
+
+    def _finalize(
+        self, resource: GroupResource, mine: list[EdgeHandler], holding: list[EdgeHandler], function: Callable[..., Any]
+    ) -> None:
+        """Keep the finalizer of the handlers, or take off what is left of earlier ones."""
+        try:
+            finalizer = finalizer_of(self._operator)
+        except OperatorError:  # no handler can ever have put one on
+            return
+        cls = (holding or mine)[0].reader.cls
+        if resource not in self._names:
+            name = f"{resource.resource.replace('-', '_')}_finalizer"
+            if name in self._names.values():
+                name = f"{str(resource).replace('-', '_').replace('.', '_')}_finalizer"
+            self._claim(name, function)
+            self._names[resource] = name
+
+        def inspect_view(view: Callable[..., Any], selector: Selector) -> ViewHandler:
+            return ViewHandler.inspect(view, self._indices, selector, self._lender, deleting=True, objects={}, of=cls)
+
+        view = finalizer_view(self._names[resource], finalizer, holding, inspect_view)
+        self._views[view.name] = view
+        writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
+        writer.is_sweeping = not holding
+
+    def _inspected(
+        self, handler: EdgeHandler, index: FinalizingIndex | None
+    ) -> Callable[[Callable[..., Any]], ViewHandler]:
+        options, known = handler.options, dict(self._indices)
+        if index is not None:
+            known["finalizing"] = index
+
+        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+            deleting = options.finalizer
+            return ViewHandler.inspect(
+                view, known, options.selector, self._lender, deleting=deleting, objects={}, of=options.of
+            )
+
+        return inspect_view
+
+    def _inspected_end(self, handler: EdgeHandler) -> Callable[[Callable[..., Any]], ViewHandler]:
+        cls = handler.reader.cls
+
+        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+            return ViewHandler.inspect(view, self._indices, Selector(), self._lender, deleting=True, objects={}, of=cls)
+
+        return inspect_view

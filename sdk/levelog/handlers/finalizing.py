@@ -1,0 +1,138 @@
+"""The finalizer of an operator: on an object while handlers hold up its end, and off once they have handled it."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from levelog.calls.mappings import plain
+from levelog.edges import Edge
+from levelog.effects import Call
+from levelog.errors import OperatorError
+from levelog.handlers.edgehandlers import END, EdgeHandler, Phase, declared
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.indexers import MARK, IndexHandler
+from levelog.handlers.injection import Lender
+from levelog.handlers.readers import ObjectReader
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.indices import Index
+from levelog.intents import Intent, patch
+from levelog.levels import Level
+from levelog.resources import ResourceBase
+from levelog.selectors import Selector
+from levelog.wire.canonical import digest
+
+PREFIX: Final = "levelog/"
+"""Begins the finalizer of each operator."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+"""What may follow the slash of a finalizer. Origin: IsQualifiedName of apimachinery."""
+_CODE: Final = "finalizing 1"
+"""Stands for this module in fingerprints: raised when the same objects lead to other writes."""
+
+
+def finalizer_of(operator: str) -> str:
+    """The one finalizer of an operator. Raises OperatorError for a name that no finalizer can have."""
+    if not _NAME.fullmatch(operator):
+        raise OperatorError(
+            f"operator {operator!r}: its finalizer would be {PREFIX + operator!r}, which the API refuses: name it with "
+            "up to 63 letters, digits, -, _ and ., and a letter or digit at both ends"
+        )
+    return PREFIX + operator
+
+
+def is_wanted(handler: EdgeHandler, found: Mapping[str, Any]) -> bool:
+    """Tell whether a handler's filters take an object, so that its end is held up for it."""
+    selector, metadata = handler.options.selector, found["metadata"]
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    if selector.looks_at_metadata and not selector.matches(labels, annotations):
+        return False
+    if selector.when is None:
+        return True
+    try:
+        return bool(selector.when(found if handler.reader.is_plain else handler.taken(plain(found))))
+    except msgspec.ValidationError:  # it cannot be handled either, and its level says so
+        return False
+
+
+class FinalizingIndex(IndexHandler):
+    """By the uid of an object whether handlers have to wait for its finalizer, or it is being deleted and held."""
+
+    def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[EdgeHandler]) -> None:
+        def entries(found: Mapping[str, Any]) -> Iterator[tuple[str, Phase]]:
+            metadata = found["metadata"]
+            is_on = finalizer in (metadata.get("finalizers") or ())
+            if metadata.get("deletionTimestamp"):
+                if is_on:
+                    yield metadata["uid"], "held"
+            elif not is_on and any(is_wanted(each, found) for each in handlers):
+                yield metadata["uid"], "waits"
+
+        super().__init__(
+            entries,
+            ObjectReader(cls, Selector(), is_plain=True),
+            Iterator[tuple[str, Phase]],
+            name=f"{MARK}finalizing/{cls.resource_type.group_resource}",
+            code=digest(_CODE, finalizer, *(value_fingerprint(each.options.selector) for each in handlers)),
+        )
+
+
+def finalizer_view(
+    name: str,
+    finalizer: str,
+    handlers: Sequence[EdgeHandler],
+    inspect_view: Callable[[Callable[..., Any], Selector], ViewHandler],
+) -> ViewHandler:
+    """The view of whether the finalizer is on an object, against whether one of the handlers wants it there.
+
+    Without handlers, its parents are the objects that have it from handlers that were removed.
+    """
+
+    def view(parent: Mapping[str, Any], **read: Any) -> Level[bool]:
+        metadata = parent["metadata"]
+        is_on = finalizer in (metadata.get("finalizers") or ())
+        wanting = [each for each in handlers if is_wanted(each, parent)]
+        if metadata.get("deletionTimestamp"):  # the API takes no finalizer any more
+            uid = metadata["uid"]
+            open_ones = [each for each in wanting if not any(c.name == END for c in read[each.handled_name][uid])]
+            return Level(desired=is_on and bool(open_ones), actual=is_on)
+        return Level(desired=bool(wanting), actual=is_on)
+
+    def is_left(found: Mapping[str, Any]) -> bool:
+        return finalizer in (found["metadata"].get("finalizers") or ())
+
+    annotations: dict[str, Any] = {"parent": Mapping[str, Any]}
+    annotations |= {each.handled_name: Index[str, Call[Edge, None]] for each in handlers}
+    selector = Selector() if handlers else Selector(when=is_left)
+    made = inspect_view(declared(view, name, annotations, Level[bool]), selector)
+    filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in handlers]
+    made.fingerprint = digest(_CODE, name, finalizer, str(made.resource.group_resource), *filters)
+    return made
+
+
+def finalizer_writer(cls: type[ResourceBase], finalizer: str, view: ViewHandler, lender: Lender) -> ReconcileHandler:
+    """The reconcile function of such a view: it puts the finalizer on or takes it off, for the version that it saw."""
+
+    async def write(parent: Mapping[str, Any], level: Level[bool]) -> list[Intent]:  # async, so that it needs no thread
+        metadata = parent["metadata"]
+        operations = operations_for(list(metadata.get("finalizers") or ()), finalizer, is_wanted=level.desired)
+        return [patch(cls, metadata["name"], operations, namespace=metadata.get("namespace", ""))]
+
+    write.__name__ = f"{view.name}.write"
+    made = ReconcileHandler.inspect(write, view, {cls: ["patch"]}, lender)
+    made.fingerprint = digest(_CODE, view.name)
+    return made
+
+
+def operations_for(held: Sequence[str], finalizer: str, *, is_wanted: bool) -> list[dict[str, Any]]:
+    """The JSON patch that puts a finalizer on, or takes it off; other finalizers stay as they are."""
+    path = "/metadata/finalizers"
+    if is_wanted:
+        return [{"op": "add", "path": f"{path}/-", "value": finalizer} if held else _first(path, finalizer)]
+    place = f"{path}/{held.index(finalizer)}"
+    return [{"op": "test", "path": place, "value": finalizer}, {"op": "remove", "path": place}]
+
+
+def _first(path: str, finalizer: str) -> dict[str, Any]:
+    return {"op": "add", "path": path, "value": [finalizer]}

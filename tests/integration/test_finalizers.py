@@ -1,0 +1,253 @@
+"""Finalizers of handlers: on before anything is done, off once the end is handled, and never left without a handler."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from levelog import GiveUp, LabelledResource, Operator, OperatorError, Resource, Retry, Struct
+from levelog.testing import Simulation
+
+FINALIZER = "levelog/webs"
+
+
+class WebSpec(Struct):
+    image: str = "a"
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class LabelledWeb(LabelledResource, group="example.com", version="v1", plural="webs", kind="Web"):
+    spec: WebSpec
+
+
+def web(name: str = "shop", /, *, finalizers: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "default"} | more
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
+
+
+class Handlers:
+    """An operator with a handler whose function holds objects up; each tells what finalizers it found on them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.op = op = Operator("webs")
+        self.told: list[tuple[str, list[str] | None]] = []
+        self.failing: dict[str, Exception] = {}
+        self.simulation = Simulation(op)
+
+        @op.on.create
+        def provision(web: Web) -> None:
+            self.tell("provision")
+
+        @op.on.delete(finalizer=True, **options)
+        def archive(web: Web) -> None:
+            self.tell("archive")
+
+        @op.on.delete
+        def mourn(web: Web) -> None:
+            self.tell("mourn")
+
+        self.functions: tuple[Callable[..., Any], ...] = (provision, archive, mourn)
+
+    def tell(self, name: str) -> None:
+        found = self.cluster()
+        self.told.append((name, found.get("shop")))
+        if name in self.failing:
+            raise self.failing[name]
+
+    def cluster(self) -> dict[str, list[str]]:
+        """Finalizers of the objects that the cluster has, by name; read in the simulation's own thread."""
+        world = self.simulation._open  # pyright: ignore[reportPrivateUsage] - handlers run in its thread
+        found = world.sandbox.user.list("webs.example.com")
+        return {each["metadata"]["name"]: each["metadata"].get("finalizers", []) for each in found}
+
+
+def finalizers(simulation: Simulation) -> dict[str, list[str]]:
+    return {each["metadata"]["name"]: each["metadata"].get("finalizers", []) for each in simulation.objects(Web)}
+
+
+def test_a_finalizer_is_on_before_anything_is_done_and_off_once_the_end_is_handled() -> None:
+    handlers = Handlers()
+    with handlers.simulation as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.apply(web(finalizers=("example.com/other",)))
+        simulation.run()
+        both = ["example.com/other", FINALIZER]
+        assert handlers.told == [("provision", both)]
+        handlers.failing["archive"] = ValueError("the tape is full")
+        simulation.delete(Web, "shop")
+        simulation.advance(timedelta(minutes=1))
+        assert handlers.told[1:] == [("archive", both)] * (len(handlers.told) - 1)
+        assert len(handlers.told) > 3
+        level = simulation.level("archive", "default", "shop")
+        assert (level.status, level.desired, level.actual) == ("settling", "deleted", "known")
+        handlers.failing.clear()
+        handlers.told.clear()
+        simulation.advance(timedelta(minutes=20))
+        assert handlers.told == [("archive", both)]
+        assert finalizers(simulation) == {"shop": ["example.com/other"]}
+        simulation.patch(Web, "shop", {"metadata": {"finalizers": None}})
+        simulation.advance(timedelta(minutes=1))
+        assert handlers.told[1:] == [("mourn", None)]
+        assert not simulation.objects(Web)
+
+
+def test_a_handler_that_waits_for_the_finalizer_says_so() -> None:
+    handlers = Handlers()
+    with handlers.simulation as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.refuse(403, target="webs.example.com/default/shop", times=1)
+        simulation.apply(web())
+        simulation.run()
+        assert not handlers.told
+        level = simulation.level("provision", "default", "shop")
+        assert (level.status, level.reason) == ("drifting", "waits for its finalizer to be put on")
+        assert simulation.level("webs_finalizer", "default", "shop").status == "failed"
+        simulation.advance(timedelta(minutes=20))
+        assert handlers.told == [("provision", [FINALIZER])]
+
+
+@pytest.mark.parametrize("error", [GiveUp("no such tape"), ValueError("the tape is full")])
+def test_a_handler_that_gives_up_lets_the_object_go_and_is_not_called_again(error: Exception) -> None:
+    handlers = Handlers(retries=2, backoff=timedelta(minutes=1))
+    with handlers.simulation as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.apply(web())
+        simulation.run()
+        handlers.failing["archive"] = error
+        simulation.delete(Web, "shop")
+        simulation.advance(timedelta(hours=1))
+        attempts = 1 if isinstance(error, GiveUp) else 3
+        assert handlers.told[1:] == [*[("archive", [FINALIZER])] * attempts, ("mourn", None)]
+        assert not simulation.objects(Web)
+
+
+def test_an_object_that_lost_its_finalizer_by_hand_is_handled_once_it_is_gone() -> None:
+    handlers = Handlers()
+    with handlers.simulation as simulation:
+        simulation.call_through(*handlers.functions)
+        simulation.apply(web())
+        simulation.run()
+        handlers.failing["archive"] = Retry("the tape is full", delay=timedelta(minutes=10))
+        simulation.delete(Web, "shop")
+        simulation.advance(timedelta(minutes=1))
+        simulation.patch(Web, "shop", {"metadata": {"finalizers": None}})
+        handlers.failing.clear()
+        handlers.told.clear()
+        simulation.advance(timedelta(hours=1))
+        assert sorted(handlers.told) == [("archive", None), ("mourn", None)]
+
+
+def test_what_the_filters_leave_out_is_not_held() -> None:
+    op = Operator("webs")
+    told: list[str] = []
+
+    @op.on.delete(finalizer=True, labels={"tape": "yes"}, when=lambda web: web.spec.image == "a")
+    def archive(web: LabelledWeb) -> None:
+        told.append(web.metadata.name)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(archive)
+        simulation.apply(web("kept", labels={"tape": "yes"}))
+        simulation.apply(web("free"))
+        simulation.run()
+        assert finalizers(simulation) == {"free": [], "kept": [FINALIZER]}
+        simulation.apply(web("kept", labels={"tape": "no"}))
+        simulation.run()
+        assert finalizers(simulation) == {"free": [], "kept": []}
+        simulation.delete(Web, "kept")
+        simulation.delete(Web, "free")
+        simulation.run()
+        assert told == ["kept"]  # it was known
+
+
+def test_a_finalizer_of_a_handler_that_was_removed_is_taken_off() -> None:
+    op = Operator("webs")
+
+    @op.on.create
+    def provision(web: Web) -> None:
+        """Nothing holds the end up any more."""
+
+    with Simulation(op) as simulation:
+        simulation.call_through(provision)
+        simulation.apply(web(finalizers=(FINALIZER, "levelog/others")))
+        simulation.apply(web("plain"))
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
+        with pytest.raises(KeyError):
+            simulation.level("webs_finalizer", "default", "plain")
+
+
+STEPS = st.lists(st.sampled_from(["apply", "delete", "run", "minute", "fail", "mend", "strip"]), max_size=12)
+
+
+@settings(max_examples=15)
+@given(STEPS)
+def test_whatever_happens_each_end_is_handled_and_no_finalizer_is_left(steps: list[str]) -> None:
+    op = Operator("webs")
+    told: list[tuple[str, str]] = []
+    failing: list[str] = []
+
+    @op.on.create
+    @op.on.delete(finalizer=True)
+    async def provision(web: Web, reason: str) -> None:
+        if failing:
+            raise ValueError("away")
+        told.append((reason, web.metadata.uid))
+
+    with Simulation(op) as simulation:
+        simulation.call_through(provision)
+
+        def rest() -> None:
+            failing.clear()
+            simulation.advance(timedelta(hours=1))
+
+        for step in steps:
+            there = finalizers(simulation)
+            if step == "apply":
+                simulation.apply(web())
+            elif step == "delete" and there:
+                simulation.delete(Web, "shop")
+            elif step == "strip" and there:
+                simulation.patch(Web, "shop", {"metadata": {"finalizers": None}})
+            elif step == "run":
+                simulation.run()
+            elif step == "minute":
+                simulation.advance(timedelta(minutes=1))
+            elif step == "fail":
+                failing[:] = ["provision"]
+            else:
+                failing.clear()
+        rest()
+        assert finalizers(simulation) in ({}, {"shop": [FINALIZER]})
+        living = [each["metadata"]["uid"] for each in simulation.objects(Web)]
+        assert {uid for reason, uid in told if reason == "create"} >= set(living)
+        if living:
+            simulation.delete(Web, "shop")
+            rest()
+        assert not finalizers(simulation)
+        made = {uid for reason, uid in told if reason == "create"}
+        assert {uid for reason, uid in told if reason == "delete"} >= made
+        assert len(told) == len(set(told))  # each once
+
+
+def test_an_operator_whose_name_no_finalizer_can_have_is_refused() -> None:
+    op = Operator("my webs")
+    with pytest.raises(OperatorError, match="its finalizer would be 'levelog/my webs', which the API refuses"):
+
+        @op.on.delete(finalizer=True)
+        def archive(web: Web) -> None:
+            """Not registered."""
+
+
+def test_only_the_decorator_of_deletions_takes_a_finalizer() -> None:
+    with pytest.raises(OperatorError, match=r"^on\.create: takes no option 'finalizer'"):
+        Operator("webs").on.create(finalizer=True)  # type: ignore[call-overload]  # pyright: ignore
