@@ -1,4 +1,4 @@
-"""Before an application runs: `levelog init`, `crd`, `import-crd`, `doctor`, `migrate`, `rbac` and `manifests`."""
+"""Around a run: `levelog init`, `crd`, `import-crd`, `doctor`, `migrate`, `rbac`, `manifests` and `release`."""
 
 import sys
 from pathlib import Path
@@ -128,6 +128,27 @@ def manifests(
         )
         for path in write(workloads, output, is_overwriting=overwrite):
             sys.stdout.write(f"{path}\n")
+
+    execute(settings, work)
+
+
+@taking("kubeconfig", "context", "namespace")
+def release(
+    settings: Settings,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE", help="Operators, as `levelog run` takes them.", show_default=False),
+    ],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which objects have one.")] = False,
+) -> None:
+    """Take the finalizers of these operators off all objects that they read: stop them first, and uninstall them."""
+
+    async def work() -> None:
+        from levelog_cli.wiring.releasing import release as take_off
+
+        if not await take_off(settings, files, is_dry=dry_run):
+            raise SystemExit(FAILED)
 
     execute(settings, work)
 

@@ -1,0 +1,108 @@
+"""Taking the finalizers of operators off all objects, before they are uninstalled."""
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from levelog.errors import LevelogError
+from levelog.handlers.finalizing import PREFIX, operations_for
+from levelog.resources import ResourceType
+from levelog.wire.objects import ObjectKey
+from levelog_actuator.requests import path_of
+from levelog_cli.loading import load_application
+from levelog_cli.servers.clusters import connect_cluster
+from levelog_cli.settings import Settings
+from levelog_kube.client import KubeClient
+from levelog_kube.discovery import resolve
+from levelog_kube.failures import ApiError
+
+_PAGE: Final = "500"
+"""Objects in one answer."""
+_ATTEMPTS: Final = 5
+"""For one object, which others may change between a look and a write."""
+_CHANGED: Final = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+async def release(settings: Settings, files: Sequence[Path], *, is_dry: bool) -> bool:
+    """Take the finalizers of the operators in the files off the objects that they read; says so for each.
+
+    Returns whether all of them are off. Raises ApiError for a resource that may not be listed, and as `load_operators`.
+    """
+    program = load_application(settings, files).program
+    finalizers = [PREFIX + operator.name for operator in program.operators]
+    found = failed = 0
+    async with await connect_cluster(settings) as client:
+        for resource in program.resources.values():
+            async for manifest in _objects(client, resource, settings.namespaces):
+                held = [each for each in finalizers if each in manifest["metadata"].get("finalizers", ())]
+                if not held:
+                    continue
+                found += 1
+                key = resource.key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
+                try:
+                    if not is_dry:
+                        await _take_off(client, resource, key, manifest, held)
+                    said = "would be taken off" if is_dry else "taken off"
+                    sys.stdout.write(f"{key}: {', '.join(held)} {said}\n")
+                except LevelogError as error:
+                    failed += 1
+                    sys.stderr.write(f"{key}: {', '.join(held)} is still on it: {error}\n")
+    done = f"{found} objects have" if is_dry else f"{found - failed} objects released, {failed} not: they had"
+    sys.stdout.write(f"{done} {' or '.join(finalizers)}\n")
+    return not failed
+
+
+async def _objects(
+    client: KubeClient, resource: ResourceType, namespaces: Sequence[str]
+) -> AsyncIterator[dict[str, Any]]:
+    """All objects of a resource, page by page; none, and a word on stderr, where it is not served."""
+    served = await resolve(client, resource.group, resource.version, resource.plural)
+    if served is None:
+        sys.stderr.write(f"{resource.group_resource} is not served in {resource.api_version}: there are no objects\n")
+        return
+    for namespace in namespaces if namespaces and served.namespaced else ("",):
+        query = {"limit": _PAGE}
+        while True:
+            page = (await client.request("GET", served.collection(namespace), query=query)).decode(dict[str, Any])
+            for manifest in page["items"]:
+                yield manifest
+            following = page["metadata"].get("continue", "")
+            if not following:
+                break
+            query = {"limit": _PAGE, "continue": following}
+
+
+async def _take_off(
+    client: KubeClient, resource: ResourceType, key: ObjectKey, manifest: dict[str, Any], finalizers: Sequence[str]
+) -> None:
+    """Take finalizers off an object; one that is gone has none. Raises as `KubeClient.request`."""
+    path, found = path_of(key, resource.api_version), manifest
+    for attempt in range(1, _ATTEMPTS + 1):
+        names = found["metadata"].get("finalizers", [])
+        held = [each for each in finalizers if each in names]
+        if not held or found["metadata"]["uid"] != manifest["metadata"]["uid"]:
+            return
+        operations = [{"op": "test", "path": "/metadata/uid", "value": manifest["metadata"]["uid"]}]
+        for each in held:
+            operations += operations_for(names, each, is_wanted=False)
+            names = [name for name in names if name != each]
+        body = msgspec.json.encode(operations)
+        try:
+            await client.request("PATCH", path, body=body, content_type="application/json-patch+json")
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return
+            if error.status not in _CHANGED or attempt == _ATTEMPTS:
+                raise
+        else:
+            return
+        try:
+            found = (await client.request("GET", path)).decode(dict[str, Any])
+        except ApiError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return
+            raise

@@ -1,0 +1,46 @@
+"""`levelog release`: finalizers of operators are taken off all objects, and those of others are left."""
+
+from pathlib import Path
+from typing import Any
+
+from levelog_sandbox import Denial, Sandbox
+from rigs.levelog import WEBS_FILE, Levelog, define_webs
+
+
+def web(name: str, *finalizers: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "finalizers": list(finalizers)}
+    spec = {"replicas": 1, "image": "nginx"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+async def test_finalizers_are_taken_off_all_objects_and_those_of_others_are_left(tmp_path: Path) -> None:
+    async with Sandbox() as sandbox:
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await define_webs(sandbox)
+        for made in (
+            web("shop", "example.com/a", "levelog/webs"),
+            web("going", "levelog/webs"),
+            web("other", "levelog/shops"),
+        ):
+            sandbox.user.create(made)
+        sandbox.user.delete("webs.example.com", "going", namespace="default")
+
+        def left() -> dict[str, list[str]]:
+            found = sandbox.user.list("webs.example.com")
+            return {each["metadata"]["name"]: each["metadata"].get("finalizers", []) for each in found}
+
+        before = left()
+        dry = await levelog.ends("release", WEBS_FILE, "--dry-run")
+        assert (dry.status, dry.stderr) == (0, "")
+        assert "webs.example.com/default/going: levelog/webs would be taken off\n" in dry.stdout
+        assert left() == before
+        sandbox.access.denials.append(Denial("patch", "webs.example.com"))
+        refused = await levelog.ends("release", WEBS_FILE)
+        assert refused.status == 1
+        assert "webs.example.com/default/going: levelog/webs is still on it: " in refused.stderr
+        assert "0 objects released, 2 not" in refused.stdout
+        sandbox.access.denials.clear()
+        done = await levelog.ends("release", WEBS_FILE)
+        assert (done.status, done.stderr) == (0, "")
+        assert "webs.example.com/default/shop: levelog/webs taken off\n" in done.stdout
+        assert left() == {"other": ["levelog/shops"], "shop": ["example.com/a"]}
