@@ -8,24 +8,16 @@ import yaml
 from sqlalchemy.engine import make_url
 
 from levelog_cli.settings import variable
-from rigs.api import APPLY
 from rigs.controlplane import ControlPlane
 from rigs.kubeconfig import write_kubeconfig
 from rigs.levelog import WEBS, WEBS_FILE, Levelog
+from rigs.manifests import apply
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACE = "/api/v1/namespaces/default"
 KEY_FILE = Path(__file__).parents[1] / "rigs/redaction.key"
-
-
-def path_of(one: dict[str, Any]) -> str:
-    kind, metadata = one["kind"], one["metadata"]
-    root = "/api/v1" if one["apiVersion"] == "v1" else f"/apis/{one['apiVersion']}"
-    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    plural = "networkpolicies" if kind == "NetworkPolicy" else f"{kind.lower()}s"
-    return f"{root}{inside}/{plural}/{metadata['name']}?fieldManager=somebody"
 
 
 @pytest.mark.long
@@ -42,8 +34,7 @@ async def test_the_processes_of_the_manifests_keep_the_pods_of_a_web(
         for one in yaml.safe_load_all(file.read_text()):
             if one is None or one["kind"] == "Kustomization":
                 continue
-            status, answer = await api.request("PATCH", path_of(one), one, content_type=APPLY)
-            assert status == 201, answer
+            answer = await apply(api, one)
             if one["kind"] in ("Deployment", "Job"):
                 pods[answer["spec"]["template"]["metadata"]["labels"]["process"]] = answer["spec"]["template"]["spec"]
 

@@ -4,23 +4,21 @@ import asyncio
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 import yaml
 
 from levelog.errors import ConfigurationError
-from levelog_cli.deployment.kustomization import contents, write
+from levelog_cli.deployment.files import write
+from levelog_cli.deployment.kustomization import contents
 from levelog_cli.deployment.workloads import Workloads
 from levelog_cli.loading import load_application
 from levelog_cli.monitoring.listening import ListenAddress
 from levelog_cli.settings import Settings, variable
-from rigs.api import APPLY, MERGE_PATCH
 from rigs.controlplane import ControlPlane
 from rigs.levelog import WEBS_FILE, Levelog
-
-STRICTLY: Final = "dryRun=All&fieldManager=test&fieldValidation=Strict"
-PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
+from rigs.manifests import restricted_namespace, warnings_of
 
 
 def workloads(inside: str = "levelog", *namespaces: str, file: Path = WEBS_FILE) -> Workloads:
@@ -37,29 +35,10 @@ def deployments() -> list[dict[str, Any]]:
     return [one for one in objects(workloads()) if one["kind"] == "Deployment"]
 
 
-def path_of(document: dict[str, Any]) -> str:
-    metadata, kind = document["metadata"], document["kind"]
-    root = "/api/v1" if document["apiVersion"] == "v1" else f"/apis/{document['apiVersion']}"
-    inside = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{root}{inside}/{PLURALS.get(kind, kind.lower() + 's')}/{metadata['name']}?{STRICTLY}"
-
-
 async def test_the_manifests_are_valid_and_their_pods_as_restricted_as_pods_can_be(control_plane: ControlPlane) -> None:
-    api = control_plane.admin
-    namespace = await api.create_namespace()
-    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    await api.request("PATCH", f"/api/v1/namespaces/{namespace}", restricted, content_type=MERGE_PATCH)
+    namespace = await restricted_namespace(control_plane.admin)
     for namespaces in ((), (namespace,)):
-        for document in objects(workloads(namespace, *namespaces)):
-            status, answer = await api.request("PATCH", path_of(document), document, content_type=APPLY)
-            assert status == 201, answer
-            if template := document.get("spec", {}).get("template"):
-                # Of what makes pods the standard only warns.
-                pod = {**template["spec"], "serviceAccountName": "default"}
-                metadata = {"name": document["metadata"]["name"], **template["metadata"]}
-                manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
-                status, answer = await api.request("POST", f"/api/v1/namespaces/{namespace}/pods?{STRICTLY}", manifest)
-                assert status == 201, answer
+        assert await warnings_of(control_plane.admin, objects(workloads(namespace, *namespaces))) == []
 
 
 def test_each_process_runs_as_its_own_account_with_settings_that_exist() -> None:
@@ -120,15 +99,15 @@ def deployments_of(made: Workloads) -> list[dict[str, Any]]:
 
 
 def test_a_folder_with_something_in_it_is_written_again_only_if_wished_and_only_what_is_ours(tmp_path: Path) -> None:
-    first = {path: path.read_text() for path in write(workloads(), tmp_path, is_overwriting=False)}
+    first = {path: path.read_text() for path in write(contents(workloads()), tmp_path, is_overwriting=False)}
     with pytest.raises(ConfigurationError, match="is not empty: give another folder, or --overwrite"):
-        write(workloads(), tmp_path, is_overwriting=False)
+        write(contents(workloads()), tmp_path, is_overwriting=False)
     (tmp_path / "base" / "old.yaml").write_text("")
-    write(workloads(), tmp_path, is_overwriting=True)
+    write(contents(workloads()), tmp_path, is_overwriting=True)
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == first
     (tmp_path / "mine.yaml").write_text("")
     with pytest.raises(ConfigurationError, match=r"holds mine\.yaml"):
-        write(workloads(), tmp_path, is_overwriting=True)
+        write(contents(workloads()), tmp_path, is_overwriting=True)
 
 
 @pytest.mark.long

@@ -20,12 +20,14 @@ class Api:
     """One server and one bearer token (none if empty). Each request has a connection of its own: any loop may ask.
 
     `ca_file` holds the certificates to trust and need not exist yet; without one the server is asked by plain HTTP.
+    `warnings` has what the server warned of in its answers.
     """
 
     def __init__(self, url: str, *, ca_file: Path | None = None, token: str = "") -> None:
         self.url = url
         self.ca_file = ca_file
         self.token = token
+        self.warnings: list[str] = []
 
     async def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json"
@@ -126,6 +128,7 @@ class Api:
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60), middlewares=[ask_once]) as session,
             session.request(method, self.url + path, data=body, headers=headers, ssl=tls) as answer,
         ):
+            self.warnings += answer.headers.getall("Warning", [])
             return answer.status, await answer.read()
 
 

@@ -1,22 +1,26 @@
-"""The programs of a Kubernetes control plane: found, or built from their Go modules and kept."""
+"""The programs of a control plane, Helm, and KEDA's definitions: found, or made from Go modules and kept."""
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 SOURCES = Path(__file__).parent.parent / "controlplane"
 HOW_TO_GET_THEM = (
     "kube-apiserver not found: set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver "
     "(setup-envtest makes one), or install Go to build them"
 )
+
+_Found = TypeVar("_Found")
 
 
 class BinariesMissing(Exception):
@@ -82,6 +86,7 @@ _RECIPES = (
         },
     ),
 )
+_HELM = (_Recipe(folder="helm", packages={"helm": "helm.sh/helm/v3/cmd/helm"}),)
 
 
 def find_binaries(announce: Callable[[str], None] = lambda _: None) -> Binaries:
@@ -95,13 +100,34 @@ def find_binaries(announce: Callable[[str], None] = lambda _: None) -> Binaries:
             raise BinariesMissing(f"KUBEBUILDER_ASSETS is {assets}, which does not hold both etcd and kube-apiserver")
         return found
     folder = cache_folder()
-    return _in_folder(folder) or _build(folder, announce)
+    return _in_folder(folder) or _build(_RECIPES, folder, _in_folder, announce, "etcd and kube-apiserver")
 
 
-def cache_folder() -> Path:
+def find_helm(announce: Callable[[str], None] = lambda _: None) -> Path:
+    """A cached build, else a new one, as of the control plane. Raises BinariesMissing."""
+    folder = cache_folder(_HELM)
+    return _helm_in(folder) or _build(_HELM, folder, _helm_in, announce, "helm")
+
+
+def find_keda_definitions() -> Path:
+    """The folder with KEDA's CustomResourceDefinitions, in the cache of Go modules. Raises BinariesMissing."""
+    go = shutil.which("go")
+    if go is None:
+        raise BinariesMissing("the definitions of KEDA come as a Go module: install Go to get them")
+    module = SOURCES / "keda"
+    command = [go, "mod", "download", "-json", "github.com/kedacore/keda/v2"]
+    environment = {**os.environ, "GOWORK": "off"}
+    got = subprocess.run(command, cwd=module, env=environment, capture_output=True, text=True, check=False)
+    if got.returncode != 0:
+        reason = ([*got.stderr.strip().splitlines(), *got.stdout.strip().splitlines()] or ["no output"])[0]
+        raise BinariesMissing(f"KEDA could not be downloaded in {module}: {reason}")
+    return Path(json.loads(got.stdout)["Dir"], "config/crd/bases")
+
+
+def cache_folder(recipes: Sequence[_Recipe] = _RECIPES) -> Path:
     """Where this pin of versions is kept for this platform: another pin has another folder."""
-    digest = hashlib.sha256(repr(_RECIPES).encode())
-    for recipe in _RECIPES:
+    digest = hashlib.sha256(repr(recipes).encode())
+    for recipe in recipes:
         for name in ("go.mod", "go.sum"):
             digest.update((SOURCES / recipe.folder / name).read_bytes())
     digest.update(f"{sys.platform} {os.uname().machine}".encode())
@@ -120,24 +146,34 @@ def _in_folder(folder: Path) -> Binaries | None:
     )
 
 
-def _build(folder: Path, announce: Callable[[str], None]) -> Binaries:
+def _helm_in(folder: Path) -> Path | None:
+    return helm if os.access(helm := folder / "helm", os.X_OK) else None
+
+
+def _build(
+    recipes: Sequence[_Recipe],
+    folder: Path,
+    find: Callable[[Path], _Found | None],
+    announce: Callable[[str], None],
+    what: str,
+) -> _Found:
     go = shutil.which("go")
     if go is None:
-        raise BinariesMissing(HOW_TO_GET_THEM)
+        raise BinariesMissing(HOW_TO_GET_THEM if recipes is _RECIPES else f"{what} not found: install Go to build it")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = _in_folder(folder)
+        found = find(folder)
         if found is not None:
             return found
-        announce(f"building etcd and kube-apiserver into {folder}: some minutes, once")
+        announce(f"building {what} into {folder}: some minutes, once")
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as scratch:
             target = Path(scratch) / "bin"
             target.mkdir()
-            for recipe in _RECIPES:
+            for recipe in recipes:
                 recipe.build(go, target)
             target.rename(folder)
-    found = _in_folder(folder)
+    found = find(folder)
     if found is None:
         raise BinariesMissing(f"{folder} is incomplete after a build: remove it and try again")
     return found

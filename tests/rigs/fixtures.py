@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 import pytest_asyncio
 
-from rigs.binaries import Binaries, BinariesMissing, find_binaries
+from rigs.binaries import Binaries, BinariesMissing, find_binaries, find_helm, find_keda_definitions
 from rigs.controlplane import ControlPlane
 from rigs.migrated import migrated_sqlite, migrated_template
 from rigs.nats import NatsServer
@@ -19,15 +19,18 @@ from rigs.postgres import PostgresDatabases, PostgresMissing, PostgresServer, gi
 SANDBOX, KUBE_APISERVER = "sandbox", "kube-apiserver"
 
 _found = pytest.StashKey[Binaries | BinariesMissing]()
+_found_helm = pytest.StashKey[Path | BinariesMissing]()
 
 
 def prepare_binaries(session: pytest.Session) -> None:
-    """Find or build the control plane when a collected test needs it: a build takes longer than a test may.
+    """Find or build the control plane and Helm when a collected test needs them: a build takes longer than a test may.
 
     A test that asks by `getfixturevalue` is seen here by a parameter KUBE_APISERVER alone; others get a build too, but
     within their own time limit.
     """
-    if not any(map(_needs_binaries, session.items)) or session.config.option.collectonly:
+    is_helm_needed = any(isinstance(i, pytest.Function) and "helm" in i.fixturenames for i in session.items)
+    is_needed = any(map(_needs_binaries, session.items))
+    if not (is_needed or is_helm_needed) or session.config.option.collectonly:
         return
     capture: Any = session.config.pluginmanager.getplugin("capturemanager")  # pytest does not publish its type
 
@@ -35,7 +38,10 @@ def prepare_binaries(session: pytest.Session) -> None:
         with capture.global_and_fixture_disabled() if capture else nullcontext():
             print(f"\n{message}", file=sys.stderr, flush=True)
 
-    session.config.stash[_found] = _find(announce)
+    if is_needed:
+        session.config.stash[_found] = _find(announce)
+    if is_helm_needed:
+        session.config.stash[_found_helm] = _find_helm(announce)
 
 
 def _needs_binaries(item: pytest.Item) -> bool:
@@ -52,6 +58,24 @@ def control_plane_binaries(request: pytest.FixtureRequest) -> Binaries:
     if isinstance(found, BinariesMissing):
         _miss(found)
     return found
+
+
+@pytest.fixture(scope="session")
+def helm(request: pytest.FixtureRequest) -> Path:
+    """The program."""
+    found = request.config.stash.get(_found_helm, None) or _find_helm()
+    if isinstance(found, BinariesMissing):
+        _miss(found)
+    return found
+
+
+@pytest.fixture(scope="session")
+def keda_definitions() -> Path:
+    """The folder with KEDA's CustomResourceDefinitions."""
+    try:
+        return find_keda_definitions()
+    except BinariesMissing as reason:
+        _miss(reason)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -133,6 +157,13 @@ async def nats_server() -> AsyncIterator[NatsServer]:
 def _find(announce: Callable[[str], None] = print) -> Binaries | BinariesMissing:
     try:
         return find_binaries(announce)
+    except BinariesMissing as reason:
+        return reason
+
+
+def _find_helm(announce: Callable[[str], None] = print) -> Path | BinariesMissing:
+    try:
+        return find_helm(announce)
     except BinariesMissing as reason:
         return reason
 

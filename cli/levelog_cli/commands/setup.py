@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from levelog.errors import ConfigurationError
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
@@ -113,20 +114,31 @@ def manifests(
     accounts_in: Annotated[
         str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
     ] = "default",
+    form: Annotated[
+        str, typer.Option("--format", help="kustomize: a base and an overlay; helm: a chart.", metavar="FORMAT")
+    ] = "kustomize",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier call has written.")] = False,
 ) -> None:
-    """Write a kustomize base and an overlay that run these operators on Kubernetes, with the accounts of `rbac`."""
+    """Write what runs these operators on Kubernetes, with the accounts of `rbac`: for kustomize, or a Helm chart."""
 
     async def work() -> None:
-        from levelog_cli.deployment.kustomization import write
+        from levelog_cli.deployment import chart, kustomization
+        from levelog_cli.deployment.files import write
         from levelog_cli.deployment.workloads import Workloads
         from levelog_cli.loading import load_application
 
+        formats = {"kustomize": kustomization.contents, "helm": chart.contents}
+        if form not in formats:
+            raise ConfigurationError(f"--format {form}: give {' or '.join(formats)}")
+        if form == "helm" and accounts_in != "default":
+            raise ConfigurationError(
+                "--accounts-in goes with --format kustomize: a chart runs in the namespace of its release"
+            )
         application = load_application(settings, files)
         workloads = Workloads(
             application=application, files=files, image=image, inside=accounts_in, namespaces=settings.namespaces
         )
-        for path in write(workloads, output, is_overwriting=overwrite):
+        for path in write(formats[form](workloads), output, is_overwriting=overwrite):
             sys.stdout.write(f"{path}\n")
 
     execute(settings, work)

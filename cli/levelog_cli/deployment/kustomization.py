@@ -1,47 +1,16 @@
-"""The folder that `levelog manifests` writes: a kustomize base, and an overlay that scales processors by the lag."""
+"""The folder that `levelog manifests` writes: a kustomize base, and overlays that scale processors by the lag."""
 
-import shutil
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
 
-from levelog.errors import ConfigurationError
+from levelog_cli.deployment.files import documents
 from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Workloads
 from levelog_cli.wiring.manifests import roles_of
 from levelog_cli.wiring.roles import Role
 
 _KUSTOMIZATION: Final = "kustomization.yaml"
-_PARTS: Final = ("base", "overlays", "README.md")
-"""What stands at the top of the folder."""
-
-
-def write(workloads: Workloads, folder: Path, *, is_overwriting: bool) -> list[Path]:
-    """Write the files, the same for the same operators and options, and return their paths.
-
-    Raises ConfigurationError if the folder holds something and is not to be overwritten, or holds what no earlier call
-    can have written.
-    """
-    files = contents(workloads)
-    try:
-        found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-        if found and not is_overwriting:
-            raise ConfigurationError(f"{folder} is not empty: give another folder, or --overwrite")
-        if foreign := [name for name in found if name not in _PARTS]:
-            raise ConfigurationError(
-                f"{folder} holds {', '.join(foreign)}, not made by this command: give another folder"
-            )
-        for part in ("base", "overlays"):
-            if (folder / part).exists():
-                shutil.rmtree(folder / part)
-        for name, text in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    except OSError as error:
-        raise ConfigurationError(f"manifests cannot be written to {folder}: {error}") from error
-    return [folder / name for name in files]
 
 
 def contents(workloads: Workloads) -> dict[str, str]:
@@ -51,19 +20,19 @@ def contents(workloads: Workloads) -> dict[str, str]:
         "rbac.yaml": roles_of(
             workloads.application, accounts_in=workloads.inside, namespaces=tuple(workloads.namespaces)
         ),
-        "operators.yaml": _documents([workloads.operators()]),
-        "migrate.yaml": _documents([workloads.migration()]),
-        **{name: _documents(objects) for name, objects in deployments.items()},
-        "networkpolicies.yaml": _documents(workloads.policies()),
+        "operators.yaml": documents([workloads.operators()]),
+        "migrate.yaml": documents([workloads.migration()]),
+        **{name: documents(objects) for name, objects in deployments.items()},
+        "networkpolicies.yaml": documents(workloads.policies()),
     }
     scaled = {
-        "autoscaler.yaml": _documents([workloads.autoscaler()]),
-        _KUSTOMIZATION: _documents([_scaled(f"{workloads.name}-{Role.PROCESS}")]),
+        "autoscaler.yaml": documents([workloads.autoscaler()]),
+        _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}")]),
     }
     return {
         "README.md": _readme(workloads),
         **{f"base/{name}": text for name, text in base.items()},
-        f"base/{_KUSTOMIZATION}": _documents([_resources(base)]),
+        f"base/{_KUSTOMIZATION}": documents([_resources(base)]),
         **{f"overlays/scaled/{name}": text for name, text in scaled.items()},
     }
 
@@ -101,24 +70,3 @@ kubectl -n {workloads.inside} create secret generic {workloads.name} \\
 Then `kubectl apply -k base`, or `kubectl apply -k overlays/scaled`, where an adapter serves the metric
 `levelog_log_lag_seconds` of pods.
 """
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes what stands twice twice, and texts of several lines as they are."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
-_Dumper.add_multi_representer(str, lambda dumper, text: _text(dumper, str(text)))
-
-
-def _documents(objects: Iterable[Mapping[str, Any]]) -> str:
-    return "---\n".join(
-        yaml.dump(dict(each), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100) for each in objects
-    )

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog_cli.loading import LoadedApplication
-from levelog_cli.settings import variable
+from levelog_cli.settings import LogLevel, variable
 from levelog_cli.wiring.manifests import dns_name
 from levelog_cli.wiring.roles import Role, needs_cluster, needs_sql
 
@@ -43,6 +43,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
     """The namespace of the processes."""
     namespaces: Sequence[str] = ()
     """Those that are watched; none for all."""
+    log_level: str = LogLevel.INFO
 
     @property
     def name(self) -> str:
@@ -55,9 +56,25 @@ class Workloads(Struct, frozen=True, kw_only=True):
         sql = [_key(role, "database") for role in Role if needs_sql(frozenset({role}))]
         return [*nats, *sql, _key("migrate", "database"), KEY_OF_REDACTION]
 
+    def code(self) -> dict[str, str]:
+        """Text of each file by its path below the folder of operators. Raises ConfigurationError."""
+        code: dict[str, str] = {}
+        for given in self.files:
+            path = given.resolve()
+            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
+                place = str(PurePosixPath(path.name, file.name) if path.is_dir() else PurePosixPath(file.name))
+                if place in code:
+                    raise ConfigurationError(f"two operator files are named {place}: give one of them another name")
+                code[place] = file.read_text()
+        if (size := sum(len(text.encode()) for text in code.values())) > _MOST_CODE_BYTES:
+            raise ConfigurationError(
+                f"the operator files have {size:,} bytes, and a ConfigMap takes {_MOST_CODE_BYTES:,}: name fewer files"
+            )
+        return code
+
     def operators(self) -> Object:
         """The operator files, as a ConfigMap named after what is in them: other code is a rollout."""
-        code = self._code()
+        code = self.code()
         digest = hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()[:_LONGEST_HASH]
         return {
             "apiVersion": "v1",
@@ -150,7 +167,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
             ],
         }
         code = self.operators()["metadata"]["name"]
-        items = [{"key": _data_key(path), "path": path} for path in sorted(self._code())]
+        items = [{"key": _data_key(path), "path": path} for path in sorted(self.code())]
         volumes: list[Object] = [
             {"name": "operators", "configMap": {"name": code, "items": items}},
             {"name": "tmp", "emptyDir": {}},
@@ -173,7 +190,7 @@ class Workloads(Struct, frozen=True, kw_only=True):
         }
 
     def _settings(self, command: str) -> list[Object]:
-        values = {"log_format": "json", "application": self.application.name}
+        values = {"log_format": "json", "log_level": str(self.log_level), "application": self.application.name}
         if command in set(Role):
             values |= {"listen": f":{_PORT}", "redaction_key_file": f"{_KEYS}/{KEY_OF_REDACTION}"}
             if self.namespaces and needs_cluster(frozenset({Role(command)})):
@@ -208,22 +225,6 @@ class Workloads(Struct, frozen=True, kw_only=True):
 
     def _arguments(self) -> list[str]:
         return [path.resolve().name for path in self.files]
-
-    def _code(self) -> dict[str, str]:
-        """Text of each file by its path below the folder of operators. Raises ConfigurationError."""
-        code: dict[str, str] = {}
-        for given in self.files:
-            path = given.resolve()
-            for file in sorted(path.glob("*.py")) if path.is_dir() else [path]:
-                place = str(PurePosixPath(path.name, file.name) if path.is_dir() else PurePosixPath(file.name))
-                if place in code:
-                    raise ConfigurationError(f"two operator files are named {place}: give one of them another name")
-                code[place] = file.read_text()
-        if (size := sum(len(text.encode()) for text in code.values())) > _MOST_CODE_BYTES:
-            raise ConfigurationError(
-                f"the operator files have {size:,} bytes, and a ConfigMap takes {_MOST_CODE_BYTES:,}: name fewer files"
-            )
-        return code
 
 
 def _key(process: str, server: str) -> str:

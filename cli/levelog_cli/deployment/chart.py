@@ -1,0 +1,214 @@
+"""The Helm chart that `levelog manifests --format helm` writes: the objects of the kustomize base, with values in them.
+
+A template is such an object as YAML, in which some values are expressions, each alone in its place and written by
+`toJson`: JSON is YAML, whatever a value holds.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from levelog_cli.deployment.files import documents
+from levelog_cli.deployment.workloads import KEY_OF_REDACTION, Object, Workloads
+from levelog_cli.settings import LogLevel
+from levelog_cli.wiring.manifests import roles_of
+from levelog_cli.wiring.roles import Role
+
+_MIGRATE: Final = "migrate"
+_QUOTED: Final = re.compile(r"""'(\{\{ toJson [^'\n]+ \}\})'|"(\{\{ toJson [^"\n]+ \}\})\"""")
+"""An expression as YAML quotes it, and as JSON does."""
+_FOREIGN: Final = re.compile(r"\{\{(?! toJson )")
+"""Braces of the application's own, as in a name."""
+_RELEASE: Final = re.compile(r"\d+\.\d+\.\d+")
+"""The part of a Python version that is semantic versioning's, too."""
+
+
+def contents(workloads: Workloads) -> dict[str, str]:
+    """Text of each file, by its path in the folder; the same for the same operators and options."""
+    valued = msgspec.structs.replace(
+        workloads,
+        image=_expression(".Values.image"),
+        inside=_expression(".Release.Namespace"),
+        log_level=_expression(".Values.logLevel"),
+    )
+    roles = roles_of(valued.application, accounts_in=valued.inside, namespaces=tuple(valued.namespaces))
+    processes = {f"{role}.yaml": [_deployment(valued, role), valued.budget(role)] for role in Role}
+    templates = {
+        "rbac.yaml": _template(roles),
+        "operators.yaml": _template(documents([_operators(valued)])),
+        "migrate.yaml": _migration(valued),
+        **{name: _template(documents(objects)) for name, objects in processes.items()},
+        "networkpolicies.yaml": _template(documents(valued.policies())),
+        "NOTES.txt": _notes(workloads),
+    }
+    return {
+        "Chart.yaml": documents([_chart(workloads)]),
+        "values.yaml": _explained(_values(workloads)),
+        "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
+        **{f"operators/{path}": text for path, text in sorted(workloads.code().items())},
+        **{f"templates/{name}": text for name, text in templates.items()},
+    }
+
+
+def _chart(workloads: Workloads) -> Object:
+    release = _RELEASE.match(version("levelog"))
+    number = release[0] if release else "0.0.0"
+    what = f"{workloads.application.name}: operators on levelog. Made by `levelog manifests`."
+    return {
+        "apiVersion": "v2",
+        "name": workloads.name,
+        "description": what,
+        "type": "application",
+        "version": number,
+        "appVersion": number,
+    }
+
+
+def _values(workloads: Workloads) -> Object:
+    """The defaults: what the kustomize base has in their places."""
+    pods = {str(role): workloads.deployment(role)["spec"] for role in Role}
+    pods[_MIGRATE] = workloads.migration()["spec"]
+    used = {"nats": "nats-url", "database": "database-url"}
+    keys = {
+        name: {process: key for process in pods if (key := f"{process}-{last}") in workloads.secret_keys()}
+        for name, last in used.items()
+    }
+    return {
+        "image": workloads.image,
+        "replicas": {str(role): pods[role]["replicas"] for role in Role},
+        "resources": {name: _container(spec)["resources"] for name, spec in pods.items()},
+        **{name: {"secret": workloads.name, "keys": keys[name]} for name in used},
+        "redaction": {"secret": workloads.name, "key": KEY_OF_REDACTION},
+        "logLevel": workloads.log_level,
+    }
+
+
+_COMMENTS: Final = {
+    "image": "With levelog and the libraries of the operators.",
+    "replicas": "Of ingest one works, and the others stand by; more than 16 of process are idle.",
+    "resources": "Of the container of each process.",
+    "nats": "The Secret with an address of NATS for each process, and the keys of these in it.",
+    "database": "The same for PostgreSQL.",
+    "redaction": "At least 16 random bytes, the same for as long as the log is kept.",
+    "logLevel": f"One of {', '.join(LogLevel)}.",
+}
+
+
+def _explained(values: Mapping[str, Any]) -> str:
+    return "\n".join(f"# {_COMMENTS[name]}\n{documents([{name: value}])}" for name, value in values.items())
+
+
+def _schema() -> Object:
+    """What values may be: no other names than those that the templates read."""
+    text = {"type": "string", "minLength": 1}
+    everybody, with_sql = [*map(str, Role), _MIGRATE], ["process", "actuate", _MIGRATE]
+
+    def all_of(names: list[str], what: Object) -> Object:
+        properties = dict.fromkeys(names, what)
+        return {"type": "object", "properties": properties, "required": names, "additionalProperties": False}
+
+    def kept(keys: Object) -> Object:
+        return all_of(["secret"], text) | {"properties": {"secret": text, **keys}, "required": ["secret", *keys]}
+
+    properties = {
+        "image": text,
+        "replicas": all_of([*map(str, Role)], {"type": "integer", "minimum": 0}),
+        "resources": all_of(everybody, {"type": "object"}),
+        "nats": kept({"keys": all_of([*map(str, Role)], text)}),
+        "database": kept({"keys": all_of(with_sql, text)}),
+        "redaction": kept({"key": text}),
+        "logLevel": {"enum": [*map(str, LogLevel)]},
+        "global": {"type": "object"},  # Helm gives it to each chart that stands within another
+    }
+    required = [name for name in properties if name != "global"]
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _operators(workloads: Workloads) -> Object:
+    """The ConfigMap, which reads the files of the chart."""
+    made = workloads.operators()
+    paths = {path.replace("/", "__"): path for path in workloads.code()}
+    files = {key: _expression(f'(.Files.Get "operators/{path}")') for key, path in sorted(paths.items())}
+    return made | {"data": files}
+
+
+def _deployment(workloads: Workloads, role: Role) -> Object:
+    made = workloads.deployment(role)
+    made["spec"]["replicas"] = _expression(f".Values.replicas.{role}")
+    return _with_values(made)
+
+
+def _migration(workloads: Workloads) -> str:
+    """The Job, named after what it runs with these values, since a Job cannot change."""
+    made = _with_values(workloads.migration())
+    spec = documents([{"spec": made.pop("spec")}])
+    made["metadata"]["name"] = name = f"{workloads.name}-{_MIGRATE}"
+    digest = f'{{{{ include "{name}" . | sha256sum | trunc 10 }}}}'
+    head = _template(documents([made])).replace(f"name: {name}\n", f"name: {name}-{digest}\n")
+    return f'{{{{- define "{name}" }}}}\n{_template(spec)}{{{{- end }}}}\n{head}{{{{- include "{name}" . }}}}\n'
+
+
+def _with_values(made: Object) -> Object:
+    """What runs pods, with the values of its process in them."""
+    spec = made["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    process = container["name"]
+    container["resources"] = _expression(f".Values.resources.{process}")
+    for each in container["env"]:
+        if found := each.get("valueFrom"):
+            server = "nats" if found["secretKeyRef"]["key"].endswith("-nats-url") else "database"
+            found["secretKeyRef"] = {
+                "name": _expression(f".Values.{server}.secret"),
+                "key": _expression(f".Values.{server}.keys.{process}"),
+            }
+    for volume in spec["volumes"]:
+        if secret := volume.get("secret"):
+            secret["secretName"] = _expression(".Values.redaction.secret")
+            for item in secret["items"]:
+                item["key"] = _expression(".Values.redaction.key")
+    return made
+
+
+def _container(spec: Object) -> Object:
+    return next(iter(spec["template"]["spec"]["containers"]))
+
+
+def _expression(path: str) -> str:
+    return f"{{{{ toJson {path} }}}}"
+
+
+def _template(text: str) -> str:
+    """The YAML with its expressions as they are, and braces that are none kept from being read as one."""
+    kept = _FOREIGN.sub('{{ "{{" }}', text)
+    return _QUOTED.sub(r"\1\2", kept)
+
+
+def _notes(workloads: Workloads) -> str:
+    secrets = "".join(f"  {line}\n" for line in _asked())
+    return f"""{workloads.name} runs in {{{{ .Release.Namespace }}}} as soon as the database is migrated.
+
+Its processes read their addresses from Secrets, which this chart does not make:
+{secrets}
+What it decided, and why, from a machine that reaches NATS and PostgreSQL:
+  levelog levels
+  levelog why OBJECT
+
+Their states: kubectl -n {{{{ .Release.Namespace }}}} get pods -l app={workloads.name}
+"""
+
+
+def _asked() -> Iterator[str]:
+    for server in ("nats", "database"):
+        values = f".Values.{server}"
+        yield f'{{{{ {values}.secret }}}}: {{{{ values {values}.keys | sortAlpha | join ", " }}}}'
+    yield "{{ .Values.redaction.secret }}: {{ .Values.redaction.key }}"

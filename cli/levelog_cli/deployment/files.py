@@ -1,0 +1,59 @@
+"""Manifests as files: YAML as people write it, and the folder that it is written to."""
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from levelog.errors import ConfigurationError
+
+
+def write(files: Mapping[str, str], folder: Path, *, is_overwriting: bool) -> list[Path]:
+    """Write the files, by their paths in the folder, and return where they are.
+
+    Raises ConfigurationError if the folder holds something and is not to be overwritten, or holds what no earlier call
+    can have written.
+    """
+    parts = sorted({PurePosixPath(name).parts[0] for name in files})
+    try:
+        found = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        if found and not is_overwriting:
+            raise ConfigurationError(f"{folder} is not empty: give another folder, or --overwrite")
+        if foreign := [name for name in found if name not in parts]:
+            raise ConfigurationError(
+                f"{folder} holds {', '.join(foreign)}, not made by this command: give another folder"
+            )
+        for part in parts:
+            if (folder / part).is_dir():
+                shutil.rmtree(folder / part)
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    except OSError as error:
+        raise ConfigurationError(f"manifests cannot be written to {folder}: {error}") from error
+    return [folder / name for name in files]
+
+
+def documents(objects: Iterable[Mapping[str, Any]]) -> str:
+    """The objects as YAML documents; what stands twice is written twice."""
+    return "---\n".join(
+        yaml.dump(dict(each), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000) for each in objects
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what stands twice twice, and texts of several lines as they are."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_multi_representer(str, lambda dumper, text: _text(dumper, str(text)))

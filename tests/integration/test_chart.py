@@ -1,0 +1,212 @@
+"""The chart that `levelog manifests --format helm` writes says what the kustomize base says, and its values."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+import yaml
+
+from levelog_cli.deployment import chart, kustomization
+from levelog_cli.deployment.files import write
+from levelog_cli.deployment.workloads import Workloads
+from levelog_cli.loading import load_application
+from levelog_cli.settings import Settings
+from rigs.controlplane import ControlPlane
+from rigs.levelog import WEBS_FILE, Levelog
+from rigs.manifests import restricted_namespace, warnings_of
+
+NAMED_AFTER_CONTENT: Final = re.compile(r"-migrate-[0-9a-f]{10}$")
+BRACES: Final = 'Operator("webs {{ .Values.image }}")  # {{ fail "not a template" }} {{- end }}'
+
+
+class Chart:
+    """A chart in a folder, and the program that reads it, as somebody runs it who has no settings."""
+
+    def __init__(self, helm: Path, made: Workloads, folder: Path) -> None:
+        write(chart.contents(made), folder / "chart", is_overwriting=False)
+        self.folder = folder / "chart"
+        self._helm = helm
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith(("HELM_", "KUBE"))}
+        self._env["HOME"] = str(folder)
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [self._helm, *arguments]
+        return subprocess.run(command, env=self._env, capture_output=True, text=True, check=False, timeout=120)
+
+    def rendered(self, inside: str, *options: str) -> dict[tuple[str, str, str], Any]:
+        ended = self.run("template", "release", self.folder, "--namespace", inside, *options)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        return by_name(yaml.safe_load_all(ended.stdout))
+
+
+def workloads(inside: str, *namespaces: str, file: Path = WEBS_FILE) -> Workloads:
+    application = load_application(Settings(), [file])
+    return Workloads(application=application, files=[file], image="levelog:local", inside=inside, namespaces=namespaces)
+
+
+def by_name(objects: Iterator[Any]) -> dict[tuple[str, str, str], Any]:
+    """The objects by kind, namespace and name; a name that follows the content of a Job without what does."""
+    found: dict[tuple[str, str, str], Any] = {}
+    for one in objects:
+        if one is not None:
+            one["metadata"]["name"] = name = NAMED_AFTER_CONTENT.sub("-migrate", one["metadata"]["name"])
+            key = (one["kind"], one["metadata"].get("namespace", ""), name)
+            assert key not in found
+            found[key] = one
+    return found
+
+
+def base(made: Workloads) -> dict[tuple[str, str, str], Any]:
+    files = {name: text for name, text in kustomization.contents(made).items() if name.startswith("base/")}
+    del files["base/kustomization.yaml"]
+    return by_name(one for text in files.values() for one in yaml.safe_load_all(text))
+
+
+def job_of(objects: str) -> str:
+    return str(next(one["metadata"]["name"] for one in yaml.safe_load_all(objects) if one and one["kind"] == "Job"))
+
+
+def leaves(values: Mapping[str, Any], *path: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, *path, name)
+        else:
+            yield ".".join((*path, name))
+
+
+def test_the_templates_read_each_value_and_no_other() -> None:
+    files = chart.contents(workloads("levelog"))
+    read = {found for text in files.values() for found in re.findall(r"\.Values\.([\w.]+)", text)}
+    given = set(leaves(yaml.safe_load(files["values.yaml"])))
+    assert [leaf for leaf in given if not any(f"{leaf}.".startswith(f"{path}.") for path in read)] == []
+    assert [path for path in read if not any(f"{leaf}.".startswith(f"{path}.") for leaf in given)] == []
+
+
+async def test_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_path: Path) -> None:
+    levelog, options = Levelog(tmp_path), ("--image", "levelog:local", "--output", "made", "--format")
+    reason = await levelog.refused("manifests", WEBS_FILE, *options, "jsonnet", status=2)
+    assert reason == "--format jsonnet: give kustomize or helm"
+    reason = await levelog.refused("manifests", WEBS_FILE, *options, "helm", "--accounts-in", "operators", status=2)
+    assert reason == "--accounts-in goes with --format kustomize: a chart runs in the namespace of its release"
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("namespaces", [(), ("shops", "sites")])
+def test_the_chart_renders_the_objects_of_the_base(helm: Path, tmp_path: Path, namespaces: tuple[str, ...]) -> None:
+    made = workloads("operators", *namespaces)
+    assert Chart(helm, made, tmp_path).rendered("operators") == base(made)
+
+
+@pytest.mark.long
+def test_braces_in_names_and_code_are_not_templates(helm: Path, tmp_path: Path) -> None:
+    file = tmp_path / "braced_webs.py"
+    file.write_text(WEBS_FILE.read_text().replace('Operator("webs")', BRACES))
+    assert BRACES in file.read_text()
+    made = workloads("operators", file=file)
+    assert Chart(helm, made, tmp_path).rendered("operators") == base(made)
+
+
+@pytest.mark.long
+def test_values_are_where_the_objects_need_them(helm: Path, tmp_path: Path) -> None:
+    made = workloads("operators")
+    given: dict[str, Any] = {
+        "image": "registry.example.com/webs@sha256:" + "0" * 64,
+        "replicas": {"process": 7},
+        "resources": {"actuate": {"limits": {"memory": "1Gi"}}},
+        "nats": {"secret": "bus", "keys": {"ingest": "url"}},
+        "database": {"secret": "sql: 'quoted'", "keys": {"migrate": "owner"}},
+        "redaction": {"secret": "vault", "key": "bytes"},
+        "logLevel": "debug",
+    }
+    expected = base(msgspec.structs.replace(made, image=given["image"], log_level=given["logLevel"]))
+    expected["Deployment", "operators", "levelog-webs-process"]["spec"]["replicas"] = 7
+    for (kind, _, name), one in expected.items():
+        if kind not in ("Deployment", "Job"):
+            continue
+        spec = one["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        if name == "levelog-webs-actuate":
+            container["resources"]["limits"]["memory"] = "1Gi"
+        for each in container["env"]:
+            if reference := each.get("valueFrom", {}).get("secretKeyRef"):
+                server = "nats" if "nats" in reference["key"] else "database"
+                reference["name"] = given[server]["secret"]
+                reference["key"] = given[server]["keys"].get(container["name"], reference["key"])
+        for volume in spec["volumes"]:
+            if secret := volume.get("secret"):
+                secret["secretName"] = "vault"
+                secret["items"][0]["key"] = "bytes"
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    assert Chart(helm, made, tmp_path).rendered("operators", "--values", str(tmp_path / "given.json")) == expected
+
+
+@pytest.mark.long
+def test_the_job_has_another_name_where_it_runs_something_else_and_only_there(helm: Path, tmp_path: Path) -> None:
+    made = Chart(helm, workloads("operators"), tmp_path)
+
+    def name(*options: str) -> str:
+        return job_of(made.run("template", "release", made.folder, *options).stdout)
+
+    assert name() == name("--set", "replicas.process=7") == name("--set", "resources.ingest.limits.memory=1Gi")
+    assert len({name(), name("--set", "image=other"), name("--set", "database.secret=other")}) == 3
+
+
+@pytest.mark.long
+def test_helm_finds_nothing_to_mend_and_no_value_that_the_chart_does_not_know(helm: Path, tmp_path: Path) -> None:
+    made = Chart(helm, workloads("operators"), tmp_path)
+    ended = made.run("lint", "--strict", made.folder)
+    assert (ended.returncode, "WARNING" in ended.stdout) == (0, False), ended
+    wrong = {
+        "replicas.proces=3": "/replicas",
+        "replicas.process=-1": "/replicas/process",
+        "replicas.process=many": "/replicas/process",
+        "logLevel=loud": "/logLevel",
+        "image=": "/image",
+        "imagePullPolicy=Always": "imagePullPolicy",
+        "nats.keys.migrate=url": "/nats/keys",
+        "database.secret=null": "/database",
+        "resources.process=null": "/resources",
+    }
+    for value, named in wrong.items():
+        ended = made.run("template", "release", made.folder, "--set", value)
+        assert ended.returncode == 1
+        assert named in ended.stderr, ended
+
+
+@pytest.mark.long
+async def test_what_helm_installs_is_valid_and_as_restricted_as_pods_can_be(
+    helm: Path, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    api = control_plane.admin
+    namespace = await restricted_namespace(api)
+    made = Chart(helm, workloads("elsewhere"), tmp_path)
+    assert await warnings_of(api, made.rendered(namespace).values()) == []
+    server = ("--kubeconfig", str(control_plane.kubeconfig), "--namespace", namespace)
+    installed = made.run("install", "webs", made.folder, *server)
+    try:
+        assert (installed.returncode, installed.stderr) == (0, "")
+        assert "levelog-webs: actuate-database-url, migrate-database-url, process-database-url\n" in installed.stdout
+        jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        [first] = (await api.request("GET", jobs))[1]["items"]
+        upgraded = made.run("upgrade", "webs", made.folder, *server, "--set", "image=levelog:next")
+        assert (upgraded.returncode, upgraded.stderr) == (0, "")
+        others = [one for one in (await api.request("GET", jobs))[1]["items"] if not is_ending(one)]
+        assert [one["spec"]["template"]["spec"]["containers"][0]["image"] for one in others] == ["levelog:next"]
+        assert others[0]["metadata"]["name"] != first["metadata"]["name"]
+    finally:
+        ended = made.run("uninstall", "webs", *server)
+    assert ended.returncode == 0, ended
+    _, left = await api.request("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments")
+    assert [one for one in left["items"] if not is_ending(one)] == []
+
+
+def is_ending(one: Mapping[str, Any]) -> bool:
+    """Nothing collects what helm deletes in the foreground: there is no controller manager."""
+    return "deletionTimestamp" in one["metadata"]
