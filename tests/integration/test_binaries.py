@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rigs.binaries import HOW_TO_GET_THEM, SOURCES, BinariesMissing, cache_folder, find_binaries
+from rigs.binaries import HOW_TO_GET_THEM, SOURCES, BinariesMissing, cache_folder, find_binaries, find_helm
 
 pytestmark = pytest.mark.long  # of a rig, which seldom changes
 
@@ -56,6 +56,12 @@ def test_without_go_the_reason_says_how_to_get_them(cache: Path) -> None:
     with pytest.raises(BinariesMissing) as missing:
         find_binaries()
     assert str(missing.value) == HOW_TO_GET_THEM
+
+
+def test_without_go_the_reason_says_what_helm_needs(cache: Path) -> None:
+    assert not (cache / "bin" / "go").exists()
+    with pytest.raises(BinariesMissing, match="^helm not found: install Go to build it$"):
+        find_helm()
 
 
 def test_a_failed_build_says_why_and_leaves_nothing(cache: Path) -> None:

@@ -27,13 +27,18 @@ def contents(workloads: Workloads) -> dict[str, str]:
     }
     scaled = {
         "autoscaler.yaml": documents([workloads.autoscaler()]),
-        _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}")]),
+        _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}", "autoscaler.yaml")]),
+    }
+    keda = {
+        "scaledobject.yaml": documents([workloads.scaled_object()]),
+        _KUSTOMIZATION: documents([_scaled(f"{workloads.name}-{Role.PROCESS}", "scaledobject.yaml")]),
     }
     return {
         "README.md": _readme(workloads),
         **{f"base/{name}": text for name, text in base.items()},
         f"base/{_KUSTOMIZATION}": documents([_resources(base)]),
         **{f"overlays/scaled/{name}": text for name, text in scaled.items()},
+        **{f"overlays/keda/{name}": text for name, text in keda.items()},
     }
 
 
@@ -41,14 +46,14 @@ def _resources(files: Mapping[str, str]) -> dict[str, Any]:
     return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(files)}
 
 
-def _scaled(processors: str) -> dict[str, Any]:
+def _scaled(processors: str, scaler: str) -> dict[str, Any]:
     """The base, with the autoscaler instead of a number of processors."""
     target = {"kind": "Deployment", "name": processors}
     patch = yaml.safe_dump([{"op": "remove", "path": "/spec/replicas"}], sort_keys=False)
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": ["../../base", "autoscaler.yaml"],
+        "resources": ["../../base", scaler],
         "patches": [{"target": target, "patch": patch}],
     }
 
@@ -68,5 +73,5 @@ kubectl -n {workloads.inside} create secret generic {workloads.name} \\
 ```
 
 Then `kubectl apply -k base`, or `kubectl apply -k overlays/scaled`, where an adapter serves the metric
-`levelog_log_lag_seconds` of pods.
+`levelog_log_lag_seconds` of pods, or `kubectl apply -k overlays/keda`, where KEDA can ask a Prometheus that has it.
 """

@@ -29,6 +29,8 @@ _OPERATORS, _KEYS, _PORT = "/operators", "/keys", 8080
 _EGRESS: Final = {Role.INGEST: (4222, 443, 6443), Role.PROCESS: (4222, 5432), Role.ACTUATE: (4222, 5432, 443, 6443)}
 """NATS 4222, PostgreSQL 5432; the API server is 443 at its Service, and mostly 6443 behind it."""
 _CPU: Final = {Role.INGEST: "100m", Role.PROCESS: "200m", Role.ACTUATE: "100m"}
+_PROMETHEUS: Final = "http://prometheus-operated.monitoring.svc:9090"
+"""The Service that the Prometheus Operator makes, in the namespace that most use."""
 _LAG_SECONDS: Final = 5
 """More of it, on average, asks for another processor."""
 
@@ -143,6 +145,31 @@ class Workloads(Struct, frozen=True, kw_only=True):
             "kind": "HorizontalPodAutoscaler",
             "metadata": self._metadata(Role.PROCESS),
             "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": MOST_PROCESSORS, "metrics": [metric]},
+        }
+
+    def scaled_object(self) -> Object:
+        """The same for KEDA, which asks Prometheus; while that knows nothing, the number stays as it is."""
+        pods = f'namespace="{self.inside}",pod=~"{self.name}-{Role.PROCESS}-.+"'
+        trigger = {
+            "type": "prometheus",
+            "metricType": "Value",
+            "metadata": {
+                "serverAddress": _PROMETHEUS,
+                "query": f"avg(levelog_log_lag_seconds{{{pods}}})",
+                "threshold": str(_LAG_SECONDS),
+                "ignoreNullValues": "false",
+            },
+        }
+        return {
+            "apiVersion": "keda.sh/v1alpha1",
+            "kind": "ScaledObject",
+            "metadata": self._metadata(Role.PROCESS),
+            "spec": {
+                "scaleTargetRef": {"name": f"{self.name}-{Role.PROCESS}"},
+                "minReplicaCount": 2,
+                "maxReplicaCount": MOST_PROCESSORS,
+                "triggers": [trigger],
+            },
         }
 
     def _pod(self, command: str, secrets: Mapping[str, str]) -> Object:
