@@ -19,7 +19,10 @@ from levelog_store.actuate.claims import ClaimedIntent
 Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]
 
 LAST_INTENT: Final = "levelog/last-intent"
-"""Annotation: idempotency key of the intent that wrote the Event last, so that none is counted twice."""
+"""Annotation: what wrote the Event last, so that it is not counted twice.
+
+An intent's idempotency key, or, where several intents may tell of the same, the name in their options.
+"""
 _INSTANCE: Final = socket.gethostname()[:128]
 _MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 _TRANSIENT: Final = frozenset({0, 401, 404, 408, 409, 429})
@@ -64,7 +67,7 @@ class EventWriter:
             reply = await self._ask(Request(method="GET", path=object_path(order)))
             if reply.status == 200:
                 found = _event.decode(reply.body)
-                if found.metadata.annotations.get(LAST_INTENT) == order.intent.key:
+                if found.metadata.annotations.get(LAST_INTENT) == _occurrence(order):
                     return _ended(order.intent, found, is_new=False)
                 reply = await self._ask(self._addition(order, found))
         if 200 <= reply.status < 300:
@@ -72,7 +75,7 @@ class EventWriter:
         return self._refused(order.intent, reply)
 
     def _creation(self, order: Order) -> Request:
-        metadata = {**_named(order.target), "annotations": {LAST_INTENT: order.intent.key}}
+        metadata = {**_named(order.target), "annotations": {LAST_INTENT: _occurrence(order)}}
         body: dict[str, Any] = {
             **order.body,
             "apiVersion": order.intent.api_version,
@@ -90,7 +93,7 @@ class EventWriter:
         patch = {
             "metadata": {
                 "resourceVersion": found.metadata.resource_version,
-                "annotations": {LAST_INTENT: order.intent.key},
+                "annotations": {LAST_INTENT: _occurrence(order)},
             },
             "series": {"count": count, "lastObservedTime": self._now()},
         }
@@ -122,6 +125,10 @@ class EventWriter:
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).strftime(_MICROSECONDS)
+
+
+def _occurrence(order: Order) -> str:
+    return order.options.name or order.intent.key
 
 
 def _named(target: ObjectKey) -> dict[str, str]:

@@ -1,26 +1,29 @@
-"""Conditions in an object's status that sum up its levels: `Ready`, `Reconciling` and `Stalled`.
+"""Conditions in an object's status that sum up its levels, `Ready`, `Reconciling`, `Stalled`; Events say what failed.
 
 Their meaning is that of KEP-1623 and kstatus: `Reconciling` and `Stalled` say what is not as it should be, and
 `observedGeneration` which generation of the object a condition is about.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
+
 from levelog.handlers.injection import Lender
 from levelog.handlers.views import ReconcileHandler, ViewHandler
-from levelog.intents import Intent, IntentOptions
+from levelog.intents import Intent, IntentOptions, Verb, event
 from levelog.levels import Level, Levels, Standing
 from levelog.resources import ResourceBase, Struct
-from levelog.wire.canonical import digest
+from levelog.wire.canonical import canonical, digest
 
 PATIENCE: Final = timedelta(seconds=1)
 """So long a level may settle before conditions say so: most writes are done sooner, and need no second one."""
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
-_CODE: Final = "conditions 1"
+_CODE: Final = "conditions 2"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
 _FIELDS: Final = ("status", "reason", "message", "observedGeneration")
 _IN_PROGRESS: Final = ("settling", "drifting", "blocked")
@@ -64,8 +67,13 @@ def inspect_conditions(
     return handler
 
 
-def conditions_writer(cls: type[ResourceBase], view: ViewHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it patches the status, and keeps conditions of others."""
+def conditions_writer(
+    cls: type[ResourceBase], acting: Collection[str], view: ViewHandler, lender: Lender, *, events: bool
+) -> ReconcileHandler:
+    """The reconcile function of such a view: it patches the status, and keeps conditions of others.
+
+    With `events` it also yields an Event for each level that has failed, and had not so before.
+    """
 
     async def write(
         parent: Mapping[str, Any], level: Level[dict[str, Any]], now: datetime
@@ -78,21 +86,46 @@ def conditions_writer(cls: type[ResourceBase], view: ViewHandler, lender: Lender
             at = before["lastTransitionTime"] if is_same else f"{now:%Y-%m-%dT%H:%M:%SZ}"
             conditions[kind] = {"type": kind, **fields, "lastTransitionTime": at}
         metadata = parent["metadata"]
-        return [
-            Intent(
-                verb="patch_status",
-                resource=cls,
-                name=metadata["name"],
-                namespace=metadata.get("namespace", ""),
-                body={"status": {"conditions": list(conditions.values())}},
-                options=IntentOptions(if_unchanged=True),  # the list is replaced as a whole
-            )
-        ]
+        patch = Intent(
+            verb="patch_status",
+            resource=cls,
+            name=metadata["name"],
+            namespace=metadata.get("namespace", ""),
+            body={"status": {"conditions": list(conditions.values())}},
+            options=IntentOptions(if_unchanged=True),  # the list is replaced as a whole
+        )
+        return [patch, *_events_of_failures(level.desired, held, acting)] if events else [patch]
 
     write.__name__ = f"{view.name}.write"
-    handler = ReconcileHandler.inspect(write, view, {cls: ["patch_status"]}, lender)
-    handler.fingerprint = digest(_CODE, view.name)
+    verbs: list[Verb] = ["patch_status", "event"] if events else ["patch_status"]
+    handler = ReconcileHandler.inspect(write, view, {cls: verbs}, lender)
+    handler.fingerprint = digest(_CODE, view.name, str(events))
     return handler
+
+
+def _events_of_failures(
+    wanted: Mapping[str, Mapping[str, Any]], held: Mapping[Any, Mapping[str, Any]], acting: Collection[str]
+) -> Iterator[Intent]:
+    """One Event for each level that is told to have failed, unless the same is told already.
+
+    A status that has to be patched again says what it said before, by which the actuator knows the Event again.
+    """
+    before = held.get("Stalled", {})
+    told = _failures(before, acting)
+    occurrence = digest(canonical(before))
+    for view, error in _failures(wanted.get("Stalled", {}), acting).items():
+        if told.get(view) != error:
+            intent = event("Failed", f"{view}: {error}", type="Warning")
+            yield replace(intent, options=IntentOptions(name=occurrence))
+
+
+def _failures(stalled: Mapping[str, Any], acting: Collection[str]) -> dict[str, str]:
+    """What failed, by view, as the message of the condition `Stalled` tells it."""
+    if stalled.get("status") != "True" or not acting:
+        return {}
+    names = "|".join(map(re.escape, sorted(acting, key=len, reverse=True)))
+    _, *parts = re.split(f"(?:^|; )({names}): ", stalled.get("message") or "")
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, dict[str, Any]]:

@@ -36,7 +36,7 @@ class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     remembered: bool = False
     """apply: the receipt says what the server made of the manifest (of children)."""
     name: str = ""
-    """call: which call of the effect it is, where a parent has several."""
+    """call: which call of the effect it is, where a parent has several. event: what it is about, which counts once."""
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):

@@ -162,13 +162,14 @@ class Operator:
 
         return register if function is None else register(function)
 
-    def conditions(self, cls: type[ResourceBase], *, name: str = "conditions") -> None:
+    def conditions(self, cls: type[ResourceBase], *, name: str = "conditions", events: bool = True) -> None:
         """Keep `Ready`, `Reconciling` and `Stalled` in `status.conditions` of each object of a class.
 
         They sum up its levels whose views have reconcile functions: in sync, under way, failed. The definition of the
         class needs the field and the status subresource; conditions of other types stay as they are. A status is
         written when one of them changes, and not while a level settles for less than a second. `name` is that of the
-        view that is made.
+        view that is made. A level that fails, with another error than before, leaves a Kubernetes Event on the object
+        (`Failed`, a warning), unless `events=False`.
         """
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
@@ -177,7 +178,7 @@ class Operator:
         handler = inspect_conditions(cls, name, self.reconcilers, inspect_view)
         self._claim(name, self.conditions)
         self.views[name] = handler
-        self.reconcilers[name] = conditions_writer(cls, handler, self._lender)
+        self.reconcilers[name] = conditions_writer(cls, self.reconcilers, handler, self._lender, events=events)
 
     def reconcile(
         self,

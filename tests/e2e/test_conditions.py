@@ -17,6 +17,7 @@ from rigs.waiting import until
 PAGE = Path(__file__).parents[2] / "docs/conditions.md"
 KUBECTL = shutil.which("kubectl")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 SHOPS = "/apis/example.com/v1/namespaces/default/shops"
 
 
@@ -53,12 +54,27 @@ async def test_ready_and_stalled_say_what_a_shop_is_and_of_which_generation(
 
         await until(is_true, f"{condition} of corner", seconds=60)
 
+    async def failures_of(name: str) -> list[dict[str, Any]]:
+        """Events about a shop, once there are some."""
+        events: list[dict[str, Any]] = []
+
+        async def are_there() -> bool:
+            every = (await api.request("GET", EVENTS))[1]["items"]
+            events[:] = [e for e in every if e["regarding"].get("name") == name and e["reason"] == "Failed"]
+            return bool(events)
+
+        await until(are_there, f"Events about {name}", seconds=60)
+        return events
+
     running = levelog.start("run", "shops.py")
     try:
         await shows("Stalled")
         messages = {each["type"]: each["message"] for each in found["status"]["conditions"]}
         assert "config: " in messages["Stalled"]
         assert "Not_A_Name" in messages["Ready"]
+        failures = await failures_of("corner")
+        assert [each["note"] for each in failures] == [messages["Stalled"]]
+        assert (failures[0]["type"], failures[0]["regarding"]["uid"]) == ("Warning", found["metadata"]["uid"])
         await api.request("PATCH", f"{SHOPS}/corner", {"spec": {"config": "corner"}}, content_type=MERGE_PATCH)
         if KUBECTL:  # as users wait; elsewhere the condition alone is looked at
             flags = ["--kubeconfig", str(cluster.kubeconfig), "--for=condition=Ready", "--timeout=60s"]

@@ -27,7 +27,7 @@ class Pod(Resource, version="v1", plural="pods"):
 SECOND: Final = timedelta(seconds=1)
 
 
-def made(*, conditions: bool = True) -> Operator:
+def made(*, conditions: bool = True, events: bool = True) -> Operator:
     op = Operator("webs")
 
     @op.index
@@ -55,7 +55,7 @@ def made(*, conditions: bool = True) -> Operator:
         return Level(desired={}, actual={name: each.status for name, each in levels.items()})
 
     if conditions:
-        op.conditions(Web)
+        op.conditions(Web, events=events)
     return op
 
 
@@ -134,6 +134,74 @@ def test_what_takes_longer_than_a_second_is_reconciling() -> None:
         simulation.echo = True
         simulation.run()
         assert statuses_of(simulation) == READY
+
+
+def test_a_failed_level_leaves_one_event_that_counts_how_often_its_object_has_stalled() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(403, target="pods/default/shop-0", times=2)
+        simulation.apply(web())
+        simulation.run()
+        [told] = simulation.events
+        assert (told.type, told.reason, told.kind, told.name) == ("Warning", "Failed", "Web", "shop")
+        assert told.note == f"pods: {simulation.level('pods', 'default', 'shop').reason}"
+        simulation.advance(timedelta(hours=1))
+        assert simulation.calls["converge"] == 3, "it failed as before, and was done then"
+        assert statuses_of(simulation) == READY
+        assert simulation.events == [told], "neither is a failure that is new"
+        simulation.refuse(403, target="pods/default/shop-0", times=1)
+        simulation.delete(Pod, "shop-0")
+        simulation.run()
+        assert statuses_of(simulation) == STALLED
+        assert [(each.note, each.count) for each in simulation.events] == [(told.note, 2)]
+
+
+def test_another_error_is_another_event_and_a_new_generation_is_none() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(403, target="pods/default/shop-0", times=1)
+        simulation.apply(web())
+        simulation.run()
+        simulation.refuse(422, target="pods/default/shop-0")
+        simulation.advance(timedelta(hours=1))
+        assert sorted(each.count for each in simulation.events) == [1, 1]
+        assert {code for code in ("403", "422") for each in simulation.events if code in each.note} == {"403", "422"}
+        writes = status_writes(simulation)
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        assert {each["observedGeneration"] for each in conditions_of(simulation).values()} == {2}
+        assert status_writes(simulation) > writes
+        assert [each.count for each in simulation.events] == [1, 1]
+
+
+def test_a_status_that_has_to_be_patched_again_does_not_tell_twice() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(403, target="pods/default/shop-0")
+        simulation.refuse(422, target="webs.example.com/default/shop", times=2)
+        simulation.apply(web())
+        simulation.advance(timedelta(hours=2))
+        assert status_writes(simulation) >= 3
+        assert statuses_of(simulation) == STALLED
+        assert sum(intent.verb == "event" for intent in simulation.intents) >= 3, "each patch has it"
+        assert [each.count for each in simulation.events] == [1]
+
+
+def test_a_view_that_raises_leaves_an_event_too_and_without_events_nothing_does() -> None:
+    for events in (True, False):
+        op = Operator("webs")
+
+        @op.view
+        def broken(web: Web) -> Level[int]:
+            raise ValueError(f"no room for {web.metadata.name}")
+
+        @op.reconcile(broken)
+        def never(web: Web) -> Iterator[Intent]:
+            yield from ()
+
+        op.conditions(Web, events=events)
+        with Simulation(op) as simulation:
+            simulation.apply(web())
+            simulation.run()
+            assert statuses_of(simulation) == STALLED
+            assert ["no room for shop" in each.note for each in simulation.events] == [True] * events
 
 
 def test_conditions_of_others_stay() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from levelog.wire.canonical import canonical
 from levelog_actuator.events import LAST_INTENT
 from rigs.acting import ACTUATOR, QUICK, Acting
 from rigs.apirequests import asks
@@ -66,6 +67,15 @@ async def test_invariant_7_an_event_is_counted_once_whatever_is_lost(on_sandbox:
     assert event["series"]["count"] == 2
     assert event["metadata"]["annotations"][LAST_INTENT] == second[0].key
     assert [each.outcome in ("written", "unchanged") for each in (*first, *second)] == [True, True]
+
+
+async def test_intents_that_tell_of_the_same_occurrence_count_once(on_sandbox: Acting) -> None:
+    acting = on_sandbox
+    told = [{**missing(acting), "options": canonical({"name": name})} for name in ("failed-1", "failed-1", "failed-2")]
+    async with acting.running():
+        outcomes = [(await acting.carried_out(each))[0].outcome for each in told]
+    assert outcomes == ["written", "unchanged", "written"]
+    assert [event["series"]["count"] for event in await events(acting)] == [2]
 
 
 async def test_an_event_that_somebody_else_counts_at_the_same_time_is_counted_too(on_sandbox: Acting) -> None:

@@ -51,6 +51,12 @@ def application(name: str = "webs", *, writes: Any) -> LoadedApplication:
     return LoadedApplication(Application(name), Program([op]))
 
 
+def application_with_conditions(*, events: bool) -> LoadedApplication:
+    op = Operator("webs")
+    op.conditions(Web, events=events)
+    return LoadedApplication(Application("webs"), Program([op]))
+
+
 def documents(text: str) -> dict[tuple[str, str, str], Any]:
     """By kind, namespace and name."""
     loaded = [document for document in yaml.safe_load_all(text) if document]
@@ -91,6 +97,14 @@ def test_an_actuator_has_the_rights_for_its_intents_alone(verb: Verb, expected: 
         ("example.com", "zones", ["list", "watch"]),
     ]
     assert not any(kind != "ServiceAccount" and "process" in name for kind, _, name in documents(text))
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_conditions_need_the_rights_for_events_where_they_leave_some(events: bool) -> None:
+    text = roles_of(application_with_conditions(events=events), accounts_in="default", namespaces=())
+    found = rules(text, "ClusterRole", "levelog-webs-actuate")
+    assert ("example.com", "webs/status", ["patch"]) in found
+    assert (("events.k8s.io", "events", ["get", "create", "patch"]) in found) is events
 
 
 def test_with_namespaces_only_what_has_none_is_granted_everywhere() -> None:
