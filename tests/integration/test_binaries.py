@@ -60,7 +60,7 @@ def test_without_go_the_reason_says_how_to_get_them(cache: Path) -> None:
 
 def test_without_go_the_reason_says_what_helm_needs(cache: Path) -> None:
     assert not (cache / "bin" / "go").exists()
-    with pytest.raises(BinariesMissing, match="^helm not found: install Go to build it$"):
+    with pytest.raises(BinariesMissing, match=r"^helm not found: install Go to build it$"):
         find_helm()
 
 
