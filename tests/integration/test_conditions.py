@@ -226,6 +226,27 @@ def test_a_view_is_given_the_newest_levels_of_its_parent_and_of_no_other() -> No
         assert simulation.level("stands", "default", "shop").actual == {"pods": "in_sync", "finding": "in_sync"}
 
 
+def test_levels_come_in_the_order_of_their_names_as_a_replay_of_the_decision_has_them() -> None:
+    op = Operator("webs")
+
+    @op.view
+    def second(web: Web) -> Level[int]:
+        return Level(desired=1, actual=1)
+
+    @op.view
+    def first(web: Web) -> Level[int]:
+        return Level(desired=1, actual=2)
+
+    @op.view
+    def listed(web: Web, levels: Levels) -> Level[list[str]]:
+        return Level(desired=[], actual=list(levels))
+
+    with Simulation(op) as simulation:
+        simulation.apply(web())
+        simulation.run()
+        assert simulation.level("listed", "default", "shop").actual == ["first", "second"]
+
+
 STEPS: Final = st.lists(
     st.one_of(
         st.tuples(st.just("apply"), st.sampled_from(["shop", "other"]), st.integers(0, 3)),

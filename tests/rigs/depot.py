@@ -184,8 +184,9 @@ def served(shop: Shop, ports: Index[str, int]) -> Level[list[int]]:
 
 @op.view
 def standing(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
-    """Sees every other level of its Shop, and why."""
-    return Level({}, {name: f"{each.status} {each.reason}" for name, each in levels.items()})
+    """Sees every other level of its Shop, and why, and in which order they come."""
+    told = {name: f"{each.status} {each.reason}" for name, each in levels.items()}
+    return Level({}, {**told, "order": " ".join(levels)})
 
 
 op.conditions(Shop)

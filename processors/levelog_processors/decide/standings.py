@@ -17,9 +17,12 @@ from levelog_store.rows import LevelRow, Scope, StoredObject, ViewParent
 def standings(
     program: Program, view: BoundView, parent: StoredObject, levels: Mapping[ViewParent, LevelRow]
 ) -> Mapping[str, Standing]:
-    """How the levels stand that a view is given, by view; where filters leave the parent out there is none."""
+    """How the levels stand that a view is given, by view; where filters leave the parent out there is none.
+
+    In the order of their names, as a decision keeps them, so that a view which goes through them sees the same again.
+    """
     found: dict[str, Standing] = {}
-    for sibling in program.siblings_of(view):
+    for sibling in sorted(program.siblings_of(view), key=lambda each: each.name):
         row = levels.get((sibling.name, parent.object))
         if parent_inputs(sibling, parent.body, row.looked_at if row else None) is None:
             continue
