@@ -20,20 +20,20 @@ Json = dict[str, Any]
 
 
 async def create_from_files(sandbox: Sandbox, files: Iterable[Path]) -> None:
-    """Create every object of the files that is not there, in their order.
+    """Create every object of the files that is not there, in their order; a folder is its YAML files.
 
-    A definition's resources are served before what follows it is created. Raises ConfigurationError, naming file
-    and object, for what cannot be read or is refused.
+    Of a folder, definitions come first. A definition's resources are served before what follows it is created. Raises
+    ConfigurationError, naming file and object, for what cannot be read or is refused.
     """
-    for file in files:
-        for manifest in _manifests(file):
+    for path in files:
+        for file, manifest in _ordered(path) if path.is_dir() else _manifests(path):
             name = (manifest.get("metadata") or {}).get("name", "without a name")
             try:
                 sandbox.user.create(manifest)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise ConfigurationError(f"{file}: {manifest.get('kind', 'object')} {name}: {error}") from error
-            if manifest["kind"] == "CustomResourceDefinition":
+            if _is_definition(manifest):
                 await _established(sandbox, name)
 
 
@@ -54,7 +54,18 @@ async def _established(sandbox: Sandbox, name: str) -> None:
         listeners.remove(note)
 
 
-def _manifests(file: Path) -> Iterator[Json]:
+def _is_definition(manifest: Json) -> bool:
+    return manifest.get("kind") == "CustomResourceDefinition"
+
+
+def _ordered(folder: Path) -> list[tuple[Path, Json]]:
+    """The manifests of a folder's files, by name of file, definitions first."""
+    files = sorted(file for file in folder.iterdir() if file.suffix in {".yaml", ".yml"})
+    found = [each for file in files for each in _manifests(file)]
+    return sorted(found, key=lambda each: not _is_definition(each[1]))
+
+
+def _manifests(file: Path) -> Iterator[tuple[Path, Json]]:
     import yaml  # noqa: PLC0415 - slow to load, and most sandboxes are given no files
 
     try:
@@ -68,19 +79,19 @@ def _manifests(file: Path) -> Iterator[Json]:
             continue
         if not isinstance(document, dict):
             raise ConfigurationError(f"{file} holds something that is not a manifest")
-        yield document
+        yield file, document
 
 
 async def serve(given: argparse.Namespace) -> None:
-    """Serve until SIGINT or SIGTERM; the kubeconfig is written once the objects of the files are there."""
+    """Serve until SIGINT or SIGTERM; it listens, and writes the kubeconfig, once the objects of the files are there."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     sandbox = Sandbox(host=given.host, port=given.port, pods_run=given.pods_run)
     with Journal(given.journal, sandbox.store) if given.journal is not None else nullcontext():
+        await create_from_files(sandbox, given.create)
         async with sandbox:
-            await create_from_files(sandbox, given.create)
             if given.kubeconfig is not None:
                 sandbox.kubeconfig(given.kubeconfig)
             sys.stdout.write(f"{sandbox.url}\n")
@@ -104,8 +115,8 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         action="append",
         default=[],
-        metavar="FILE",
-        help="create the objects of a YAML file that are not there yet; may be given several times",
+        metavar="PATH",
+        help="create the objects of a YAML file, or of a folder of them, that are not there yet; may be repeated",
     )
     made.add_argument(
         "--journal", type=Path, metavar="FILE", help="keep the objects in this file, and start with those that it holds"

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from http import HTTPStatus
+from os.path import normpath
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,31 @@ from levelog_cli.settings import Settings, variable
 from levelog_sandbox.__main__ import parser
 
 ROOT = Path(__file__).parents[2]
+OPERATOR = "examples/webs/webs.py"
+
+
+def interpolated(text: str, **variables: str) -> str:
+    """The text with variables as Compose reads them: `${NAME}`, `${NAME:-default}`, `$$`."""
+
+    def value(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else variables.get(found["name"]) or found["default"] or ""
+
+    return re.sub(r"\$\$|\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", value, text)
+
+
+def services(**variables: str) -> dict[str, dict[str, Any]]:
+    """The services of compose.yaml with the variables set."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(interpolated(TEXT, COMPOSE_PROJECT_NAME="shop", **variables))[
+        "services"
+    ]
+    return found
+
+
 TEXT = (ROOT / "compose.yaml").read_text()
-SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(TEXT)["services"]
-OURS = {name: service for name, service in SERVICES.items() if service["image"] == "levelog:local"}
+SERVICES = services()
+OURS = {name: service for name, service in SERVICES.items() if service["image"] == "levelog:shop"}
 COMMANDS = {name: service for name, service in OURS.items() if "entrypoint" not in service}
+OPERATING = ("ingest", "processor", "actuator")
 SCRIPTS = {
     name: service["command"][0] for name, service in OURS.items() if service.get("entrypoint") == ["python", "-c"]
 }
@@ -53,6 +75,7 @@ def test_the_processes_are_services_of_their_own() -> None:
         "ingest": "ingest",
         "processor": "process",
         "actuator": "actuate",
+        "tools": "levels",
     }
 
 
@@ -61,15 +84,20 @@ def test_every_command_line_is_accepted(name: str) -> None:
     parsed(COMMANDS[name]["command"]).close()
 
 
-@pytest.mark.parametrize("line", re.findall(r"^#.* exec \S+ levelog (\S+(?: \S+)*)", TEXT, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^#.* run --rm tools (\S+(?: \S+)*?)(?:  |$)", TEXT, re.MULTILINE))
 def test_every_command_line_of_the_comments_is_accepted(line: str) -> None:
     parsed(line.split()).close()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_variable_is_one_that_the_command_reads(name: str) -> None:
-    with parsed(COMMANDS[name]["command"]) as context:
-        read = {parameter.envvar for parameter in context.command.params}
+    lines = [COMMANDS[name]["command"]]
+    if name == "tools":
+        lines += [["why", "shop"], ["doctor", OPERATOR], ["history", "shop"], ["retry", "shop"]]
+    read: set[Any] = set()
+    for line in lines:
+        with parsed(line) as context:
+            read |= {parameter.envvar for parameter in context.command.params}
     assert read <= {variable(field.name) for field in fields(Settings)} | {None}
     assert set(COMMANDS[name]["environment"]) <= read
 
@@ -80,12 +108,12 @@ def test_the_sandbox_accepts_its_command_line_and_listens_where_its_kubeconfig_s
     assert sandbox["entrypoint"] == ["python", "-m", "levelog_sandbox"]
     assert given.host == sandbox["hostname"]
     assert given.kubeconfig == Path(SERVICES["ingest"]["environment"]["KUBECONFIG"])
-    assert sandbox["ports"] == [f"127.0.0.1:${{SANDBOX_PORT:-{given.port}}}:{given.port}"]
+    assert sandbox["ports"] == [f"127.0.0.1:{given.port}:{given.port}"]
 
 
 def test_nothing_is_published_but_on_the_loopback_address() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert published
+    assert {port.rpartition(":")[2] for port in published} == {"8001", "4222", "5432"}
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
@@ -101,7 +129,56 @@ def test_every_process_does_without_root_and_a_writable_filesystem() -> None:
 
 def mounted_files() -> Iterator[str]:
     for service in SERVICES.values():
-        yield from (volume.split(":")[0] for volume in service.get("volumes", ()) if volume.startswith("."))
+        for volume in service.get("volumes", ()):
+            if isinstance(volume, dict):
+                yield normpath(volume["source"])
+            elif volume.startswith("."):
+                yield volume.split(":")[0]
+
+
+@pytest.mark.parametrize("operator", [OPERATOR, "./shop.py", "../shop/shop.py", "/home/me/shop/shop.py"])
+def test_one_variable_names_the_operator_everywhere(operator: str) -> None:
+    found = services(OPERATOR=operator)
+    folder, file = normpath(f"{operator}/.."), normpath(f"/operators/{operator}")
+    for name in OPERATING:
+        mount, (_, given) = found[name]["volumes"][0], found[name]["command"]
+        assert normpath(given) == file
+        assert (normpath(mount["source"]), normpath(mount["target"])) == (folder, normpath(f"{file}/.."))
+        [watched] = found[name]["develop"]["watch"]
+        assert (watched["action"], normpath(watched["path"])) == ("restart", folder)
+    for name in ("sandbox", "k3s"):
+        [mount] = [each for each in found[name]["volumes"] if isinstance(each, dict)]
+        assert normpath(mount["source"]) == folder
+        if name == "sandbox":
+            assert parser().parse_args(found[name]["command"]).create == [Path(mount["target"])]
+
+
+def test_no_operator_is_named_but_as_the_default_of_the_variable() -> None:
+    assert "webs" not in interpolated(re.sub(r"(?m)^ *#.*$", "", TEXT), OPERATOR="shop.py")
+
+
+def test_a_broken_operator_does_not_start_again_for_ever() -> None:
+    assert {SERVICES[name]["restart"] for name in OPERATING} == {"on-failure:2"}
+
+
+def test_what_does_not_answer_is_unhealthy_within_15_s_and_healthy_5_s_after() -> None:
+    for name in (*OPERATING, "nats", "postgres", "sandbox"):
+        check = SERVICES[name]["healthcheck"]
+        interval, timeout = (int(check[each].removesuffix("s")) for each in ("interval", "timeout"))
+        assert check["retries"] * (interval + timeout) <= 15
+        assert interval <= 3
+
+
+def test_an_override_joins_the_network_of_a_cluster_on_the_host() -> None:
+    text = (ROOT / "deploy/compose.host.yaml").read_text()
+    override = yaml.safe_load(interpolated(text))
+    for name, service in override["services"].items():
+        [mount] = service["volumes"]
+        assert service["environment"]["KUBECONFIG"] == f"{mount.split(':')[1]}/kubeconfig"
+        assert "KUBECONFIG" in SERVICES[name]["environment"]
+        assert "default" in service["networks"]
+    assert {name for name in COMMANDS if "KUBECONFIG" in SERVICES[name]["environment"]} == set(override["services"])
+    assert override["networks"]["cluster"] == {"name": "kind", "external": True}
 
 
 @pytest.mark.parametrize("file", sorted(set(mounted_files())))
@@ -113,7 +190,7 @@ def test_what_is_mounted_is_in_the_repository(file: str) -> None:
 def test_the_health_check_asks_a_process_where_it_listens_and_shows_what_it_says(*, is_ready: bool) -> None:
     page = WebPage(b"[-]process failed: why\n", status=HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE)
     with listening(ListenAddress("", 0), {"/readyz": lambda _: page}) as found:
-        for name in ("ingest", "processor", "actuator"):
+        for name in OPERATING:
             *command, script = SERVICES[name]["healthcheck"]["test"]
             port = ListenAddress.parse(SERVICES[name]["environment"]["LEVELOG_LISTEN"]).port
             assert command == ["CMD", "python", "-IS", "-c"]

@@ -1,6 +1,6 @@
 """HTTP in front of a cluster: each request is routed, carried out, logged and answered, errors as `Status` objects."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -123,6 +123,8 @@ class Server:
         match parts:
             case ["readyz" | "livez" | "healthz", *_]:
                 return web.Response(text="ok")
+            case ["sandbox", "requests"] if request.method == "GET":
+                return self._requests(request.query)
             case ["version"]:
                 answer = catalog.VERSION
             case ["api" | "apis" as root] if "APIGroupDiscoveryList" in request.headers.get("Accept", ""):
@@ -148,6 +150,18 @@ class Server:
         if answer is None:
             raise refusals.NoSuchPathError(request.path)
         return json_response(answer)
+
+    def _requests(self, query: Mapping[str, str]) -> web.Response:
+        """The request log, a line of JSON each: `?since=NUMBER`, `?user_agent=PREFIX`, `?changed` for writes only."""
+        try:
+            since = int(query.get("since", 0))
+        except ValueError:
+            raise refusals.StatusError(400, "BadRequest", f"since={query['since']} is no number") from None
+        log = self._cluster.requests
+        lines = log.since(since, user_agent=query.get("user_agent", ""))
+        if "changed" in query:
+            lines = [line for line in lines if line.changed]
+        return web.Response(body=msgspec.json.Encoder().encode_lines(lines), content_type="application/x-ndjson")
 
     def _get(self, exchange: Exchange, at: RequestTarget) -> web.Response:
         form = accepted(exchange)

@@ -1,7 +1,9 @@
 """The request log: who asked what, and what it changed."""
 
 import asyncio
+import json
 
+import aiohttp
 import pytest
 
 from levelog_sandbox import Sandbox, StatusError
@@ -90,3 +92,23 @@ async def test_refused_requests_are_logged_with_their_code(sandbox: Sandbox, api
         ("create", 422, False),
         ("delete", 404, False),
     ]
+
+
+async def test_it_is_read_over_http_a_line_each(sandbox: Sandbox, webs: Webs) -> None:
+    await webs.create("before")
+    mark = sandbox.requests.last
+    await webs.create("a")
+    await webs.api.get(webs.at("a"))
+    sandbox.acting_as("other").create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}})
+
+    async def asked(query: str) -> list[tuple[str, str]]:
+        async with aiohttp.ClientSession() as http, http.get(f"{sandbox.url}/sandbox/requests?{query}") as answer:
+            assert (answer.status, answer.content_type) == (200, "application/x-ndjson")
+            lines = [json.loads(line) for line in (await answer.text()).splitlines()]
+            return [(line["verb"], line["name"]) for line in lines if line["number"] > mark]
+
+    assert await asked(f"since={mark}") == [("create", "a"), ("get", "a"), ("create", "b")]
+    assert await asked("changed") == [("create", "a"), ("create", "b")]
+    assert await asked("user_agent=other&changed") == [("create", "b")]
+    async with aiohttp.ClientSession() as http, http.get(f"{sandbox.url}/sandbox/requests?since=x") as answer:
+        assert (answer.status, (await answer.json())["message"]) == (400, "since=x is no number")

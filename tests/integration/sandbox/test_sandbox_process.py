@@ -1,6 +1,7 @@
 """`python -m levelog_sandbox`: what it starts with, and what it is when it is started again."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -181,3 +182,31 @@ def test_what_it_cannot_start_with_ends_it_in_one_sentence(tmp_path: Path, argum
     assert said in ended.stderr
     assert ended.stderr.startswith("levelog_sandbox: ")
     assert ended.stderr.count("\n") == 1
+
+
+async def test_the_objects_of_a_folder_are_there_once_it_listens(tmp_path: Path) -> None:
+    folder = tmp_path / "operator"
+    folder.mkdir()
+    for name, file in (("z-definition.yaml", "crd.yaml"), ("a-shop.yml", "shop.yaml"), ("webs.py", "webs.py")):
+        shutil.copy(WEBS / file, folder / name)
+    url = f"http://127.0.0.1:{free_port()}"
+    port = url.rpartition(":")[2]
+    process = Process(
+        [sys.executable, "-m", "levelog_sandbox", "--port", port, "--create", str(folder)], tmp_path / "log"
+    )
+    try:
+        async with aiohttp.ClientSession() as http:
+
+            async def listens() -> bool:
+                process.check()
+                try:
+                    async with http.get(f"{url}/readyz") as answer:
+                        return answer.status == 200
+                except aiohttp.ClientConnectorError:
+                    return False
+
+            await until(listens, "a sandbox that listens")
+            async with http.get(url + SHOP) as answer:
+                assert answer.status == 200
+    finally:
+        process.kill()
