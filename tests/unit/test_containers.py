@@ -1,11 +1,13 @@
 """compose.yaml and Dockerfile, held to what they run: settings, command lines, files, inline scripts."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from http import HTTPStatus
+from importlib.util import find_spec
 from os.path import normpath
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,7 @@ def services(**variables: str) -> dict[str, dict[str, Any]]:
 
 
 TEXT = (ROOT / "compose.yaml").read_text()
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
 SERVICES = services()
 OURS = {name: service for name, service in SERVICES.items() if service["image"] == "levelog:shop"}
 COMMANDS = {name: service for name, service in OURS.items() if "entrypoint" not in service}
@@ -124,7 +127,7 @@ def test_processors_can_be_scaled() -> None:
 def test_every_process_does_without_root_and_a_writable_filesystem() -> None:
     for service in OURS.values():
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
-    assert re.findall(r"^USER (\d+):\d+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE) == ["65532"]
+    assert re.findall(r"^USER (\d+):\d+$", DOCKERFILE, re.MULTILINE) == ["65532"]
 
 
 def mounted_files() -> Iterator[str]:
@@ -231,3 +234,35 @@ def test_the_image_gets_all_that_the_wheel_is_made_of() -> None:
     first, *allowed = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] in ("*", "!")]
     assert first == "*"
     assert needed <= {line.removeprefix("!") for line in allowed}
+
+
+def test_levelog_loads_without_what_the_image_leaves_out(tmp_path: Path) -> None:
+    [(folder, names)] = re.findall(r"site-packages/(kubernetes_asyncio/\S+) && rm -r ([\w ]+)", DOCKERFILE)
+    installed = find_spec("kubernetes_asyncio")
+    assert installed is not None
+    assert installed.origin is not None
+    site_packages = Path(installed.origin).parent.parent
+    left_out = {site_packages / folder / name for name in names.split()}
+    assert all(each.is_dir() for each in left_out)
+    shutil.copytree(
+        site_packages / "kubernetes_asyncio",
+        tmp_path / "kubernetes_asyncio",
+        ignore=lambda at, found: [each for each in found if Path(at) / each in left_out],
+    )
+    script = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+from levelog_kube.official import load_kube_config
+import levelog_actuator.actuator, levelog_cli.servers.clusters, levelog_cli.wiring.stack, levelog_ingest.ingest
+print(load_kube_config.__code__.co_filename)
+"""
+    loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    assert loaded.stdout.startswith(str(tmp_path))
+
+
+def test_what_the_image_leaves_out_can_be_kept() -> None:
+    kept = re.search(r'--build-arg KEEP="([^"]*)"', DOCKERFILE)
+    assert kept is not None
+    assert re.findall(r'case " \$KEEP " in \*" (\S+) "\*\)', DOCKERFILE) == kept[1].split()
+    [package] = re.findall(r"uninstall --quiet --yes (\S+)", DOCKERFILE)
+    assert re.search(rf"^{package}==", (ROOT / "requirements/runtime.txt").read_text(), re.MULTILINE)
