@@ -17,7 +17,7 @@ from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.effects import EffectCaller, Effects
-from levelog_actuator.ledger import Ledger, StoredResults
+from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
 from levelog_actuator.presence import ActuatorPresence
@@ -62,7 +62,7 @@ class Actuator:
     """Carries out the intents of one application; several may run, on PostgreSQL, and share the work.
 
     Guarantees: at most one effective write for each intent, in the order of the decisions for each target; every
-    claimed intent gets a receipt, in SQL first and then in the log. A receipt may be in the log twice.
+    claimed intent gets a receipt in the log, that of a call in SQL first. A receipt may be in the log twice.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Actuator:
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
         self._sender = Sender(client, self._settings, self._redactor)
-        self._relay = Relay(database, scope, publisher, self._settings)
+        self._relay = Relay(database, scope, self.owner, publisher, self._settings)
         self._lookout = Lookout(database, scope, self.owner, self._sender, publisher, self._settings)
         self._ledger = Ledger(
             database,
@@ -99,7 +99,7 @@ class Actuator:
             self.owner,
             self._settings,
             is_busy=lambda: bool(self._sending),
-            on_stored=self._note_stored,
+            on_taken=self._note_taken,
         )
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._hint.set)
         self._limits = Limits(self._settings)
@@ -118,8 +118,8 @@ class Actuator:
         """When intents were claimed last; infinite while that is not known."""
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
-        self.on_stored: Callable[[StoredResults], None] | None = None
-        """Hears what became of intents, once that is stored."""
+        self.on_taken: Callable[[TakenResults], None] | None = None
+        """Hears what became of intents."""
         self._attempting: Attempting = unwatched
 
     @property
@@ -140,6 +140,11 @@ class Actuator:
     def lease(self) -> timedelta:
         """How long its claims last."""
         return self._settings.lease
+
+    @property
+    def is_writing(self) -> bool:
+        """Requests are under way, or their receipts are on their way to the log."""
+        return bool(self._sending) or self._relay.is_publishing
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
         """Keys of those that it would begin at once, of intents that this process is deciding on."""
@@ -226,10 +231,12 @@ class Actuator:
         await asyncio.wait((ledger, relay))
         try:
             async with asyncio.timeout(self._settings.request.total_seconds()):
-                await self._relay.flush()
-                await self._relay.mark()
+                try:
+                    await self._relay.flush()
+                finally:
+                    await self._relay.keep()
         except (LevelogError, TimeoutError) as error:
-            log.warning("some receipts are in the database only, until an actuator runs again: %s", error)
+            log.warning("some receipts are not in the log until an actuator runs again: %s", error)
 
     async def _claim_forever(self) -> None:
         failures = 0
@@ -343,13 +350,15 @@ class Actuator:
         async with self._database.reading() as connection:
             return bool(await claims.still_claimed(connection, self._scope, self.owner, [intent.key]))
 
-    def _note_stored(self, stored: StoredResults) -> None:
-        self._relay.submit(stored.receipts)
-        if self.on_stored is not None:
-            self.on_stored(stored)
-        if stored.later and self._due_at is not None:
-            first = min(result.delay for result in stored.later).total_seconds()
+    def _note_taken(self, taken: TakenResults) -> None:
+        self._relay.submit(taken.receipts, is_stored=taken.is_stored)
+        if self.on_taken is not None:
+            self.on_taken(taken)
+        if not taken.is_stored:  # their targets are free once the fold has ended them, which hints
+            return
+        if taken.later and self._due_at is not None:
+            first = min(result.delay for result in taken.later).total_seconds()
             self._due_at = min(self._due_at, asyncio.get_running_loop().time() + first)
         # what was committed meanwhile, and waits for the same target, a claim may have passed by
-        if stored.later or stored.is_awaited or self._claimed_at >= stored.began:
+        if taken.later or taken.is_awaited or self._claimed_at >= taken.began:
             self._hint.set()

@@ -1,4 +1,4 @@
-"""Stores what became of intents, many in one transaction."""
+"""Takes what became of intents: receipts of writes go to the log at once, everything else into the database first."""
 
 import asyncio
 import logging
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import RowRefused, Unavailable
+from levelog.wire.objects import MAX_VERSION
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result, about, stored
@@ -23,22 +24,25 @@ GATHER_SECONDS = 0.02
 """How long results wait for those of other requests under way; a transaction costs about as much as ten results."""
 
 
-class StoredResults(Struct, frozen=True, kw_only=True):
-    """What one transaction stored."""
+class TakenResults(Struct, frozen=True, kw_only=True):
+    """What became of some intents, and is not lost any more than their claims are."""
 
     began: float
     """By the clock of the event loop."""
     receipts: Sequence[ReceiptNoted]
     later: Sequence[Later]
-    is_awaited: bool
+    is_stored: bool
+    """In the intents' rows; else the receipts are to go to the log before their claims end."""
+    is_awaited: bool = False
     """Intents that were committed before wait for the same targets."""
 
 
 class Ledger:
-    """Writes results to the intents' rows in the order in which they came, those of one time in one transaction.
+    """Hands the receipts of writes on as they come, and stores other results in the intents' rows, in their order.
 
-    The commit need not be durable: a receipt that a crash of the database takes back leaves its intent claimed, and the
-    next claimant finds the write at the target.
+    What an effect did nobody knows but its receipt, so the row has it before the log. After a write the target tells: a
+    receipt that is lost leaves its intent claimed, and the next claimant finds the write there. For the same reason
+    commits need not be durable. Results of one time are in one transaction.
     """
 
     def __init__(
@@ -49,7 +53,7 @@ class Ledger:
         settings: ActuatorSettings,
         *,
         is_busy: Callable[[], bool],
-        on_stored: Callable[[StoredResults], None],
+        on_taken: Callable[[TakenResults], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -57,7 +61,7 @@ class Ledger:
         self._owner = owner
         self._settings = settings
         self._is_busy = is_busy
-        self._on_stored = on_stored
+        self._on_taken = on_taken
         self._clock = clock
         self._results: list[Result] = []
         self._has_work = asyncio.Event()
@@ -66,7 +70,14 @@ class Ledger:
         self.outcomes: Counter[str] = Counter()
 
     def record(self, result: Result) -> None:
-        """Take a result to be stored."""
+        """Take a result."""
+        if isinstance(result, Ended) and result.intent.verb != "call" and result.version <= MAX_VERSION:
+            receipt = self._receipt(result)
+            self.outcomes[receipt.outcome] += 1
+            _tell(receipt)
+            began = asyncio.get_running_loop().time()
+            self._on_taken(TakenResults(began=began, receipts=[receipt], later=[], is_stored=False))
+            return
         self._results.append(result)
         self._is_empty.clear()
         self._has_work.set()
@@ -115,15 +126,13 @@ class Ledger:
     async def _write(self, batch: Sequence[Result]) -> None:
         ended = [result for result in batch if isinstance(result, Ended)]
         later = [result for result in batch if isinstance(result, Later)]
-        receipts = [result.receipt(self._scope.application, self._clock(), self._owner) for result in ended]
+        receipts = [self._receipt(result) for result in ended]
         began = asyncio.get_running_loop().time()
         async with self._database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
-                kept = await outcomes.store_receipts(
-                    connection, self._scope, self._owner, rows, look_after=self._settings.look_after
-                )
+                kept = await outcomes.store_receipts(connection, self._scope, self._owner, rows)
             if later:
                 given_back = [result.postponement for result in later]
                 await claims.postpone(connection, self._scope, self._owner, given_back)
@@ -140,7 +149,11 @@ class Ledger:
             _tell_later(result)
             self.outcomes["postponed"] += 1
         own = [receipt for receipt in receipts if receipt.key in kept]
-        self._on_stored(StoredResults(began=began, receipts=own, later=later, is_awaited=any(kept.values())))
+        is_awaited = any(kept.values())
+        self._on_taken(TakenResults(began=began, receipts=own, later=later, is_stored=True, is_awaited=is_awaited))
+
+    def _receipt(self, result: Ended) -> ReceiptNoted:
+        return result.receipt(self._scope.application, self._clock(), self._owner)
 
 
 def _tell(receipt: ReceiptNoted) -> None:

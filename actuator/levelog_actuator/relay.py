@@ -1,4 +1,4 @@
-"""Hands stored receipts to the log, also those that an earlier process stored and could not hand over."""
+"""Hands receipts to the log, also those that an earlier process stored and could not hand over."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ from levelog.handlers.indexers import called_parent
 from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.results import stored
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import outcomes
@@ -31,36 +32,55 @@ BATCH: Final = 500
 MOST_WAITING: Final = 10_000
 """Receipts kept in memory while the log is away; more are read from the database afterwards."""
 
-MARK_SECONDS: Final = 2.0
-"""When it is noted what is in the log: a processor that folds it before does that at no cost of its own."""
+MARKS: Final = 15
+"""In the time of a claim: so often it is noted in the rows what is in the log. A processor that folds it before does so
+at no cost of its own."""
 
 _decoder: Final = msgspec.json.Decoder(ReceiptNoted)
 _call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
 
 
 class Relay:
-    """Publishes each stored receipt to the partition of its parent, at least once, and notes that it is there."""
+    """Publishes each receipt to the partition of its parent, at least once.
 
-    def __init__(self, database: Database, scope: Scope, publisher: BatchPublisher, settings: ActuatorSettings) -> None:
+    The fold ends the intent. Where no processor folds it soon, its row is told that the receipt is in the log, so that
+    its target is free for others; and where the log does not take it within a third of the claim, the row keeps it.
+    """
+
+    def __init__(
+        self, database: Database, scope: Scope, owner: str, publisher: BatchPublisher, settings: ActuatorSettings
+    ) -> None:
+        """`owner`: who claims the intents whose receipts are submitted."""
         self._database = database
         self._scope = scope
+        self._owner = owner
         self._publisher = publisher
         self._settings = settings
         self._writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
         self._waiting: deque[ReceiptNoted] = deque()
         self._published: list[str] = []
         """Keys of receipts in the log of which that is not noted yet."""
+        self._unstored: dict[str, ReceiptNoted] = {}
+        """Receipts that no row may have yet, by key."""
         self._mark_at = math.inf
         """By the clock of the event loop; what was published then has waited long enough."""
         self._has_work = asyncio.Event()
+        self._is_publishing = False
         self._is_behind = True
         """The database may hold receipts of ours that are neither in the log nor waiting here."""
         self._seen: set[str] = set()
         """Keys of others' receipts that the last sweep found and left."""
 
-    def submit(self, receipts: Sequence[ReceiptNoted]) -> None:
-        """Take receipts that were just stored."""
-        if len(self._waiting) + len(receipts) > MOST_WAITING:
+    @property
+    def is_publishing(self) -> bool:
+        """Receipts are on their way to the log."""
+        return bool(self._waiting) or self._is_publishing
+
+    def submit(self, receipts: Sequence[ReceiptNoted], *, is_stored: bool) -> None:
+        """Take receipts; those that are not stored are kept until they are, or the fold has ended their intents."""
+        if not is_stored:
+            self._unstored |= {receipt.key: receipt for receipt in receipts}
+        if is_stored and len(self._waiting) + len(receipts) > MOST_WAITING:
             self._is_behind = True
         else:
             self._waiting.extend(receipts)
@@ -86,7 +106,8 @@ class Relay:
                 failures += 1
                 delay = self._settings.outage_delay(failures).total_seconds()
                 log.log(level_of(error), "no receipts are relayed for %.1f s: %s", delay, error)
-                self._waiting.clear()
+                await self._keep_for_later()
+                self._waiting = deque(self._unstored.values())
                 self._is_behind = True
                 log_absence = self._publisher.stream.connection.absence
                 await (log_absence if log_absence.is_on else self._database.absence).pause(delay)
@@ -98,11 +119,37 @@ class Relay:
             await self._relay(batch)
 
     async def mark(self) -> None:
-        """Note that what was published is in the log."""
+        """Note in the rows that what was published is in the log; the fold may have done that already."""
         keys, self._published, self._mark_at = self._published, [], math.inf
-        if keys:
+        ended = [self._unstored[key] for key in keys if key in self._unstored]
+        if relayed := [key for key in keys if key not in self._unstored]:
             async with self._database.transaction(durable=False) as connection:
-                await outcomes.mark_relayed(connection, self._scope, keys)
+                await outcomes.mark_relayed(connection, self._scope, relayed)
+        await self._store(ended, is_relayed=True)
+
+    async def keep(self) -> None:
+        """Have the rows keep every receipt that the log may not have."""
+        await self.mark()
+        await self._store(list(self._unstored.values()), is_relayed=False)
+
+    async def _store(self, receipts: Sequence[ReceiptNoted], *, is_relayed: bool) -> None:
+        if not receipts:
+            return
+        rows = [stored(each, is_relayed=is_relayed) for each in receipts]
+        async with self._database.transaction(durable=False) as connection:
+            await outcomes.store_receipts(connection, self._scope, self._owner, rows)
+        for row in rows:
+            self._unstored.pop(row.key, None)
+
+    async def _keep_for_later(self) -> None:
+        """Keep what the log does not take; while the database is away too, it waits here.
+
+        That is no more than what was claimed, and nothing is claimed without the database.
+        """
+        try:
+            await self.keep()
+        except Unavailable as error:
+            log.log(level_of(error), "%d receipts wait in memory: %s", len(self._unstored), error)
 
     async def _wait_until(self, moment: float) -> None:
         try:
@@ -156,9 +203,20 @@ class Relay:
             await calls.note_recorded(connection, self._scope)
 
     async def _relay(self, receipts: Sequence[ReceiptNoted]) -> None:
-        await self._publisher.publish([self._writer.message(receipt) for receipt in receipts])
+        publishing = asyncio.ensure_future(
+            self._publisher.publish([self._writer.message(receipt) for receipt in receipts])
+        )
+        self._is_publishing = True
+        try:
+            await asyncio.wait((publishing,), timeout=self._settings.lease.total_seconds() / 3)
+            if not publishing.done():
+                await self._keep_for_later()
+            await publishing
+        finally:
+            self._is_publishing = False
+            publishing.cancel()
         if not self._published:
-            self._mark_at = asyncio.get_running_loop().time() + MARK_SECONDS
+            self._mark_at = asyncio.get_running_loop().time() + self._settings.lease.total_seconds() / MARKS
         self._published += [receipt.key for receipt in receipts]
 
 

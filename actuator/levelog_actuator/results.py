@@ -115,8 +115,8 @@ def _ignore(result: Result) -> None:
 _UNWATCHED: Final = nullcontext(_ignore)
 
 
-def stored(receipt: ReceiptNoted) -> StoredReceipt:
-    """How the row is changed by a receipt."""
+def stored(receipt: ReceiptNoted, *, is_relayed: bool = False) -> StoredReceipt:
+    """How the row is changed by a receipt; `is_relayed`: it is in the log already."""
     return StoredReceipt(
         key=receipt.key,
         state=receipt.state,
@@ -126,6 +126,7 @@ def stored(receipt: ReceiptNoted) -> StoredReceipt:
         result_uid=receipt.target_uid,
         result_version=receipt.target_version,
         receipt=msgspec.json.encode(receipt),
+        is_relayed=is_relayed,
     )
 
 

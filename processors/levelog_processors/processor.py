@@ -183,6 +183,8 @@ class Processor:
             try:
                 while True:
                     records = await arrivals.records()
+                    if records and engine.claimant is not None:
+                        records = await arrivals.completed(records, engine.claimant)
                     self.pulse.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))
@@ -215,7 +217,7 @@ class Processor:
         is_shared = self._engine.is_shared
         if folded.records and (folded.has_finished_sync or is_shared):  # a wakeup may have waited for these records
             agenda.open()
-        self._note(folded, records[-1].sequence)
+        await self._note(folded, records[-1].sequence)
         if folded.records and is_shared:  # others may own the parents, or wait for these partitions
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
 
@@ -237,16 +239,19 @@ class Processor:
         folded, cut = await self.pulse.both(
             self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to)
         )
-        self._note(folded, records[-1].sequence)
+        await self._note(folded, records[-1].sequence)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
 
-    def _note(self, folded: Folded, sequence: Sequence) -> None:
+    async def _note(self, folded: Folded, sequence: Sequence) -> None:
         if not folded.records:
             return
         self.records += folded.records
         if self._on_keys is not None:
             self._on_keys(folded.keys)
         log.debug("folded %d records", folded.records, extra={"sequence": sequence})
+        # with other processors, one may have committed an intent meanwhile that waits for such a target
+        if folded.frees_targets or (folded.has_receipts and self._engine.is_shared):
+            await self._hints.publish(Topic.INTENT)
 
     async def _backfill(self, backfiller: Backfiller, agenda: Agenda, *, is_busy: bool) -> bool:
         """Compute a page of what changed code left behind, if it is time; tells whether it did.

@@ -1,13 +1,14 @@
 """What a processor waits for between two cuts: records, a hint, or the time of a wakeup."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from levelog.wire.records import LoggedRecord
+from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ReceiptNoted
 from levelog_log.hints import Hint
 from levelog_log.reader import Reader
+from levelog_store.actuate.claims import Claimant
 from levelog_store.fold.changes import Wake
 from levelog_store.rows import ViewParent
 
@@ -94,6 +95,20 @@ MOST_HELD_UP: Final = timedelta(minutes=1)
 """How long decisions wait for history to be folded that came while nobody read: at 5,000 records a second, 300,000."""
 
 
+MOMENT: Final = timedelta(milliseconds=5)
+"""How long one of the two records of a write waits for the other, to be folded and decided once for both."""
+
+
+def is_half(records: Sequence[LoggedRecord], claimant: Claimant) -> bool:
+    """Tell whether what a write of this process changed is among the records without its receipt, or the reverse.
+
+    Whose change it is the fold would have to look up, so any counts.
+    """
+    has_receipt = any(isinstance(logged.record, ReceiptNoted) for logged in records)
+    has_change = any(isinstance(logged.record, ObjectSeen | ObjectDeleted) for logged in records)
+    return not has_change if has_receipt else claimant.is_writing
+
+
 class Arrivals:
     """What a processor waits for between two cuts: records, or a hint."""
 
@@ -122,6 +137,15 @@ class Arrivals:
             return []
         self.seen_to = self._reader.seen_to
         return found
+
+    async def completed(self, records: list[LoggedRecord], claimant: Claimant) -> list[LoggedRecord]:
+        """Return the records with those of the next moment, where of a write and its receipt only one is there."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + MOMENT.total_seconds()
+        while is_half(records, claimant) and len(records) < FOLD_BATCH and (left := until - clock()) > 0:
+            records = records + await self._reader.next_batch(FOLD_BATCH - len(records), timedelta(seconds=left))
+            self.seen_to = self._reader.seen_to
+        return records
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109
         """Wait for records or a hint, at most for the time-out; tells whether a hint came."""

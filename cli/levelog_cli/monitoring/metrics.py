@@ -25,7 +25,7 @@ from levelog_store.rows import STATUSES
 
 if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator
-    from levelog_actuator.ledger import StoredResults
+    from levelog_actuator.ledger import TakenResults
     from levelog_ingest.status import ResourceStatus
     from levelog_kube.client import KubeClient
     from levelog_processors.decide.cut import Cut
@@ -124,7 +124,7 @@ class Metrics(Collector):
         """Count what it writes and calls."""
         for outcome in (*get_args(Outcome), "postponed"):
             self._writes.labels(outcome)
-        actuator.on_stored = self._store
+        actuator.on_taken = self._take
 
     def processor(self, processor: "Processor") -> None:
         """Count and time what it does; what may be counted is there from the beginning, as 0."""
@@ -226,13 +226,13 @@ class Metrics(Collector):
                 elif woken is not None:
                     waited.observe(max(0.0, began - woken))
 
-    def _store(self, stored: "StoredResults") -> None:
-        for receipt in stored.receipts:
+    def _take(self, taken: "TakenResults") -> None:
+        for receipt in taken.receipts:
             if receipt.verb == "call":
                 self._effects.labels(receipt.target.group_resource.resource, receipt.outcome).inc()
             else:
                 self._writes.labels(receipt.outcome).inc()
-        for later in stored.later:
+        for later in taken.later:
             if later.intent.verb != "call":
                 self._writes.labels("postponed").inc()
 

@@ -48,6 +48,9 @@ class Folded(Struct, frozen=True):
     """A list began or ended, so that what is listed, and of which namespaces, has to be read again."""
     keys: set[IndexKey]
     """Keys of indices that changed."""
+    has_receipts: bool = False
+    frees_targets: bool = False
+    """Intents that are committed wait for a target whose intent has ended."""
 
 
 class Folder:
@@ -80,7 +83,7 @@ class Folder:
         reached = None if folded_to is None else dict(folded_to)
         wakes: dict[ViewParent, Wake] = {}
         keys: set[IndexKey] = set()
-        has_finished = False
+        has_finished = has_receipts = frees_targets = False
         for kind, part in _parts(records):
             is_sweep = kind is SyncFinished
             has_finished |= is_sweep
@@ -89,9 +92,11 @@ class Folder:
             if reached is not None:
                 reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
             keys |= changes.keys.keys()
+            has_receipts |= bool(changes.receipts)
+            frees_targets |= changes.frees_targets
         await self.keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted | HistoryReverted) for logged in records)
-        return Folded(len(records), wakes, has_finished, has_list, keys)
+        return Folded(len(records), wakes, has_finished, has_list, keys, has_receipts, frees_targets)
 
     async def fold_within(
         self,
@@ -108,7 +113,8 @@ class Folder:
         await guard(connection, self.scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
         changes = self.begin(await self._held(connection, records)).records(records)
         wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
-        return Folded(len(records), dict(wakes), False, False, set(changes.keys)), changes.objects
+        has_receipts, frees = bool(changes.receipts), changes.frees_targets
+        return Folded(len(records), dict(wakes), False, False, set(changes.keys), has_receipts, frees), changes.objects
 
     def begin(self, held: Held) -> Fold:
         """The fold of one part of a batch."""

@@ -18,8 +18,11 @@ from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, H
 from levelog_store.rows import Entry
 
 
-def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool) -> FoldedReceipt:
-    """What a receipt changes; `has_view`: the code still has the view whose level decided the intent."""
+def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool, is_at_round: bool) -> FoldedReceipt:
+    """What a receipt changes; `has_view`: the code still has the view whose level decided the intent.
+
+    `is_at_round`: that level is known to be at the receipt's round, or at a later one.
+    """
     return FoldedReceipt(
         key=record.key,
         view=record.view,
@@ -33,7 +36,12 @@ def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool
         result_uid=record.target_uid,
         result_version=record.target_version,
         sequence=logged.sequence,
+        target=str(record.target),
+        error=record.error,
+        attempts=record.attempts,
+        process=record.process,
         has_view=has_view,
+        is_at_round=is_at_round,
     )
 
 
@@ -57,7 +65,9 @@ class Receipts:
                 self._memories[memory.index, memory.key, memory.object] = memory, logged
             return
         has_view = record.view in self._program.views  # the code may have changed since
-        self._changes.receipts.append(folded_receipt(record, logged, has_view=has_view))
+        self._changes.receipts.append(
+            folded_receipt(record, logged, has_view=has_view, is_at_round=self._is_at_round(record))
+        )
         if has_view and record.verb != "event":
             self._wake(logged, record)
         if memory is not None and memory.index in self._program.indices:
@@ -78,6 +88,10 @@ class Receipts:
                 self._changes.entries_written.append((name, memory.entry))
             at = logged.sequence
             change_key(self._changes, memory.entry or Entry(index, key, 0, b""), logged.partition, at, (at,))
+
+    def _is_at_round(self, record: ReceiptNoted) -> bool:
+        held = self._held.levels.get((record.view, str(record.parent)))
+        return held is not None and held.parent_uid == record.parent_uid and held.round >= record.round
 
     def _is_news(self, memory: "Memory") -> bool:
         """Tell whether a record that repeats a call tells of a newer one than is known."""

@@ -3,7 +3,7 @@
 `pending` says that nothing was sent, or nothing that took effect, so that a processor may withdraw the intent.
 `claimed` says that a request may have taken effect, also while nobody holds the claim: whoever claims it next has to
 look at the target before writing. `due_at` is when an intent may be claimed, NULL for at once; for a claimed one it
-is the end of the claim; for a written one, when to look at the target if the log has not shown it. All times are the
+is the end of the claim; for a written one, since when the log may be expected to show it. All times are the
 database's.
 
 States stand in statements as literals, not as parameters: only from literals can a planner prove that a partial index
@@ -79,6 +79,11 @@ class Claimant(Protocol):
     @property
     def lease(self) -> timedelta:
         """How long its claims last."""
+        ...
+
+    @property
+    def is_writing(self) -> bool:
+        """What it wrote, and receipts of it, are about to be in the log."""
         ...
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:

@@ -44,6 +44,8 @@ class StoredReceipt(Struct, frozen=True, kw_only=True):
     result_version: int
     receipt: bytes
     """ReceiptNoted as JSON."""
+    is_relayed: bool = False
+    """It is in the log already."""
 
 
 class UnseenWrite(Struct, frozen=True, kw_only=True):
@@ -78,14 +80,11 @@ async def store_receipts(
     scope: Scope,
     owner: str,
     receipts: Sequence[StoredReceipt],
-    *,
-    look_after: timedelta = LOOK_AFTER,
 ) -> dict[str, bool]:
     """Store what became of claimed intents; returns the keys of those that the owner still held.
 
-    Each is there with whether another intent that is committed waits for the same target. The others were claimed by
-    another actuator meanwhile, which looks at their targets itself. Targets that the log has not shown `look_after`
-    from now are `take_unseen`.
+    Each is there with whether another intent that is committed waits for the same target. The others have been ended by
+    the fold, or claimed by another actuator, which looks at their targets itself.
     """
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
@@ -96,7 +95,7 @@ async def store_receipts(
         if each.key in held
     ]
     if rows:
-        await connection.execute(end(dialect, look_after), rows)
+        await connection.execute(end(dialect), rows)
     return held
 
 
@@ -114,18 +113,14 @@ def lock_held(dialect: Dialect) -> Select[str, bool]:
 
 
 @built_once
-def end(dialect: Dialect, look_after: timedelta) -> Update:
-    """Store a receipt in the row `of_key`; one at a time, since a planner may scan all rows to join them with many.
-
-    What is written is to be looked at after a while, unless the log has shown it by then.
-    """
+def end(dialect: Dialect) -> Update:
+    """Store a receipt in the row `of_key`; one at a time, since a planner may scan all rows to join them with many."""
     return (
         update(intents)
         .where(IS_KEY)
         .values(
             **{name: bindparam(f"new_{name}", type_=intents.c[name].type) for name in _RESULTS},
-            is_relayed=False,
-            due_at=case((bindparam("new_state", type_=Text) == WRITTEN, now(dialect, look_after)), else_=null()),
+            due_at=case((bindparam("new_state", type_=Text) == WRITTEN, now(dialect)), else_=null()),
             expires_at=None,
         )
     )
@@ -134,12 +129,12 @@ def end(dialect: Dialect, look_after: timedelta) -> Update:
 async def take_unseen(
     connection: AsyncConnection, scope: Scope, *, limit: int, after: timedelta, most: timedelta
 ) -> list[UnseenWrite]:
-    """Writes whose targets are to be looked at now; no two callers get the same one.
+    """Writes that the log has not shown for `after`; no two callers get the same one.
 
     They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
     `most` at the latest.
     """
-    found = await connection.execute(_unseen(connection.dialect), {"of_scope": scope.number, "limit": limit})
+    found = await connection.execute(_unseen(connection.dialect, after), {"of_scope": scope.number, "limit": limit})
     rows = found.mappings().all()
     writes = [
         UnseenWrite(
@@ -150,7 +145,7 @@ async def take_unseen(
     ]
     if rows:
         moment = rows[0]["now"]
-        again = [moment + min(max(write.age, after), most) for write in writes]
+        again = [moment + min(max(write.age, after), most) - after for write in writes]
         await connection.execute(
             _look_again(),
             [
@@ -162,7 +157,7 @@ async def take_unseen(
 
 
 @built_once
-def _unseen(dialect: Dialect) -> Select[Any]:
+def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
     """Up to `limit` rows whose writes the log should have shown by now, locked where there are row locks.
 
     Those of levels that are gone are left out: nobody waits for them.
@@ -187,7 +182,7 @@ def _unseen(dialect: Dialect) -> Select[Any]:
             table.is_watched.is_(True),
             table.is_folded.is_(True),
             table.result_version > 0,
-            table.due_at <= now(dialect),
+            table.due_at <= now(dialect, -after),
             has_level,
         )
         .order_by(table.due_at)

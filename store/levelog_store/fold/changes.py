@@ -46,11 +46,12 @@ class ExpiredEntry(Struct, frozen=True):
 
 
 class HeldLevel(Struct, frozen=True):
-    """What a level was evaluated on: the parent's uid, the digest of what the view saw of it, and where it looked."""
+    """What a level was evaluated on: its parent by uid, what the view saw, as a digest, and where; and its round."""
 
     parent_uid: str
     inputs: str
     looked_at: bytes | None = None
+    round: int = 0
 
 
 class Held(Struct):
@@ -110,8 +111,16 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     result_uid: str
     result_version: int
     sequence: int
+    target: str = ""
+    error: str = ""
+    attempts: int = 1
+    """Number of the claim whose receipt it is."""
+    process: str = ""
+    """Whose claim it was."""
     has_view: bool = True
     """The code still has the view whose level decided it."""
+    is_at_round: bool = False
+    """That level is known to be at its round, or at a later one."""
 
 
 class FoldedSighting(Struct, frozen=True, kw_only=True):
@@ -175,6 +184,8 @@ class Changes(Struct):
     calls_kept: frozenset[str] = frozenset()
     """Effects of which it is kept: their handlers have to know of deleted objects what they handled."""
     receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
+    frees_targets: bool = False
+    """Intents that are committed wait for the target of one of the receipts, as `write_changes` found."""
     sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
     syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
     replaced: list[Replaced] = field(default_factory=list[Replaced])

@@ -63,7 +63,7 @@ async def write_changes(
         await forget_orphans(connection, scope, partition, views)
     wakes = await _find_wakes(connection, scope, changes) if is_waking else {}
     if changes.receipts:
-        await write_receipts(connection, scope, changes.receipts)
+        await write_receipts(connection, scope, changes.receipts, gone=changes.gone)
     if changes.sightings:
         await write_sightings(connection, scope, changes.sightings)
     await write_wakes(connection, scope, wakes)
@@ -76,8 +76,9 @@ async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Change
         await _block_readers(connection, scope, each, wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
         await _wake_dependants(connection, scope, changes, wakes)
-    if touched := changes.touched():
-        await _wake_unsettled(connection, scope, touched, wakes)
+    touched, ended = changes.touched(), {receipt.target for receipt in changes.receipts}
+    if touched or ended:
+        changes.frees_targets = await _wake_unsettled(connection, scope, touched, ended, wakes)
     return wakes
 
 
@@ -296,24 +297,36 @@ def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
 
 
 async def _wake_unsettled(
-    connection: AsyncConnection, scope: Scope, touched: Mapping[str, tuple[int, ...]], wakes: dict[ViewParent, Wake]
-) -> None:
+    connection: AsyncConnection,
+    scope: Scope,
+    touched: Mapping[str, tuple[int, ...]],
+    ended: Collection[str],
+    wakes: dict[ViewParent, Wake],
+) -> bool:
+    """Wake levels whose writes were to targets that are `touched`; tells whether other intents wait for one `ended`."""
     dialect = connection.dialect
-    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope.number, "targets": many(dialect, touched)})
+    targets = many(dialect, [*touched, *(target for target in ended if target not in touched)])
+    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope.number, "targets": targets})
     echoes: dict[ViewParent, set[int]] = {}
-    for view, parent, partition, target, is_under_way in rows:
+    is_awaited = False
+    for view, parent, partition, target, is_under_way, is_pending in rows:
+        is_awaited |= is_pending and target in ended
+        if target not in touched:
+            continue
         merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
         if is_under_way:
             echoes.setdefault((view, parent), set()).update(touched[target])
     for level, sequences in echoes.items():
         if sequences.issuperset(wakes[level].causes):
             wakes[level] = replace(wakes[level], is_echo=True)
+    return is_awaited
 
 
 @built_once
-def _unsettled(dialect: Dialect) -> Select[str, str, int, str, bool]:
+def _unsettled(dialect: Dialect) -> Select[str, str, int, str, bool, bool]:
     table = intents.c
     is_under_way = (table.state != "pending") & (table.owner != "") & ~table.is_folded  # its receipt is to come
-    return select(table.view, table.parent, table.partition, table.target, is_under_way).where(
+    is_pending = table.state == "pending"
+    return select(table.view, table.parent, table.partition, table.target, is_under_way, is_pending).where(
         table.scope == OF_SCOPE, table.state.in_(UNSETTLED), one_of_named(dialect, table.target, "targets")
     )

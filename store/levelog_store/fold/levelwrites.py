@@ -10,11 +10,13 @@ from sqlalchemy import (
     Integer,
     Text,
     Update,
+    and_,
     bindparam,
     case,
     delete,
     func,
     literal,
+    null,
     or_,
     select,
     update,
@@ -30,10 +32,15 @@ from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 
 
-async def write_receipts(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
-    """Note what became of intents, and raise the rounds of their levels to at least the receipts'."""
+async def write_receipts(
+    connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt], *, gone: Collection[ViewParent]
+) -> None:
+    """End the intents whose receipts these are, and raise the rounds of their levels to at least the receipts'.
+
+    Levels that are `gone` were just forgotten.
+    """
     await connection.execute(
-        _note_receipts(),
+        _end_intents(connection.dialect),
         [
             {
                 "of_scope": scope.number,
@@ -43,25 +50,37 @@ async def write_receipts(connection: AsyncConnection, scope: Scope, receipts: Se
                 "noted": r.receipt,
                 "uid": r.result_uid,
                 "version": r.result_version,
+                "with_error": r.error,
+                "by": r.process,
+                "made": r.attempts,
             }
             for r in sorted(receipts, key=lambda r: r.key)
         ],
     )
-    if of_views := [receipt for receipt in receipts if receipt.has_view]:
-        await _raise_rounds(connection, scope, of_views)
+    later = [r for r in receipts if r.has_view and (not r.is_at_round or (r.view, r.parent) in gone)]
+    if later:
+        await _raise_rounds(connection, scope, later)
 
 
 @built_once
-def _note_receipts() -> Update:
+def _end_intents(dialect: Dialect) -> Update:
+    """End the row `of`, but not with the receipt of an earlier claim than the one that it is under, or was ended by."""
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
+    to_state, is_first = bindparam("to_state", type_=Text), table.receipt.is_(None)
+    made, is_owners = bindparam("made", type_=Integer), table.owner == bindparam("by")
+    is_of_claim = or_(table.state != "claimed", and_(is_owners, table.attempts == made))
+    is_latest = or_(table.state != "written", table.attempts <= made)
     return (
         update(intents)
-        .where(table.scope == OF_SCOPE, table.key == bindparam("of"))
+        .where(table.scope == OF_SCOPE, table.key == bindparam("of"), is_of_claim, is_latest)
         .values(
-            state=case((final, table.state), else_=bindparam("to_state")),
-            outcome=case((table.receipt.is_(None), bindparam("with_outcome", type_=Text)), else_=table.outcome),
+            state=case((final, table.state), else_=to_state),
+            outcome=case((is_first, bindparam("with_outcome", type_=Text)), else_=table.outcome),
+            error=case((is_first, bindparam("with_error", type_=Text)), else_=table.error),
             receipt=func.coalesce(table.receipt, bindparam("noted", type_=table.receipt.type)),
+            due_at=case((final, table.due_at), (to_state == "written", now(dialect)), else_=null()),
+            expires_at=None,
             is_relayed=True,
             is_folded=True,
             result_uid=bindparam("uid"),

@@ -1,5 +1,9 @@
 """Receipts that come back through the log, folded with the batch that they are in."""
 
+from typing import Any
+
+from msgspec.structs import replace
+
 from levelog.wire.records import Outcome
 from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes, FoldedReceipt
@@ -8,7 +12,7 @@ from rigs.intents import decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 
 
-def folded(key: str, state: Outcome) -> FoldedReceipt:
+def folded(key: str, state: Outcome, *, attempts: int = 1) -> FoldedReceipt:
     return FoldedReceipt(
         key=key,
         view="webs/pods",
@@ -22,12 +26,15 @@ def folded(key: str, state: Outcome) -> FoldedReceipt:
         result_uid="of the target",
         result_version=7,
         sequence=40,
+        attempts=attempts,
+        process="one",
     )
 
 
 async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states_stay(database: Database) -> None:
     states = ("claimed", "written", "settled", "satisfied", "failed", "superseded")
-    keys = await decide(database, *(intent(f"pods/default/{state}", state=state) for state in states))
+    claim: dict[str, Any] = {"owner": "one", "attempts": 1}
+    keys = await decide(database, *(intent(f"pods/default/{state}", state=state, **claim) for state in states))
     async with database.transaction() as connection:
         await write_changes(connection, SCOPE, Changes(receipts=[folded(key, "written") for key in keys]))
     held = await intents_by_key(database)
@@ -41,3 +48,33 @@ async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states
     ]
     assert all(held[key]["is_folded"] and held[key]["is_relayed"] for key in keys)
     assert {held[key]["result_version"] for key in keys} == {7}
+
+
+async def test_a_receipt_ends_an_intent_under_its_own_claim_only(database: Database) -> None:
+    """Another actuator took the claim over when the first stood still, whose receipt comes after all."""
+    own, taken, again, told = await decide(
+        database,
+        intent("pods/default/own", state="claimed", owner="one", attempts=1),
+        intent("pods/default/taken", state="claimed", owner="two", attempts=2),
+        intent("pods/default/again", state="claimed", owner="one", attempts=2),
+        intent("pods/default/told", state="written", owner="two", attempts=2, result_version=9),
+    )
+    async with database.transaction() as connection:
+        receipts = [folded(key, "written") for key in (own, taken, again, told)]
+        await write_changes(connection, SCOPE, Changes(receipts=receipts))
+    held = await intents_by_key(database)
+    assert [held[key]["state"] for key in (own, taken, again, told)] == ["written", "claimed", "claimed", "written"]
+    assert [held[key]["is_folded"] for key in (own, taken, again, told)] == [True, False, False, False]
+    assert held[told]["result_version"] == 9
+
+
+async def test_a_fold_that_ends_an_intent_tells_whether_another_waits_for_its_target(database: Database) -> None:
+    claim: dict[str, Any] = {"state": "claimed", "owner": "one", "attempts": 1}
+    first, alone, _ = await decide(
+        database, intent("pods/default/a", **claim), intent("pods/default/b", **claim), intent("pods/default/a")
+    )
+    for key, target, is_awaited in ((alone, "pods/default/b", False), (first, "pods/default/a", True)):
+        changes = Changes(receipts=[replace(folded(key, "written"), target=target)])
+        async with database.transaction() as connection:
+            await write_changes(connection, SCOPE, changes)
+        assert changes.frees_targets is is_awaited

@@ -29,6 +29,7 @@ class Beside:
     """An actuator as a processor of its process knows it. What it is given is carried out in later steps."""
 
     lease = CLAIM
+    is_writing = False
 
     def __init__(self, owner: str, claimed: list[ClaimedIntent], database: SeamedDatabase) -> None:
         self.owner = owner
@@ -60,6 +61,8 @@ class SteppedSender:
         self._sender = Sender(cast("KubeClient", self.api), ActuatorSettings())
         self._serial = 0
         self._claimed: list[ClaimedIntent] = []
+        self._unstored: list[ReceiptNoted] = []
+        """In the log, and in no row unless the fold has ended it."""
         self.writing = ""
         """Key of the intent that is being carried out."""
         self.effects: dict[str, list[Happening]] = {}
@@ -99,22 +102,28 @@ class SteppedSender:
         if is_killed:
             await self.crash()
         else:
-            await self._store(result)
+            await self._keep(result)
         return True
 
     async def crash(self) -> None:
         """Forget everything; the next actuator begins."""
-        self._claimed = []
+        self._claimed, self._unstored = [], []
         self._serial += 1
         async with self._database.transaction() as connection:
             await claims.end_claims(connection, self.scope)
 
     async def relay(self) -> bool:
-        """Record the receipts that the log does not hold; whether there were any."""
+        """Record receipts that the log does not hold, and have the rows keep those that it does; whether any were."""
+        is_marked = bool(self._unstored)
+        if is_marked:
+            kept = [stored(receipt, is_relayed=True) for receipt in self._unstored]
+            async with self._database.transaction() as connection:
+                await outcomes.store_receipts(connection, self.scope, self.owner, kept)
+            self._unstored = []
         async with self._database.reading() as connection:
             rows = await outcomes.unrelayed(connection, self.scope, 1000)
         if not rows:
-            return False
+            return is_marked
         for row in sorted(rows, key=lambda row: row.key):
             receipt = msgspec.json.decode(row.receipt, type=ReceiptNoted)
             self._log.append_receipt(receipt)
@@ -122,11 +131,19 @@ class SteppedSender:
             await outcomes.mark_relayed(connection, self.scope, [row.key for row in rows])
         return True
 
-    async def _store(self, result: Result) -> None:
+    def _receipt(self, result: Ended) -> ReceiptNoted:
+        return result.receipt(self.scope.application, self._clock(), self.owner)
+
+    async def _keep(self, result: Result) -> None:
+        """Record the receipt of a write at once, as the actuator does; what is left of anything else is stored."""
+        if isinstance(result, Ended) and result.intent.verb != "call":
+            receipt = self._receipt(result)
+            self._log.append_receipt(receipt)
+            self._unstored.append(receipt)
+            return
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
-                row = stored(result.receipt(self.scope.application, self._clock(), self.owner))
-                await outcomes.store_receipts(connection, self.scope, self.owner, [row])
+                await outcomes.store_receipts(connection, self.scope, self.owner, [stored(self._receipt(result))])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
                 await claims.postpone(connection, self.scope, self.owner, [later.postponement])
