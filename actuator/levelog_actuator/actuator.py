@@ -17,6 +17,7 @@ from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.effects import EffectCaller, Effects
+from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings, Limits, Outage
 from levelog_actuator.lookout import Lookout
@@ -35,10 +36,6 @@ from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import Scope
 
 log = logging.getLogger(__name__)
-
-RECHECK_SECONDS = 1.0
-"""A claim that waited longer for its turn is looked up again before anything is sent."""
-
 
 BESIDE = timedelta(seconds=0.5)
 """While groups are full or rest: how often the others are looked after; such a look passes by all that waits."""
@@ -102,6 +99,7 @@ class Actuator:
             on_taken=self._note_taken,
         )
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._hint.set)
+        self._held = HeldClaims(database, scope, self.owner)
         self._limits = Limits(self._settings)
         self._effects = Effects(
             database,
@@ -289,6 +287,7 @@ class Actuator:
             if intent.verb == "call":
                 self._effects.begin(intent)
                 continue
+            self._held.begin(intent, since)
             task = asyncio.create_task(self._carry_out(intent, since))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
@@ -316,6 +315,7 @@ class Actuator:
                 self._note(result)
                 self._ledger.record(result)
         finally:
+            self._held.end(intent)
             self._limits.end(intent)
 
     def _note(self, result: Result) -> None:
@@ -332,8 +332,7 @@ class Actuator:
         if rest := self._limits.resting(intent):
             return Later.unsent(intent, "the API has too much to do for its group", rest)
         try:
-            is_old = clock() - claimed_at > RECHECK_SECONDS or claimed_at <= self._presence.since
-            if is_old and not await self._is_still_claimed(intent):
+            if not await self._held.is_held(intent, since=self._presence.since):
                 level = logging.WARNING if claimed_at > -math.inf else logging.DEBUG
                 log.log(level, "the claim ended while the intent waited", extra=about(intent))
                 return None
@@ -345,10 +344,6 @@ class Actuator:
             log.error("an intent cannot be carried out: %s", text, extra=about(intent))  # noqa: TRY400 - traces may quote
             log.debug("%s", self._redactor.redact_text(traceback.format_exc()), extra=about(intent))
             return self._sender.later(intent, text, is_doubtful=True)
-
-    async def _is_still_claimed(self, intent: ClaimedIntent) -> bool:
-        async with self._database.reading() as connection:
-            return bool(await claims.still_claimed(connection, self._scope, self.owner, [intent.key]))
 
     def _note_taken(self, taken: TakenResults) -> None:
         self._relay.submit(taken.receipts, is_stored=taken.is_stored)

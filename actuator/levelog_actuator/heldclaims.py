@@ -1,0 +1,54 @@
+"""Whether claims that waited for their turn are still held: looked up for all of them at once."""
+
+import asyncio
+
+from levelog_store.actuate import claims
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
+
+RECHECK_SECONDS = 1.0
+"""A claim that waited longer for its turn is looked up again before anything is sent."""
+
+
+class HeldClaims:
+    """The claims of one actuator that are under way, and when each was last known to be its own.
+
+    However many wait, they are looked up once in `RECHECK_SECONDS`: an overload does not feed itself.
+    """
+
+    def __init__(self, database: Database, scope: Scope, owner: str) -> None:
+        self._database = database
+        self._scope = scope
+        self._owner = owner
+        self._known_at: dict[str, float] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    def begin(self, intent: ClaimedIntent, since: float) -> None:
+        """Take a claim, made at a time of the event loop; at minus infinity where nobody knows whether it was."""
+        self._known_at[intent.key] = since
+
+    def end(self, intent: ClaimedIntent) -> None:
+        """Forget a claim."""
+        self._known_at.pop(intent.key, None)
+
+    async def is_held(self, intent: ClaimedIntent, *, since: float) -> bool:
+        """Tell whether the claim is this actuator's, as known a moment ago and after `since`. Raises Unavailable."""
+        moment = asyncio.get_running_loop().time() - RECHECK_SECONDS
+        while (known_at := self._known_at.get(intent.key)) is not None:
+            if known_at > since and known_at >= moment:
+                return True
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look(), name="actuator claims held")
+            await asyncio.shield(self._looking)
+        return False
+
+    async def _look(self) -> None:
+        at, keys = asyncio.get_running_loop().time(), list(self._known_at)
+        async with self._database.reading() as connection:
+            held = await claims.still_claimed(connection, self._scope, self._owner, keys)
+        for key in keys:
+            if key in held:
+                self._known_at[key] = max(at, self._known_at.get(key, at))
+            else:
+                self._known_at.pop(key, None)
