@@ -73,7 +73,7 @@ def _tombstones(dialect: Dialect) -> Select[str, str, int]:
 
 
 @built_once
-def _levels(dialect: Dialect) -> Select[Any]:
+def _levels(dialect: Dialect) -> Select[Any, Any, Any, Any, Any, Any]:
     table = levels.c
     columns = (table.view, table.parent, table.parent_uid, table.inputs, table.looked_at, table.round)
     return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "names"))
