@@ -22,9 +22,21 @@ _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, "threads", "backfill_rate", *_WRITES, "listen")
-def run(settings: Settings, files: Files) -> None:
+def run(
+    settings: Settings,
+    files: Files,
+    *,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start anew when a file changes, and print what that changes.")
+    ] = False,
+) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
-    execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
+    if reload:
+        from levelog_cli.editing.reloader import run_reloading
+
+        run_reloading(settings, files)
+    else:
+        execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
 
 
 @taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", *_REDACTION, "listen")

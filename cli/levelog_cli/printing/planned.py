@@ -19,7 +19,13 @@ _NOTHING: Final = Verdict(status="")
 
 
 def plan_lines(plan: Planned) -> Iterator[str]:
-    """The lines of a plan."""
+    """The lines of a plan that is only looked at."""
+    yield from change_lines(plan)
+    yield "nothing was written"
+
+
+def change_lines(plan: Planned) -> Iterator[str]:
+    """What a plan changes."""
     yield from table_lines(_COLUMNS, list(_rows(plan)), line_width())
     groups: defaultdict[str, list[PlannedLevel]] = defaultdict(list)
     for level in plan.levels:
@@ -31,7 +37,6 @@ def plan_lines(plan: Planned) -> Iterator[str]:
         yield from _example(levels)
     yield ""
     yield from _remarks(plan)
-    yield "nothing was written"
 
 
 def _rows(plan: Planned) -> Iterator[tuple[str, ...]]:

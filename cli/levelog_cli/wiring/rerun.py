@@ -31,7 +31,7 @@ from levelog_replay.bundles.writing import Exported, export
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
-from levelog_replay.planning import plan
+from levelog_replay.planning import Planned, plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
 from levelog_replay.stops.stopping import Breaks, Stops
@@ -170,8 +170,17 @@ async def plan_changes(settings: Settings, files: Sequence[Path], *, allows_netw
 
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
+    found = await planned(settings, load_application(settings, files), allows_network=allows_network)
+    if as_json:
+        print_plain(plan_json(found))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in plan_lines(found))
+    return found.is_same
+
+
+async def planned(settings: Settings, application: LoadedApplication, *, allows_network: bool) -> Planned:
+    """What an application would change of what is stored of it. Raises as `plan_changes` does."""
     _quieten(settings)
-    application = load_application(settings, files)
     redactor = known_redactor(settings)
     async with await open_to_read(settings) as database:
         [scope, *others] = await chosen_scopes(replace(settings, application=application.name), database)
@@ -179,12 +188,7 @@ async def plan_changes(settings: Settings, files: Sequence[Path], *, allows_netw
             held = ", ".join(each.cluster for each in (scope, *others))
             raise ConfigurationError(f"database {database.name} holds several clusters, {held}: give --cluster")
         caller = ReplayCaller(threads=settings.threads, allows_network=allows_network)
-        found = await plan(database, scope, application.program, redactor=redactor, caller=caller)
-    if as_json:
-        print_plain(plan_json(found))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in plan_lines(found))
-    return found.is_same
+        return await plan(database, scope, application.program, redactor=redactor, caller=caller)
 
 
 def _quieten(settings: Settings) -> None:

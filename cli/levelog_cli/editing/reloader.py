@@ -1,0 +1,102 @@
+"""`levelog run --reload`: an application that starts anew when its files change.
+
+New code is loaded in a process of its own first. Only if that succeeds, the code before it is stopped: broken code
+stops nothing, and is reported once.
+"""
+
+import logging
+from collections.abc import Sequence
+from multiprocessing import Pipe
+from pathlib import Path
+
+from levelog_cli.editing.children import Child, Family, preload, until_gone
+from levelog_cli.editing.sources import Sources
+from levelog_cli.editing.trial import TrialResult, try_code
+from levelog_cli.loading import load_application
+from levelog_cli.logs import set_up_logs
+from levelog_cli.running import execute
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.roles import EVERYTHING
+from levelog_cli.wiring.stack import run_stack
+
+log = logging.getLogger(__name__)
+
+
+def run_reloading(settings: Settings, files: Sequence[Path]) -> None:
+    """Run the application until a signal ends the command, which then ends with status 0."""
+    set_up_logs(settings.log_format, settings.log_level)
+    preload()
+    family = Family()
+    with family.ending_by_signals():
+        reloader = Reloader(settings, files, family)
+        while not family.is_ending:
+            reloader.look()
+            family.rest(*reloader.waited_for)
+
+
+class Reloader:
+    """Runs the newest code that can be loaded; `look` is called again and again."""
+
+    def __init__(self, settings: Settings, files: Sequence[Path], family: Family) -> None:
+        self._settings = settings
+        self._files = files
+        self._family = family
+        self._sources = Sources(files)
+        self._running: Child | None = None
+        self._is_tried = False
+        self._is_first = True
+
+    @property
+    def waited_for(self) -> list[Child]:
+        """What is worth a look when it ends."""
+        return [self._running] if self._running is not None else []
+
+    def look(self) -> None:
+        """Start or replace the application if there is other code, and tell if it has ended by itself."""
+        changed = self._sources.changed()
+        if changed or not self._is_tried:
+            if self._is_tried:
+                log.info("changed: %s", ", ".join(file.name for file in changed))
+            self._is_tried = True
+            self._replace()
+        if self._running is not None and not self._running.is_running:
+            log.error("ended with status %s: is started again when a file changes", self._running.status)
+            self._running = None
+
+    def _replace(self) -> None:
+        self._sources.mark()
+        tried = self._try()
+        if tried is None:
+            return
+        self._sources.follow(tried.files, is_broken=tried.is_broken)
+        if tried.is_broken:
+            log.warning("%s", "the code before it runs on" if self._running else "waits for a change")
+            return
+        if self._running is not None:
+            self._running.stop()
+        if not self._family.is_ending:
+            self._running = self._family.fork("application", self._run)
+        self._is_first = False
+
+    def _try(self) -> TrialResult | None:
+        """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""
+        told, telling = Pipe(duplex=False)
+        with told, telling:
+            trial = self._family.fork(
+                "trial", lambda: try_code(self._settings, self._files, telling, is_first=self._is_first)
+            )
+            while trial.is_running:
+                self._family.rest(trial)
+                if self._family.is_ending or self._sources.changed():  # code that is loaded may not come to an end
+                    trial.stop()
+                    return None
+            received = told.recv() if told.poll() else None
+        # Code may end its process as it is loaded, without a word.
+        return received if isinstance(received, TrialResult) else TrialResult([], is_broken=True)
+
+    def _run(self) -> None:
+        async def work() -> None:
+            application = load_application(self._settings, self._files)
+            await until_gone(self._family, run_stack(self._settings, application, EVERYTHING))
+
+        execute(self._settings, work)

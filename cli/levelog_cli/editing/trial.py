@@ -1,0 +1,66 @@
+"""Code that is about to run: whether it can be loaded, from which files, and what it changes."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from levelog.errors import ConfigurationError, LevelogError
+from levelog_cli.editing.sources import loaded_files
+from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.planned import change_lines
+from levelog_cli.running import execute
+from levelog_cli.settings import Settings
+from levelog_cli.wiring.rerun import planned
+
+log = logging.getLogger(__name__)
+
+_PLAN_SECONDS: Final = 5.0
+"""The code before it runs for so long while what changes is found out."""
+
+
+class TrialResult(Struct, frozen=True):
+    """What became of loading code."""
+
+    files: Sequence[Path]
+    is_broken: bool
+
+
+def try_code(settings: Settings, files: Sequence[Path], telling: Connection, *, is_first: bool) -> None:
+    """Load the code, tell what became of that, and print what it changes of what is stored, unless it is the first.
+
+    Ends the process, with an error on stderr if the code is broken.
+    """
+    before = set(sys.modules)
+
+    async def work() -> None:
+        try:
+            application = load_application(settings, files)
+        except BaseException as error:
+            telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))
+            raise
+        telling.send(TrialResult(loaded_files(files, before), is_broken=False))
+        if not is_first:
+            await _print_changes(settings, application)
+
+    execute(settings, work)
+
+
+async def _print_changes(settings: Settings, application: LoadedApplication) -> None:
+    try:
+        async with asyncio.timeout(_PLAN_SECONDS):
+            found = await planned(settings, application, allows_network=False)
+    except TimeoutError:
+        log.warning("what this changes takes more than %g s to find out: `levelog plan` does", _PLAN_SECONDS)
+    except (ConfigurationError, LevelogError) as error:
+        log.warning("what this changes is not known: %s", error)
+    else:
+        if found.is_same:
+            log.info("this changes no level and no write")
+        else:
+            sys.stdout.writelines(f"{line}\n" for line in change_lines(found))

@@ -1,0 +1,159 @@
+"""`levelog run --reload`: files change while an application runs."""
+
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from levelog_sandbox import Sandbox
+from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
+from rigs.ports import is_listening
+from rigs.waiting import until
+
+WANTED = "range(web.spec.replicas)"
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """A cluster with Webs, one of which wants three pods."""
+    async with Sandbox(pods_run=True) as started:
+        await define_webs(started)
+        started.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        yield started
+
+
+@pytest.fixture
+def levelog(sandbox: Sandbox, tmp_path: Path) -> Levelog:
+    return Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+
+
+def count(running: Running, text: str) -> int:
+    """How many lines of the log begin so."""
+    lines = running.log.read_text().splitlines()
+    said = [json.loads(line)["message"] if line.startswith('{"time"') else line for line in lines]
+    return len([line for line in said if line.startswith(text)])
+
+
+async def has_pods(sandbox: Sandbox, number: int) -> None:
+    async def found() -> bool:
+        return len(sandbox.user.list("pods")) == number
+
+    await until(found, f"{number} pods", seconds=60)
+
+
+async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    file = levelog.folder / "webs.py"
+    code = WEBS_FILE.read_text().replace(WANTED, "range(web.spec.replicas + MORE)")
+    file.write_text(code.replace("import Iterator\n", "import Iterator\n\nfrom more import MORE\n"))
+    (levelog.folder / "more.py").write_text("MORE = 0\n")
+    running = levelog.start("run", "webs.py", "--reload")
+    try:
+        await levelog.in_sync()
+        (levelog.folder / "more.py").write_text("MORE = 0  # a comment\n")
+        await running.says("changed: more.py")
+        await running.says("this changes no level and no write")
+        file.write_text(file.read_text().replace("+ MORE", "+ 1 + MORE"))
+        await running.says("changed: webs.py")
+        await running.says("webs/pods, 1 level: in_sync -> settling; apply pods (1)")
+        await levelog.in_sync(2)
+        assert len(sandbox.user.list("pods")) == 4
+        (levelog.folder / "other.py").write_text("nobody = 'imports it'\n")
+        file.write_text(file.read_text().replace("+ 1 + MORE", "+ 2 + MORE"))
+        await has_pods(sandbox, 5)
+        assert count(running, "changed: ") == 3
+        assert "other.py" not in running.log.read_text()
+        assert await running.stops(signal.SIGINT) == 0
+    finally:
+        running.kill()
+
+
+async def test_broken_code_is_told_once_and_the_code_before_it_runs_on_until_it_is_mended(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    file = levelog.folder / "webs.py"
+    file.write_text(WEBS_FILE.read_text())
+    running = levelog.start("run", "webs.py", "--reload")
+    try:
+        await levelog.in_sync()
+        file.write_text(WEBS_FILE.read_text() + "x = (\n")
+        await running.says("operator file webs.py has a syntax error in line")
+        await running.says("the code before it runs on")
+        sandbox.user.delete("pods", "shop-1")
+        await levelog.in_sync(2)
+        file.write_text(WEBS_FILE.read_text() + "import absent\n")
+        await running.says("No module named 'absent'")
+        (levelog.folder / "absent.py").write_text("")
+        await running.says("changed: absent.py")
+        sandbox.user.delete("pods", "shop-1")
+        await levelog.in_sync(3)
+
+        async def is_started_anew() -> bool:
+            return count(running, "levelog run: application") == 2
+
+        await until(is_started_anew, "a second start", seconds=60)
+        assert count(running, "levelog: operator file webs.py") == 2
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+async def test_broken_at_first_it_waits_and_what_ends_by_itself_starts_at_the_next_change(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    file = levelog.folder / "webs.py"
+    running = levelog.start("run", "webs.py", "--reload")
+    try:
+        await running.says("operator file webs.py does not exist")
+        await running.says("waits for a change")
+        hook = "\n\n@op.on.startup\nasync def begin() -> None:\n    raise RuntimeError('not today')\n"
+        file.write_text(WEBS_FILE.read_text() + hook)
+        await running.says("not today")
+        await running.says("ended with status 1: is started again when a file changes")
+        file.write_text(WEBS_FILE.read_text())
+        await levelog.in_sync()
+        assert count(running, "ended with status") == 1
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+async def test_code_that_does_not_come_to_an_end_as_it_is_loaded_is_left_for_newer_code(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    file, marked = levelog.folder / "webs.py", levelog.folder / "loading"
+    file.write_text(f"open({str(marked)!r}, 'w').close()\nwhile True: pass\n")
+    running = levelog.start("run", "webs.py", "--reload")
+    try:
+
+        async def loads() -> bool:
+            return marked.exists()
+
+        await until(loads, "the file that is loaded", seconds=60)
+        file.write_text("import os\nos._exit(5)\n")
+        await running.says("waits for a change")
+        file.write_text(WEBS_FILE.read_text())
+        await levelog.in_sync()
+    finally:
+        running.kill()
+
+
+async def test_killed_it_leaves_nothing_running(sandbox: Sandbox, levelog: Levelog) -> None:
+    (levelog.folder / "webs.py").write_text(WEBS_FILE.read_text())
+    running = levelog.start("run", "webs.py", "--reload")
+    try:
+        await levelog.in_sync()
+        nats = int((levelog.data / "nats.url").read_text().rpartition(":")[2])
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+
+    async def is_gone() -> bool:
+        return not is_listening(nats)
+
+    await until(is_gone, "the end of the application and its servers", seconds=30)
