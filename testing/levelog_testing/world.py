@@ -54,6 +54,9 @@ REDACTOR: Final = Redactor(b"of simulations, where nothing is secret")
 MOST_CUTS: Final = 1000
 """A simulation that does not come to rest within so many cuts is a loop, and is refused."""
 
+_PROCESS: Final = "simulation"
+"""Who sends, in claims and receipts."""
+
 
 class World:
     """Everything that a simulation steps through; built by `open_world`, used in one event loop."""
@@ -265,14 +268,20 @@ class World:
             await connection.execute(
                 update(intents)
                 .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
-                .values(attempts=attempts, error=result.error, state=_state(result), due_at=due_at)
+                .values(
+                    attempts=attempts,
+                    error=result.error,
+                    state=_state(result),
+                    due_at=due_at,
+                    owner="" if due_at is not None else _PROCESS,  # a claim ends by the receipt of who holds it
+                )
             )
         if due_at is not None:
             self._postponed[intent.key] = due_at
             return False
         assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
         self._written.add(result.version)
-        receipt = result.receipt(self.scope.application, self.clock(), "simulation")
+        receipt = result.receipt(self.scope.application, self.clock(), _PROCESS)
         await self._fold([(int(row["partition"]), receipt)])
         return True
 
