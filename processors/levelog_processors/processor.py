@@ -298,6 +298,8 @@ class Processor:
         log.debug("decided on %d levels", len(cut.decided), extra={"sequence": newest})
         if cut.is_intent_pending:
             await self._hints.publish(Topic.INTENT)
+        if cut.has_told and self._engine.is_shared:  # others may own those that look the levels up
+            await self._hints.publish(Topic.WAKE, but_not=self._hint)
         for decided in cut.decided:
             if decided.due_at is not None:
                 agenda.expect(decided.due_at, cut.at)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.children import refuse_shared
+from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.sources import SourceHandler
@@ -92,6 +92,8 @@ class Program:
         """What has to be watched at the API, by `resource.group`."""
         self.sources: Final[dict[str, SourceHandler]] = {}
         """What gives the external records, by `resource.external`."""
+        self._lookups: Final[dict[str, list[BoundView]]] = {}
+        """What `lookups_of` gives, once it was asked."""
         for operator in self.operators:
             self._add(operator)
         if not self.views and not self.indices:
@@ -116,6 +118,9 @@ class Program:
         for view in self.views.values():
             for sibling in self.siblings_of(view):
                 self.readers.setdefault(sibling.name, []).append(view.name)
+        self._require_levels()
+        self.looked_up: Final = frozenset(each.name for view in self.views.values() for each in self.lookups_of(view))
+        """Views whose levels others look up by their parents."""
         self.longest_backoff = LONGEST_BACKOFF
         """Between two rounds of a level that stays as it is."""
 
@@ -182,8 +187,8 @@ class Program:
         for name, view in self.views.items():
             resource = view.parents
             reads = tuple(sorted(view.sources))
-            siblings = [f"{each.name} {each.reconcile_name}" for each in self.siblings_of(view)]
-            code = digest(view.handler.fingerprint, *siblings) if siblings else view.handler.fingerprint
+            given = [f"{each.name} {each.reconcile_name}" for each in (*self.siblings_of(view), *self.lookups_of(view))]
+            code = digest(view.handler.fingerprint, *given) if given else view.handler.fingerprint
             yield Handler(kind="view", name=name, fingerprint=code, resource=resource, reads=reads)
             if view.reconcile:
                 yield Handler(kind="reconcile", name=name, fingerprint=view.reconcile.fingerprint, resource=resource)
@@ -194,6 +199,49 @@ class Program:
         views = (each for each in self.views.values() if not each.handler.is_of_deleted)
         mine = [each for each in views if each.operator == view.operator and each.handler.resource == resource]
         return [each for each in mine if not each.handler.reads_levels] if view.handler.reads_levels else []
+
+    def standing_on(self, operator: str, resource: str) -> list[BoundView]:
+        """Views whose levels tell how objects of a resource stand: those of the operator that are given no levels."""
+        mine = [each for each in self.views_of(resource) if each.operator == operator]
+        return [each for each in mine if not each.handler.reads_levels]
+
+    def children_of(self, view: BoundView) -> frozenset[str]:
+        """Resources of children that a view makes, and that its operator has views of."""
+        handler = view.handler
+        kinds = handler.kinds if isinstance(handler, ChildrenView) else ()
+        found = {str(kind.resource.group_resource) for kind in kinds}
+        return frozenset(resource for resource in found if self.standing_on(view.operator, resource))
+
+    def lookups_of(self, view: BoundView) -> list[BoundView]:
+        """Views whose levels a view looks up: on the classes in its `levels_of=`, and on children, and on theirs."""
+        if not view.handler.reads_levels:
+            return []
+        if view.name in self._lookups:
+            return self._lookups[view.name]
+        found: dict[str, list[BoundView]] = {}
+        left = [str(cls.resource_type.group_resource) for cls in view.handler.levels_of]
+        left += [resource for each in self.siblings_of(view) for resource in self.children_of(each)]
+        while left:
+            resource = left.pop()
+            if resource not in found:
+                found[resource] = self.standing_on(view.operator, resource)
+                left += [child for each in found[resource] for child in self.children_of(each)]
+        self._lookups[view.name] = [each for _, views in sorted(found.items()) for each in views]
+        return self._lookups[view.name]
+
+    def _require_levels(self) -> None:
+        """Refuse to look up levels that there cannot be."""
+        for view in self.views.values():
+            for cls in view.handler.levels_of:
+                if not self.standing_on(view.operator, str(cls.resource_type.group_resource)):
+                    raise OperatorError(
+                        f"view {view.handler.name}: levels_of= names {cls.__name__}, of which operator "
+                        f"{view.operator!r} has no view but such as are given levels themselves"
+                    )
+
+    def reads_elsewhere(self, view: BoundView) -> bool:
+        """Tell whether a view may read anything that is not in its parent's partition."""
+        return bool(view.sources or self.lookups_of(view))
 
     def indices_of(self, resource: str) -> list[BoundIndex]:
         """Indices that a resource's objects have entries in."""

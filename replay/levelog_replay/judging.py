@@ -11,6 +11,7 @@ from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.functions import Acted, Acting, Caller
 from levelog_processors.decide.intents import target_names, with_rows
 from levelog_processors.decide.rules import conclude
+from levelog_processors.decide.standings import encoded
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.rules import parent_inputs
 from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged
@@ -18,7 +19,7 @@ from levelog_replay.scratch import Scratch
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decision, IntentRow, PendingWake, Target
-from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, whole_index_key
+from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, levels_place, whole_index_key
 
 
 class _RecordedFetch:
@@ -149,7 +150,7 @@ class Judge:
             facts.view,
             facts.parent.body,
             facts.now,
-            {place: buckets[place] for place in past.versions},
+            {place: buckets[place] for place in past.versions} | _looked_up(facts.view.operator, past),
             subject=past.parent,
             namespaces=self._scratch.readiness.namespaces,
             redactor=self._redactor,
@@ -189,6 +190,13 @@ class Judge:
         decided = conclude(look, round_, past.decided_at)
         reads = look.seen.contents if look.seen is not None else {}
         return Judged(past=past, conclusion=Conclusion.of(decided), parent=look.facts.parent, reads=reads)
+
+
+def _looked_up(operator: str, past: Decision) -> dict[IndexKey, Bucket]:
+    """How levels stood that a decision looked up: no record of the log tells."""
+    return {
+        levels_place(operator, parent): Bucket(0, encoded(standings)) for parent, standings in past.basis.others.items()
+    }
 
 
 def _as_then(row: IntentRow, past: Decision) -> IntentRow:

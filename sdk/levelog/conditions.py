@@ -23,7 +23,7 @@ PATIENCE: Final = timedelta(seconds=1)
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
-_CODE: Final = "conditions 2"
+_CODE: Final = "conditions 3"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
 _FIELDS: Final = ("status", "reason", "message", "observedGeneration")
 _IN_PROGRESS: Final = ("settling", "drifting", "blocked")
@@ -53,12 +53,14 @@ def inspect_conditions(
 
     def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
         held = {each.get("type"): each for each in _held(parent)}
-        standings = {view: standing for view, standing in levels.items() if view in acting}
-        wanted = summed_up(standings, parent["metadata"].get("generation", 0)) if standings else {}
+        own = {view: standing for view, standing in levels.items() if view in acting}
+        standings = own | _of_children(levels, acting)
+        wanted = summed_up(standings, parent["metadata"].get("generation", 0)) if own else {}
         actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}
+        has_failed = any(each.status == "failed" for each in standings.values())
         settling = [each.since for each in standings.values() if each.status == "settling" and each.since is not None]
-        if settling and now < max(settling) + PATIENCE:
-            return Level(desired=actual, actual=actual, recheck_at=max(settling) + PATIENCE)
+        if settling and not has_failed and now < min(settling) + PATIENCE:
+            return Level(desired=actual, actual=actual, recheck_at=min(settling) + PATIENCE)
         return Level(desired=wanted, actual=actual)
 
     conditions.__name__ = name
@@ -106,7 +108,7 @@ def conditions_writer(
 def _events_of_failures(
     wanted: Mapping[str, Mapping[str, Any]], held: Mapping[Any, Mapping[str, Any]], acting: Collection[str]
 ) -> Iterator[Intent]:
-    """One Event for each level that is told to have failed, unless the same is told already.
+    """One Event for each level of the object that is told to have failed, unless the same is told already.
 
     A status that has to be patched again says what it said before, by which the actuator knows the Event again.
     """
@@ -114,18 +116,27 @@ def _events_of_failures(
     told = _failures(before, acting)
     occurrence = digest(canonical(before))
     for view, error in _failures(wanted.get("Stalled", {}), acting).items():
-        if told.get(view) != error:
+        if view in acting and told.get(view) != error:
             intent = event("Failed", f"{view}: {error}", type="Warning")
             yield replace(intent, options=IntentOptions(name=occurrence))
 
 
 def _failures(stalled: Mapping[str, Any], acting: Collection[str]) -> dict[str, str]:
-    """What failed, by view, as the message of the condition `Stalled` tells it."""
+    """What failed, by view, and by `view of child`, as the message of the condition `Stalled` tells it."""
     if stalled.get("status") != "True" or not acting:
         return {}
     names = "|".join(map(re.escape, sorted(acting, key=len, reverse=True)))
-    _, *parts = re.split(f"(?:^|; )({names}): ", stalled.get("message") or "")
+    _, *parts = re.split(f"(?:^|; )((?:{names})(?: of [^ ;]+)?): ", stalled.get("message") or "")
     return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _of_children(levels: Levels, acting: Collection[str]) -> dict[str, Standing]:
+    """How the levels of children stand, and of their children, by `pods of webs.example.com/default/shop`."""
+    found: dict[str, Standing] = {}
+    for name, of_child in levels.children().items():
+        found |= {f"{view} of {name}": standing for view, standing in of_child.items() if view in acting}
+        found |= _of_children(of_child, acting)
+    return found
 
 
 def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, dict[str, Any]]:
@@ -145,10 +156,16 @@ def summed_up(standings: Mapping[str, Standing], generation: int) -> dict[str, d
         }
 
     return {
-        "Ready": condition(not others, reason, told or f"in sync: {', '.join(sorted(standings))}"),
+        "Ready": condition(not others, reason, told or _in_sync(standings)),
         "Reconciling": condition(bool(moving) and not failed, reason, told if moving and not failed else ""),
         "Stalled": condition(bool(failed), reason, told if failed else ""),
     }
+
+
+def _in_sync(views: Collection[str]) -> str:
+    own = [view for view in sorted(views) if " of " not in view]
+    children = {view.partition(" of ")[2] for view in views} - {""}
+    return f"in sync: {', '.join(own)}" + (f"; children: {len(children)}" if children else "")
 
 
 def _held(parent: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

@@ -1,11 +1,13 @@
 """A level and its drift: what should be against what is. Of children: `handlers/owned.py`."""
 
-from collections.abc import Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
+
+from levelog.resources import ResourceBase
 
 T = TypeVar("T")
 
@@ -76,18 +78,48 @@ class Standing(Struct, frozen=True, kw_only=True):
     """Keys that are missing, extra and changed."""
     since: datetime | None = None
     """When it got that status; None: nobody knows. A change of this alone wakes nobody."""
+    children: tuple[str, ...] = ()
+    """Of a level of children: those wanted whose own levels can be looked up, as `webs.example.com/default/shop`."""
 
     @property
     def identity(self) -> tuple[Any, ...]:
         """What wakes who reads it."""
-        return self.status, self.reason, self.drift
+        return self.status, self.reason, self.drift, self.children
 
 
 class Levels(dict[str, Standing]):
-    """How the other levels of a parent stand, by the names of their views; `levels: Levels` asks for it.
+    """How the levels of one object stand, by the names of their views; `levels: Levels` asks for those of the parent.
 
-    Those of the same operator that do not read levels themselves. Who reads them is decided on after them.
+    Those of the same operator that do not read levels themselves. Who reads them is decided on after them. Levels of
+    other objects are looked up: each is a dependency of the view, also where there is none.
     """
+
+    def __init__(
+        self,
+        standings: Mapping[str, Standing] | Iterable[tuple[str, Standing]] = (),
+        *,
+        find: Callable[[str], "Levels"],
+        named: Callable[[type[ResourceBase], str, str | None], str],
+    ) -> None:
+        """`find` gives the levels of an object by its name, `named` the name of one that is asked for."""
+        super().__init__(standings)
+        self._find = find
+        self._named = named
+
+    def of(self, resource: type[ResourceBase], name: str, namespace: str | None = None) -> "Levels":
+        """How the levels of another object stand; empty if there is none, or its views leave it out.
+
+        Its class is in the view's `levels_of=`. Without a namespace, the one of the view's parent. Raises OperatorError
+        for a class that is not declared, and for no namespace where the parent has none.
+        """
+        return self._find(self._named(resource, name, namespace))
+
+    def children(self) -> "dict[str, Levels]":
+        """The same of the object's wanted children that are parents of the operator, by their names.
+
+        Children as `@op.children` functions return them; of kinds that no view has as its parent there is nothing.
+        """
+        return {name: self._find(name) for name in sorted({name for each in self.values() for name in each.children})}
 
 
 def drift_between(desired: object, actual: object) -> Drift:

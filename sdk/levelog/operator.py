@@ -117,6 +117,7 @@ class Operator:
         deleting: bool = False,
         timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
+        levels_of: Iterable[type[ResourceBase]] = (),
     ) -> Callable[[ViewF], ViewF]: ...
 
     def view(
@@ -130,6 +131,7 @@ class Operator:
         deleting: bool = False,
         timeout: timedelta = VIEW_TIME,
         reads: Iterable[type[ResourceBase]] = (),
+        levels_of: Iterable[type[ResourceBase]] = (),
     ) -> ViewF | Callable[[ViewF], ViewF]:
         """Register a pure function of one parent and of the indices and objects it names; it returns a Level.
 
@@ -138,11 +140,14 @@ class Operator:
         their resources are watched. With `of=Web` the function takes Webs as plain `Mapping[str, Any]`, and wakes for
         changes at the places that it looked at. A parent that the filters leave out has no level; `when` is asked with
         the parent, decoded or plain. A view that computes for longer than `timeout` is ended, and its level fails.
+        With a parameter `levels: Levels` it is given how the other levels of its parent stand; `levels_of` are the
+        classes of other parents whose levels it looks up by `levels.of(Web, name)`.
         """
 
         def register(function: ViewF) -> ViewF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             objects = {cls: ObjectIndex(cls) for cls in require_resources(function.__name__, reads)}
+            looked_up = require_resources(function.__name__, levels_of, option="levels_of")
             handler = ViewHandler.inspect(
                 function,
                 self.indices,
@@ -150,6 +155,7 @@ class Operator:
                 self._lender,
                 deleting=deleting,
                 objects=objects,
+                levels_of=looked_up,
                 of=of,
                 timeout=timeout,
             )

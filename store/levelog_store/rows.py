@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from levelog.wire.canonical import canonical
 from levelog.wire.objects import Application, Cluster
 
 
@@ -55,6 +56,25 @@ UNSETTLED: Final = ("pending", "claimed", "written")
 """States of intents that levels wait for."""
 ENDED: Final = ("settled", "satisfied", "failed", "superseded")
 """The others."""
+
+
+_LEVELS: Final = "/@levels"
+"""Ends the name of an index, after that of the operator, which is read from `levels`; no index of objects has it."""
+
+
+def levels_place(operator: str, parent: str) -> IndexKey:
+    """Key that changes with how the levels of a parent stand, for who looks them up."""
+    return f"{operator}{_LEVELS}", canonical(parent).decode()
+
+
+def is_of_levels(place: IndexKey) -> bool:
+    """Tell whether levels are under a key, not entries of objects."""
+    return place[0].endswith(_LEVELS)
+
+
+def parent_at(place: IndexKey) -> str:
+    """The parent whose levels are under such a key."""
+    return msgspec.json.decode(place[1], type=str)
 
 
 class Entry(Struct, frozen=True):

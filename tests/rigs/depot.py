@@ -189,6 +189,13 @@ def standing(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
     return Level({}, {**told, "order": " ".join(levels)})
 
 
+@op.view(levels_of=[Shop])
+def beside(shop: Shop, levels: Levels) -> Level[dict[str, str]]:
+    """Sees the levels of the other Shop, which another processor may decide on."""
+    found = levels.of(Shop, "b" if shop.metadata.name == "a" else "a")
+    return Level({}, {name: f"{each.status} {each.reason}" for name, each in found.items()})
+
+
 op.conditions(Shop)
 
 

@@ -21,7 +21,7 @@ from levelog_processors.decide.intents import last_called, places_of_calls, targ
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
-from levelog_processors.decide.standings import deciding_views, read_early, woken
+from levelog_processors.decide.standings import deciding_views, read_early, told, woken
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
@@ -30,6 +30,7 @@ from levelog_store.actuate.claims import Claimant, ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
+from levelog_store.decide.audience import tell_readers
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable, Target
 from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.owners.leases import guard
@@ -71,6 +72,8 @@ class Cut(Struct, frozen=True):
     """Decisions given up because a read had changed meanwhile; their wakeups stay."""
     has_woken: bool = False
     """Levels may be decided on now that stand on what was decided."""
+    has_told: bool = False
+    """So may levels of other parents."""
 
     @property
     def has_more(self) -> bool:
@@ -231,8 +234,10 @@ class Decider:
         acted = await self._with_rows(acted, {look.facts.parent.object: look.facts.parent for look in looks}, within)
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held, claimed = await self._commit(epochs, batch, stray, late, folded_to, within)
-        has_woken = bool(early) or any(each.wake.view in self._program.readers for each in held)
-        return Cut(len(fresh), held, at, claimed, retried=len(batch) - len(held), has_woken=has_woken)
+        has_told = any(each.wake.view in self._program.looked_up for each in held)
+        has_woken = bool(early) or has_told or any(each.wake.view in self._program.readers for each in held)
+        retried = len(batch) - len(held)
+        return Cut(len(fresh), held, at, claimed, retried=retried, has_woken=has_woken, has_told=has_told)
 
     @asynccontextmanager
     async def _reading(self, within: Deciding | None) -> AsyncGenerator[AsyncConnection]:
@@ -268,7 +273,7 @@ class Decider:
             if each.facts.needs_evaluation
         }
         if evaluations:
-            self.note(await evaluate(list(evaluations.values()), TableFetch(connection, self._scope)))
+            self.note(await evaluate(list(evaluations.values()), TableFetch(connection, self._scope, program)))
         looks: list[Outlook] = []
         for facts in (each.facts for each in known):
             evaluation = evaluations.get(facts.name)
@@ -379,6 +384,7 @@ class Decider:
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
             await write_wakes(connection, self._scope, woken(self._program, held))
+            await tell_readers(connection, self._scope, told(self._program, held))
             return held, await within.claim(self._scope, held, frozenset(chosen))
 
 

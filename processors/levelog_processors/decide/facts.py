@@ -125,8 +125,13 @@ class Facts(Struct, frozen=True, kw_only=True):
         texts = (self.wake.causes, self.before.suppressed)
         return min((each for text in texts for each in read_causes(text).sequences), default=sys.maxsize)
 
-    def basis(self, rows: Sequence[IntentRow], called: Mapping[str, str]) -> Basis:
-        """What a decision that asks for these rests on, to be kept with it; `called` as a round has it."""
+    def basis(
+        self,
+        rows: Sequence[IntentRow],
+        called: Mapping[str, str],
+        looked_up: Mapping[str, Mapping[str, Standing]],
+    ) -> Basis:
+        """What a decision that asks for these rests on, to be kept with it."""
         counts = {intent.key for intent in (*self.unsettled, *self.failures)}
         return Basis(
             folded=self.folded,
@@ -139,6 +144,7 @@ class Facts(Struct, frozen=True, kw_only=True):
             intents=tuple(intent for intent in self.intents if intent.key in counts),
             satisfied=tuple(row.key for row in rows if row.state == "satisfied"),
             standings=dict(self.standings),
+            others={parent: dict(levels) for parent, levels in looked_up.items()},
             called=dict(called),
         )
 
@@ -164,6 +170,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     """Of each key read."""
     contents: Mapping[IndexKey, tuple[bytes, ...]] = {}
     """Of each key read."""
+    looked_up: Mapping[str, Mapping[str, Standing]] = {}
+    """How the levels of other parents stood, by parent and view."""
 
 
 class Round(Struct, frozen=True, kw_only=True):

@@ -12,13 +12,15 @@ from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.indexers import ObjectIndex, object_key
 from levelog.indices import Index, Objects
+from levelog.levels import Levels, Standing
 from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
+from levelog_processors.decide.standings import decoded, timeless
 from levelog_processors.fence.calls import Fence
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.fold.lists import CONTACT, contact_key
 from levelog_processors.program import BoundView
-from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex
+from levelog_store.rows import ERRORS, WHOLE_INDEX, Bucket, IndexKey, WholeIndex, is_of_levels, levels_place
 
 R = TypeVar("R", bound=ResourceBase)
 
@@ -82,6 +84,43 @@ class ObjectLookups(Objects):
         except ValueError as error:
             shown = resource.resource_type.key(place, name)
             raise ValueError(f"{shown} cannot be read as {resource.__name__}: {error}") from error
+
+
+class LevelLookups:
+    """How the levels of other parents stand, as one evaluation sees them; `bucket` as for `ObjectLookups`."""
+
+    def __init__(self, view: BoundView, parent: bytes, bucket: Callable[[str, str], tuple[bytes, ...]]) -> None:
+        self._view = view
+        self._parent = parent
+        self._bucket = bucket
+        self.found: dict[str, dict[str, Standing]] = {}
+        """What was looked up, by parent and view."""
+
+    def given(self, standings: Mapping[str, Standing]) -> Levels:
+        """Some levels, from which others are found."""
+        named = ((name.partition("/")[2], standing) for name, standing in standings.items())
+        return Levels(named, find=self._find, named=self._named)
+
+    def _find(self, parent: str) -> Levels:
+        if parent not in self.found:
+            self.found[parent] = decoded(self._bucket(*levels_place(self._view.operator, parent)))
+        return self.given(self.found[parent])
+
+    def _named(self, resource: type[ResourceBase], name: str, namespace: str | None) -> str:
+        declared = self._view.handler.levels_of
+        if resource.resource_type not in [cls.resource_type for cls in declared]:
+            classes = ", ".join([*(cls.__name__ for cls in declared), resource.__name__])
+            raise OperatorError(
+                f"view {self._view.handler.name} looks up levels of {resource.__name__} {name!r} without declaring "
+                f"that: write @op.view(levels_of=[{classes}])"
+            )
+        place = _placed.decode(self._parent).metadata.namespace if namespace is None else namespace
+        if not place and resource.resource_type.scope == "Namespaced":
+            raise OperatorError(
+                f"view {self._view.handler.name} looks up levels of {resource.__name__} {name!r} without a namespace, "
+                f"and its parent has none: write levels.of({resource.__name__}, {name!r}, namespace=…)"
+            )
+        return str(resource.resource_type.key(place, name))
 
 
 Contents: TypeAlias = Mapping[IndexKey, Sequence[bytes]]
@@ -234,6 +273,8 @@ def _contents(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
     """What an evaluation sees of a bucket."""
     if key.startswith(WHOLE_INDEX):  # has no values of its own: its version tells that something changed
         return (_version_bytes(bucket.version),)
+    if is_of_levels((index, key)):
+        return timeless(bucket.values)
     if index == CONTACT:  # how many partitions know of it already makes no difference
         return bucket.values[:1]
     if key == ERRORS:  # any number of objects, of which one is named

@@ -86,7 +86,7 @@ class Lag:
         if (
             self._stream is None
             or len(self._owned) == self._scope.partitions
-            or not self._program.views[wake.view].sources
+            or not self._program.reads_elsewhere(self._program.views[wake.view])
         ):
             return False
         if self._folded_to is None:

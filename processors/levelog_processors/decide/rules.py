@@ -54,12 +54,23 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
         withdrawn=sorted({*look.withdrawn}.difference(row.key for row in rows)),
         is_evaluated=seen is not None,
         is_kept=is_kept,
+        is_news=_is_news(look, verdict),
         decided_at=facts.now,
         parent_sequence=facts.parent.sequence,
-        basis=facts.basis(rows, round_.called if round_ is not None else {}),
+        basis=facts.basis(
+            rows, round_.called if round_ is not None else {}, seen.looked_up if seen is not None else {}
+        ),
         contents=_contents(look),
         suppressed=before.suppressed,
     )
+
+
+def _is_news(look: Outlook, verdict: "_Verdict") -> bool:
+    """Tell whether the level stands otherwise than before, for whom that is all that counts."""
+    before, seen = look.facts.before, look.seen
+    is_other = (verdict.status, verdict.reason, _drift(look)) != (before.status, before.reason, before.drift)
+    has_other_children = seen is not None and look.level is not None and seen.desired != before.desired
+    return is_other or has_other_children or before.evaluations == 0
 
 
 class _Verdict(Struct, frozen=True):

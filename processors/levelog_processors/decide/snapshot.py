@@ -11,12 +11,21 @@ from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Facts, digest_with, level_before
 from levelog_processors.decide.lookups import digest_of, digest_of_versions, sight
 from levelog_processors.decide.readiness import is_watched
-from levelog_processors.decide.standings import standings
+from levelog_processors.decide.standings import read_standings, standings
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import OpenIntent, PendingWake
-from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent, WholeIndex, whole_index_key
+from levelog_store.rows import (
+    Bucket,
+    IndexKey,
+    Scope,
+    StoredObject,
+    ViewParent,
+    WholeIndex,
+    is_of_levels,
+    whole_index_key,
+)
 
 Namespaces = Mapping[str, tuple[str, ...]]
 """Namespaces that alone are watched, by resource."""
@@ -25,13 +34,21 @@ Namespaces = Mapping[str, tuple[str, ...]]
 class TableFetch:
     """Reads buckets for views from the tables."""
 
-    def __init__(self, connection: AsyncConnection, scope: Scope) -> None:
+    def __init__(self, connection: AsyncConnection, scope: Scope, program: Program) -> None:
         self._connection = connection
         self._scope = scope
+        self._program = program
 
     async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
-        """Buckets of the keys."""
-        return await stored.read_buckets(self._connection, self._scope, keys)
+        """Buckets of the keys, those of levels too."""
+        of_levels = [place for place in keys if is_of_levels(place)]
+        if not of_levels:
+            return await stored.read_buckets(self._connection, self._scope, keys)
+        rest = [place for place in keys if not is_of_levels(place)]
+        return {
+            **await read_standings(self._connection, self._scope, self._program, of_levels),
+            **await stored.read_buckets(self._connection, self._scope, rest),
+        }
 
     async def whole(self, index: str) -> WholeIndex:
         """Return every bucket of an index."""
@@ -67,7 +84,7 @@ async def read_facts(
         parents |= await stored.read_parents(connection, scope, others)
     before = await stored.read_levels(connection, scope, names)
     intents = await stored.read_open_intents(connection, scope, levels_of)
-    reading = [level for level in levels_of if program.views[level[0]].sources]
+    reading = [level for level in levels_of if program.reads_elsewhere(program.views[level[0]])]
     dependencies = await stored.read_dependencies(connection, scope, reading) if reading else {}
     checkpoints = folded_to or await stored.read_checkpoints(connection, scope)
     folded = tuple(at for _, at in sorted(checkpoints.items()))
@@ -89,7 +106,7 @@ async def read_facts(
             reads=row.reads,
             versions=digest_of_versions(read),
             dependencies=frozenset(read),
-            standings=standings(program, view, parent, before),
+            standings=standings(program, program.siblings_of(view), parent, before),
             now=now,
             folded=folded,
             longest=program.longest_backoff,
@@ -98,7 +115,7 @@ async def read_facts(
     # what keys hold is read where it may be something else than it was, or is about to be looked at
     asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation or facts.standings]
     places = sorted({place for facts in asked for place in facts.dependencies})
-    buckets = await TableFetch(connection, scope).buckets(places)
+    buckets = await TableFetch(connection, scope, program).buckets(places)
     return [_with_reads(facts, buckets) for facts in found]
 
 

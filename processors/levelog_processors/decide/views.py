@@ -19,11 +19,19 @@ from levelog.calls.faults import HandlerFault, Interruption, fault_reason, tell_
 from levelog.calls.mappings import Notes, RecordedMapping, plain
 from levelog.handlers.children import REDACTOR, ChildrenView
 from levelog.handlers.injection import Given, about
-from levelog.levels import Level, Levels, Standing
+from levelog.levels import Level, Standing
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
-from levelog_processors.decide.lookups import Fetch, IndexReader, NeededKey, ObjectLookups, Reads, sight
+from levelog_processors.decide.lookups import (
+    Fetch,
+    IndexReader,
+    LevelLookups,
+    NeededKey,
+    ObjectLookups,
+    Reads,
+    sight,
+)
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, Bucket, IndexKey
@@ -64,6 +72,7 @@ class Evaluation:
         self.body = body
         self.now = now
         self.reads = Reads(known)
+        self._lookups = LevelLookups(view, body, self.reads.bucket)
         self.level: Level[Any] | None = None
         self.desired = b""
         self.actual = b""
@@ -117,11 +126,8 @@ class Evaluation:
             reads=digest_with(self.reads.digest(sight(self.view, facts.parent.uid, desired)), self._standings),
             versions=self.reads.versions,
             contents=self.reads.contents,
+            looked_up=self._lookups.found,
         )
-
-    @property
-    def _levels(self) -> Levels:
-        return Levels((name.partition("/")[2], standing) for name, standing in self._standings.items())
 
     def _call(self, parent: Any) -> None:
         handler = self.view.handler
@@ -134,7 +140,7 @@ class Evaluation:
                 )
             lookups = ObjectLookups(self.view, self.body, self.reads.bucket, self._namespaces)
             arguments |= handler.given.arguments(
-                {Given.NOW: self.now, Given.OBJECTS: lookups, Given.LEVELS: self._levels}
+                {Given.NOW: self.now, Given.OBJECTS: lookups, Given.LEVELS: self._lookups.given(self._standings)}
             )
             if isinstance(handler, ChildrenView):
                 arguments[REDACTOR] = self._redactor

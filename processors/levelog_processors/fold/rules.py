@@ -36,7 +36,7 @@ from levelog_processors.fold.objects import Latest, deleted, place_of, stored, u
 from levelog_processors.fold.receipts import Receipts, calls_key
 from levelog_processors.program import BoundIndex, BoundView, Program
 from levelog_store.fold.changes import Changes, Checkpoint, EndedObject, Held, Replaced, Unlisted, Wake
-from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow
+from levelog_store.rows import Entry, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, levels_place
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +276,7 @@ class Fold:
         before = self._held.objects.get(name)
         views = self._program.views_of(resource)
         if before is not None and before.uid != record.uid:
-            self._changes.gone.update((view.name, name) for view in views)
+            self._forget(views, name, logged.sequence)
         indices = self._program.indices_of(resource)
         if indices:
             fresh = [
@@ -338,9 +338,16 @@ class Fold:
         self._changes.tombstones[name] = tombstone
         self._replace_entries(name, tombstone.partition, (), tombstone.sequence)
         views = self._program.views_of(resource)
-        self._changes.gone.update((view.name, name) for view in views)
+        self._forget(views, name, tombstone.sequence)
         if operators := {view.operator for view in views}:
             self._forget_calls(operators, tombstone)
+
+    def _forget(self, views: Iterable[BoundView], name: str, sequence: int) -> None:
+        """Let levels go by a record, and tell who looks them up."""
+        for view in views:
+            self._changes.gone.add((view.name, name))
+            if view.name in self._program.looked_up:
+                self._changes.change_key(levels_place(view.operator, name), sequence, (sequence,))
 
     def _forget_calls(self, operators: Collection[str], parent: Tombstone) -> None:
         """Remove what effects did for a parent that is gone."""
@@ -361,7 +368,7 @@ class Fold:
         inputs = parent_inputs(view, body, held.looked_at if held else None)
         if inputs is None:
             if held is not None or name not in self._held.objects:  # levels outlive a reset, which objects do not
-                self._changes.gone.add((view.name, name))
+                self._forget([view], name, wake.cause)
             self._changes.wakes.pop((view.name, name), None)
         elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
             self._changes.wake((view.name, name), wake)

@@ -1,7 +1,7 @@
 """`@op.children`: from a function that returns manifests to an index, a view and a reconcile function."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Final
 
@@ -113,6 +113,16 @@ class ChildrenView(ViewHandler):
     def own_indices(self) -> list[ImplicitIndex]:
         """The indices that the view reads, besides those that the function reads."""
         return [*(ChildIndex(self.parent, kind.cls) for kind in self.kinds), AppliedIndex(self.name, self.parent)]
+
+    def children_in(self, desired: bytes | None, namespace: str, of: Collection[str]) -> tuple[str, ...]:
+        """Names of the children that a level wants, of some resources; `namespace` is its parent's."""
+        kinds = {kind.label: kind.resource for kind in self.kinds if str(kind.resource.group_resource) in of}
+        found: list[str] = []
+        for key in msgspec.json.decode(desired, type=dict[str, msgspec.Raw]) if desired and kinds else ():
+            label, *place, name = key.split("/")
+            if label in kinds:
+                found.append(str(kinds[label].key(place[0] if place else namespace, name)))
+        return tuple(sorted(found))
 
     def level(self, parent: Any, result: Any, indices: Mapping[str, Any], redactor: Redactor) -> ChildrenLevel:
         """The level of one parent; `indices` by their names."""

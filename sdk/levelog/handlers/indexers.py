@@ -221,14 +221,16 @@ def object_key(cls: type[ResourceBase], namespace: str, name: str) -> tuple[str,
     return key.namespace, key.name
 
 
-def require_resources(view: str, classes: Iterable[type[ResourceBase]]) -> tuple[type[ResourceBase], ...]:
-    """The classes of `reads=`, each once.
+def require_resources(
+    view: str, classes: Iterable[type[ResourceBase]], *, option: str = "reads"
+) -> tuple[type[ResourceBase], ...]:
+    """The classes of `reads=`, or another option, each once.
 
     Raises OperatorError for one that is not a Resource class.
     """
     found: list[type[ResourceBase]] = []
     for cls in classes:
-        require_resource(f"view {view}: reads=", cls)
+        require_resource(f"view {view}: {option}=", cls)
         if cls not in found:
             found.append(cls)
     return tuple(found)

@@ -46,7 +46,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.INDEX: "indices (Index[K, V], by the index's name)",
     Given.LIVE_INDEX: "indices (LiveIndex[K, V], by the index's name)",
     Given.OBJECTS: "objects: Objects (of the classes in reads=)",
-    Given.LEVELS: "levels: Levels (how the other levels of the parent stand)",
+    Given.LEVELS: "levels: Levels (how other levels stand)",
     Given.NOW: "now: datetime",
     Given.KEY: "idempotency_key: str",
     Given.RETRY: "retry: int",

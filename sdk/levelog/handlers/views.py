@@ -83,6 +83,7 @@ class ViewHandler:
         *,
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
+        levels_of: tuple[type[ResourceBase], ...] = (),
         timeout: timedelta = VIEW_TIME,
     ) -> None:
         self.name = function.__name__
@@ -100,6 +101,8 @@ class ViewHandler:
         self.timeout = timeout
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
+        self.levels_of = levels_of
+        """Classes of the objects whose levels it looks up, besides children."""
         self.fingerprint = digest(
             fingerprint(function),
             reader.fingerprint,
@@ -111,7 +114,7 @@ class ViewHandler:
 
     @property
     def reads_levels(self) -> bool:
-        """Whether it is given how the other levels of its parent stand."""
+        """Whether it is given how levels stand."""
         return Given.LEVELS in self.given.given.values()
 
     @property
@@ -129,6 +132,7 @@ class ViewHandler:
         *,
         deleting: bool,
         objects: Mapping[type[ResourceBase], IndexHandler],
+        levels_of: tuple[type[ResourceBase], ...] = (),
         of: type[ResourceBase] | None = None,
         timeout: timedelta = VIEW_TIME,
     ) -> Self:
@@ -154,6 +158,11 @@ class ViewHandler:
             key_type, value_type = require_index(function.__name__, name, hint, known[name].types)
             indices.append(IndexParameter(name, known[name], key_type, value_type))
         _require_both(function, given.given, objects)
+        if levels_of and Given.LEVELS not in given.given.values():
+            raise OperatorError(
+                f"view {function.__name__}: levels_of=[{', '.join(each.__name__ for each in levels_of)}], but no "
+                "parameter takes them: add levels: Levels"
+            )
         returned = hints.get("return")
         if (get_origin(returned) or returned) is not Level:
             said = "is not annotated with what it returns" if returned is None else f"returns {shown(returned)}"
@@ -167,6 +176,7 @@ class ViewHandler:
             returned,
             deleting=deleting,
             objects=objects,
+            levels_of=levels_of,
             timeout=timeout,
         )
 

@@ -145,6 +145,8 @@ class Basis(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Keys of the new intents whose targets held their fields already, when those were looked up after the round."""
     standings: dict[str, Standing] = {}
     """How the levels stood that its view is given, by view."""
+    others: dict[str, dict[str, Standing]] = {}
+    """How those stood that its view looked up, by object and view."""
     called: dict[str, str] = {}
     """Keys of the last calls that took place of the effects that the new intents call, by target."""
 
@@ -231,6 +233,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     """The view was called."""
     is_kept: bool = False
     """It is kept: the view was called, or the status is another."""
+    is_news: bool = False
+    """Who looks up the level sees something else now."""
     decided_at: datetime | None = None
     """None: when the level was evaluated."""
     parent_sequence: int = 0

@@ -25,7 +25,7 @@ from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
 from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of, upsert
 from levelog_store.fold.levelwrites import supersede
-from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict
+from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict, is_of_levels
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -248,6 +248,7 @@ def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:
     return [
         (*place, version, Raw(contents[place]) if place in contents else None)
         for place, version in sorted(decided.versions.items())
+        if not is_of_levels(place)  # in the basis: no record tells of them
     ]
 
 

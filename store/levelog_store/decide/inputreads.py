@@ -101,18 +101,18 @@ def _generations(dialect: Dialect) -> Select[str, str, int]:
 
 async def read_due(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent], at: datetime
-) -> set[ViewParent]:
-    """Those of the levels that are to be decided on by then."""
+) -> dict[ViewParent, int]:
+    """Those of the levels that are to be decided on by then, with the newest record that asks for it."""
     dialect = connection.dialect
     values = {"of_scope": scope.number, "at": at, **many_pairs(dialect, of)}
-    return {(view, parent) for view, parent in await connection.execute(_due(dialect), values)}
+    return {(view, parent): cause for view, parent, cause in await connection.execute(_due(dialect), values)}
 
 
 @built_once
-def _due(dialect: Dialect) -> Select[str, str]:
+def _due(dialect: Dialect) -> Select[str, str, int]:
     wanted, table = pairs(dialect), wakeups.c
     return (
-        select(table.view, table.parent)
+        select(table.view, table.parent, table.cause)
         .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
         .where(
             table.scope == OF_SCOPE,

@@ -223,6 +223,7 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
         "labelled",
         "served",
         "standing",
+        "beside",
         "conditions",
         "register",
         "register_deleted",

@@ -1,0 +1,270 @@
+"""Levels of other parents: looked up by a view, and of children that are parents themselves."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from levelog import Intent, Level, Manifest, Operator, Resource, Struct, apply
+from levelog.conditions import Condition
+from levelog.errors import OperatorError
+from levelog.levels import Levels
+from levelog.testing import Simulation
+from levelog_processors.program import Program
+
+HOUR: Final = timedelta(hours=1)
+
+
+class ShopSpec(Struct):
+    replicas: int = 1
+
+
+class Status(Struct):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    spec: ShopSpec
+    status: Status = Status()
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+class BoardSpec(Struct):
+    web: str
+
+
+class Board(Resource, group="example.com", version="v1", plural="boards"):
+    spec: BoardSpec
+
+
+def made() -> Operator:
+    op = Operator("shops")
+
+    @op.children(Shop, of=Web)
+    def webs(shop: Shop) -> Iterator[Manifest]:
+        for n in range(shop.spec.replicas):
+            yield {
+                "apiVersion": "example.com/v1",
+                "kind": "Web",
+                "metadata": {"name": f"{shop.metadata.name}-{n}"},
+                "spec": {"replicas": 1},
+            }
+
+    @op.children(Web, of=Pod)
+    def pods(web: Web) -> Iterator[Manifest]:
+        for n in range(web.spec.replicas):
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": f"{web.metadata.name}-{n}"},
+                "spec": {"containers": [{"name": "web", "image": "a"}]},
+            }
+
+    @op.view(levels_of=[Web])
+    def shown(board: Board, levels: Levels) -> Level[dict[str, str]]:
+        found = levels.of(Web, board.spec.web)
+        return Level(desired={}, actual={view: each.status for view, each in found.items()})
+
+    op.conditions(Shop)
+    return op
+
+
+def thing(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def condition(simulation: Simulation, kind: str = "Ready", name: str = "shop") -> dict[str, Any]:
+    [found] = [each for each in simulation.objects(Shop) if each["metadata"]["name"] == name]
+    return next(each for each in found["status"]["conditions"] if each["type"] == kind)
+
+
+def shown(simulation: Simulation) -> Any:
+    return simulation.level("shown", "default", "board").actual
+
+
+def test_an_object_is_not_ready_while_a_child_of_its_own_has_failed_on_a_403() -> None:
+    with Simulation(made()) as simulation:
+        simulation.refuse(403, target="pods/default/shop-1-0", times=1)
+        simulation.apply(thing("Shop", "shop", replicas=2))
+        simulation.run()
+        assert simulation.level("webs", "default", "shop").status == "in_sync", "its webs are as it wants them"
+        stalled = condition(simulation, "Stalled")
+        assert stalled["status"] == "True"
+        assert stalled["message"].startswith("pods of webs.example.com/default/shop-1: ")
+        assert "403" in stalled["message"]
+        assert simulation.events == [], "that is told on the web, if it has conditions"
+        simulation.advance(HOUR)
+        ready = condition(simulation)
+        assert (ready["status"], ready["message"]) == ("True", "in sync: webs; children: 2")
+
+
+def test_a_grandchild_counts_and_a_child_that_goes_does_not_any_more() -> None:
+    class Chain(Resource, group="example.com", version="v1", plural="chains"):
+        spec: ShopSpec
+        status: Status = Status()
+
+    op = made()
+
+    @op.children(Chain, of=Shop)
+    def shops(chain: Chain) -> Iterator[Manifest]:
+        for n in range(chain.spec.replicas):
+            yield thing("Shop", f"c{n}", replicas=1)
+
+    op.conditions(Chain, name="chained")
+
+    def ready(simulation: Simulation) -> dict[str, Any]:
+        [found] = simulation.objects(Chain)
+        return next(each for each in found["status"]["conditions"] if each["type"] == "Ready")
+
+    with Simulation(op) as simulation:
+        simulation.refuse(403, target="pods/default/c1-0-0", times=50)
+        simulation.apply(thing("Chain", "chain", replicas=2))
+        simulation.run()
+        assert ready(simulation)["message"].startswith("pods of webs.example.com/default/c1-0: ")
+        assert (ready(simulation)["status"], condition(simulation, name="c0")["status"]) == ("False", "True")
+        simulation.apply(thing("Chain", "chain", replicas=1))
+        simulation.run()
+        assert ready(simulation)["message"] == "in sync: shops; children: 2"
+
+
+def test_a_view_wakes_when_a_level_that_it_looked_up_comes_moves_or_goes_and_for_no_other() -> None:
+    with Simulation(made()) as simulation:
+        simulation.apply(thing("Board", "board", web="one"))
+        simulation.run()
+        assert shown(simulation) == {}
+        calls = simulation.calls["shown"]
+        simulation.apply(thing("Web", "other"))
+        simulation.run()
+        assert simulation.calls["shown"] == calls
+        simulation.refuse(422, target="pods/default/one-0", times=1)
+        simulation.apply(thing("Web", "one"))
+        simulation.run()
+        assert shown(simulation) == {"pods": "failed"}
+        simulation.advance(HOUR)
+        assert shown(simulation) == {"pods": "in_sync"}
+        calls = simulation.calls["shown"]
+        simulation.advance(HOUR)
+        assert simulation.calls["shown"] == calls
+        simulation.delete(Web, "one")
+        simulation.run()
+        assert shown(simulation) == {}
+        simulation.apply(thing("Web", "one"))
+        simulation.run()
+        assert shown(simulation) == {"pods": "in_sync"}
+
+
+def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
+    op = Operator("webs")
+
+    @op.view(when=lambda web: web.spec.replicas > 0)
+    def wanted(web: Web) -> Level[int]:
+        return Level(desired=1, actual=web.spec.replicas)
+
+    @op.view(levels_of=[Web])
+    def shown(board: Board, levels: Levels) -> Level[list[str]]:
+        return Level(desired=[], actual=list(levels.of(Web, board.spec.web)))
+
+    with Simulation(op) as simulation:
+        simulation.apply(thing("Board", "board", web="one"))
+        simulation.apply(thing("Web", "one", replicas=2))
+        simulation.run()
+        assert simulation.level("shown", "default", "board").actual == ["wanted"]
+        simulation.apply(thing("Web", "one", replicas=0))
+        simulation.run()
+        assert simulation.level("shown", "default", "board").actual == []
+
+
+def test_two_that_look_each_other_up_come_to_rest_since_neither_is_shown_to_the_other() -> None:
+    op = Operator("pairs")
+
+    @op.view
+    def own(web: Web) -> Level[int]:
+        return Level(desired=1, actual=web.spec.replicas)
+
+    @op.view(levels_of=[Web])
+    def others(web: Web, levels: Levels) -> Level[list[str]]:
+        other = "b" if web.metadata.name == "a" else "a"
+        found = levels.of(Web, other)
+        return Level(desired=[], actual=[f"{view} {each.status}" for view, each in found.items()])
+
+    with Simulation(op) as simulation:
+        for name in "ab":
+            simulation.apply(thing("Web", name, replicas=2))
+        simulation.run()
+        assert simulation.level("others", "default", "a").actual == ["own drifting"]
+        simulation.apply(thing("Web", "a", replicas=1))
+        simulation.run()
+        assert simulation.level("others", "default", "b").actual == ["own in_sync"]
+
+
+def test_what_cannot_be_looked_up_is_refused_with_what_to_write() -> None:
+    op = Operator("webs")
+    with pytest.raises(OperatorError, match="add levels: Levels"):
+
+        @op.view(levels_of=[Web])
+        def nothing(board: Board) -> Level[int]:
+            raise NotImplementedError
+
+    @op.view(levels_of=[Pod])
+    def shown(board: Board, levels: Levels) -> Level[int]:
+        raise NotImplementedError
+
+    with pytest.raises(OperatorError, match="levels_of= names Pod, of which operator 'webs' has no view"):
+        Program([op])
+
+    other = Operator("others")
+
+    @other.view
+    def undeclared(board: Board, levels: Levels) -> Level[int]:
+        return Level(desired=0, actual=len(levels.of(Web, "one")))
+
+    @other.view
+    def webs(web: Web) -> Level[int]:
+        return Level(desired=0, actual=0)
+
+    with Simulation(other) as simulation:
+        simulation.apply(thing("Board", "board", web="one"))
+        simulation.run()
+        assert "write @op.view(levels_of=[Web])" in simulation.level("undeclared", "default", "board").reason
+
+
+def test_a_reader_is_not_decided_on_before_what_it_looked_up_so_no_child_is_taken_for_ready() -> None:
+    seen: list[str] = []
+    op = Operator("webs")
+
+    @op.view
+    def pods(web: Web) -> Level[int]:
+        return Level(desired=1, actual=web.spec.replicas)
+
+    @op.reconcile(pods, writes={Pod: ["apply"]})
+    def nothing(web: Web) -> Iterator[Intent]:
+        yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}})
+
+    @op.view(levels_of=[Web])
+    def about(board: Board, levels: Levels) -> Level[int]:
+        status = levels.of(Web, "one")["pods"].status
+        seen.append(f"{board.spec.web} {status}")
+        return Level(desired=0, actual=0)
+
+    with Simulation(op) as simulation:
+        simulation.apply(thing("Web", "one", replicas=1))
+        simulation.apply(thing("Board", "board", web="first"))
+        simulation.run()
+        assert seen[-1] == "first in_sync"
+        simulation.apply(thing("Web", "one", replicas=2))
+        simulation.apply(thing("Board", "board", web="second"))
+        simulation.run()
+        assert "second in_sync" not in seen
