@@ -57,6 +57,11 @@ PATIENT = replace(QUICK, requests=4)
 """For many requests on a machine that is busy with other tests."""
 
 
+def writes(request: ApiRequest) -> bool:
+    """Tell whether the actuator wrote."""
+    return request.is_write and request.user_agent.startswith(ACTUATOR)
+
+
 class Acting:
     """One application's intents and what carries them out; used as `async with Acting(...)`.
 

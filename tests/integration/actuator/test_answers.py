@@ -8,19 +8,14 @@ from typing import Any
 import pytest
 
 from levelog_sandbox import Sandbox
-from rigs.acting import ACTUATOR, WEBS, Acting
+from rigs.acting import WEBS, Acting, writes
 from rigs.api import Api
-from rigs.apirequests import ApiRequest
 from rigs.faults import Refuse
 from rigs.nats import NatsServer
 from rigs.waiting import until
 
 PLAINS = "plains.example.com"
 """A resource without subresources."""
-
-
-def writes(request: ApiRequest) -> bool:
-    return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
 def config_map(name: str, **fields: Any) -> Any:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from levelog.wire.canonical import canonical
 from levelog_actuator.events import LAST_INTENT
-from rigs.acting import ACTUATOR, QUICK, Acting
+from rigs.acting import ACTUATOR, QUICK, Acting, writes
 from rigs.apirequests import asks
 from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Refuse
 from rigs.intents import intent
@@ -56,7 +56,7 @@ async def test_the_same_event_again_raises_the_count_of_the_one_that_is_there(ac
 @pytest.mark.parametrize("action", LOSSES, ids=str)
 async def test_invariant_7_an_event_is_counted_once_whatever_is_lost(on_sandbox: Acting, action: Action) -> None:
     acting = on_sandbox
-    rule = acting.proxy.add(action, lambda r: r.is_write and r.user_agent.startswith(ACTUATOR), nth=1, times=1)
+    rule = acting.proxy.add(action, writes, nth=1, times=1)
     patched = acting.proxy.add(action, asks("patch", user_agent=ACTUATOR), nth=1, times=1)
     async with acting.running():
         first = await acting.carried_out(missing(acting))
@@ -92,7 +92,7 @@ async def test_an_event_that_somebody_else_counts_at_the_same_time_is_counted_to
 @pytest.mark.parametrize(("code", "attempts"), [(403, 1), (500, 3)])
 async def test_an_event_that_is_refused_has_failed(on_sandbox: Acting, code: int, attempts: int) -> None:
     acting = on_sandbox
-    acting.proxy.add(Refuse(code=code), lambda r: r.is_write and r.user_agent.startswith(ACTUATOR), times=None)
+    acting.proxy.add(Refuse(code=code), writes, times=None)
     async with acting.running(FEW):
         (receipt,) = await acting.carried_out(missing(acting))
     assert (receipt.outcome, receipt.attempts) == ("failed", attempts)

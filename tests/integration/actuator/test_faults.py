@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from levelog.wire.canonical import canonical
-from rigs.acting import ACTUATOR, QUICK, WEBS, Acting
+from rigs.acting import ACTUATOR, QUICK, WEBS, Acting, writes
 from rigs.apirequests import ApiRequest, asks
 from rigs.faults import Action, FailAfter, FailBefore, ForwardTwice, Hold, Refuse
 from rigs.waiting import until
@@ -70,10 +70,6 @@ BUSY = (Refuse(code=429, retry_after=1), Refuse(code=401))
 
 def name_for(make: Callable[[Acting, str], Awaitable[Any]]) -> str:
     return make.__name__.replace("_", "-")
-
-
-def writes(request: ApiRequest) -> bool:
-    return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
 async def carried_out(acting: Acting, wanted: Any, action: Action) -> Any:

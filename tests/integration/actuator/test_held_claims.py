@@ -8,16 +8,11 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import event
 
 from levelog_actuator.heldclaims import RECHECK_SECONDS
-from rigs.acting import ACTUATOR, QUICK, Acting
-from rigs.apirequests import ApiRequest
+from rigs.acting import QUICK, Acting, writes
 from rigs.faults import Delay
 
 ONE_AT_A_TIME = msgspec.structs.replace(QUICK, requests=1, group_requests=1)
 WRITES = 40
-
-
-def writes(request: ApiRequest) -> bool:
-    return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
 async def test_an_overload_asks_once_a_second_whether_its_claims_are_held(on_sandbox: Acting) -> None:

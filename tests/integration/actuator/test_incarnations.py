@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rigs.acting import ACTUATOR, WEBS, Acting
-from rigs.apirequests import ApiRequest, asks
+from rigs.acting import ACTUATOR, WEBS, Acting, writes
+from rigs.apirequests import asks
 from rigs.faults import FailBefore, Hold
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -29,10 +29,6 @@ WRITES = [
     )
     if (resource, verb) != ("configmaps", "patch_status")  # they have none
 ]
-
-
-def writes(request: ApiRequest) -> bool:
-    return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
 async def intent_for(acting: Acting, resource: str, verb: str, body: Any, options: Any, *, name: str = "a") -> Any:

@@ -25,8 +25,8 @@ from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.presence import stay
 from levelog_store.tables import intents
-from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting
-from rigs.apirequests import ApiRequest, asks
+from rigs.acting import ACTUATOR, BRIEF, PATIENT, WEBS, Acting, writes
+from rigs.apirequests import asks
 from rigs.faults import Delay, Hold, Strike
 from rigs.intents import NOON, intent, states
 from rigs.nats import NatsServer
@@ -79,10 +79,6 @@ def actuator(shared: Acting, nats_server: NatsServer, tmp_path: Path) -> Iterato
     process = ActuatorProcess(shared, nats_server, tmp_path)
     yield process
     process.kill()
-
-
-def writes(request: ApiRequest) -> bool:
-    return request.is_write and request.user_agent.startswith(ACTUATOR)
 
 
 async def wanted_of(acting: Acting, kind: str) -> Any:
