@@ -64,12 +64,15 @@ async def write_receipts(
 
 @built_once
 def _end_intents(dialect: Dialect) -> Update:
-    """End the row `of`, but not with the receipt of an earlier claim than the one that it is under, or was ended by."""
+    """End the row `of`, but not with the receipt of an earlier claim than the one that it is under, or was ended by.
+
+    What was claimed once and is nobody's any more may be ended by any of its receipts.
+    """
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
     to_state, is_first = bindparam("to_state", type_=Text), table.receipt.is_(None)
     made, is_owners = bindparam("made", type_=Integer), table.owner == bindparam("by")
-    is_of_claim = or_(table.state != "claimed", and_(is_owners, table.attempts == made))
+    is_of_claim = or_(table.state != "claimed", table.owner == "", and_(is_owners, table.attempts == made))
     is_latest = or_(table.state != "written", table.attempts <= made)
     return (
         update(intents)
