@@ -57,6 +57,8 @@ def receipt(row: dict[str, Any], answer: ObjectSeen) -> ReceiptNoted:
         target_uid=answer.uid,
         target_version=answer.version,
         applied=made,
+        attempts=row["attempts"],
+        process=row["owner"],
         time=NOON,
     )
 

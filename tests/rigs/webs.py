@@ -109,5 +109,7 @@ def receipt(row: dict[str, Any], *, outcome: Any = "written", version: int = 0, 
         target_uid=f"uid-{target.name}",
         target_version=version,
         error=error,
+        attempts=row["attempts"],
+        process=row["owner"],
         time=NOON,
     )
