@@ -16,6 +16,7 @@ from levelog.absence import level_of
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
+from levelog_actuator.daemons import Daemons, GiveIndex
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
@@ -73,10 +74,12 @@ class Actuator:
         settings: ActuatorSettings | None = None,
         redactor: Redactor | None = None,
         effects: Mapping[str, EffectHandler] | None = None,
+        index: GiveIndex | None = None,
     ) -> None:
         """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted.
 
-        `effects` are those of all operators of the application, by `operator/effect`.
+        `effects` are those of all operators of the application, by `operator/effect`; `index` gives the live indices
+        of their daemons, which do not run without it.
         """
         self._database = database
         self._scope = scope
@@ -101,11 +104,14 @@ class Actuator:
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._hint.set)
         self._held = HeldClaims(database, scope, self.owner)
         self._limits = Limits(self._settings)
+        caller = EffectCaller(effects or {}, self._settings, self._redactor)
+        if index is not None:
+            caller.daemons = Daemons(database, scope, self.owner, index)
         self._effects = Effects(
             database,
             scope,
             self.owner,
-            EffectCaller(effects or {}, self._settings, self._redactor),
+            caller,
             self._settings,
             on_result=self._ledger.record,
             on_end=self._limits.end,

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
+from levelog.daemons import Run
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
 from levelog.errors import Unavailable
 from levelog.handlers.injection import Given
@@ -19,6 +21,7 @@ from levelog.intents import IntentOptions
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import CallNoted
+from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
@@ -40,6 +43,13 @@ class EffectCaller:
         self._effects = effects
         self._settings = settings
         self._caller = FunctionCaller(subject="this intent")
+        self.daemons: Daemons | None = None
+        """Runs what lasts; None: daemons are called as other effects are."""
+
+    def lasts(self, intent: ClaimedIntent) -> bool:
+        """Tell whether the call is a run of a daemon, which takes nobody's room."""
+        effect = self._effects.get(f"{intent.view.partition('/')[0]}/{ObjectKey.parse(intent.target).resource}")
+        return self.daemons is not None and effect is not None and effect.daemon is not None
 
     async def carry_out(self, intent: ClaimedIntent) -> Result:
         """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
@@ -58,7 +68,13 @@ class EffectCaller:
         except msgspec.MsgspecError as error:
             text = f"call of {name}: its request was made by other code and cannot be read: {error}"
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
-        return await self._call(intent, effect, request, options.name)
+        began = asyncio.get_running_loop().time()
+        result = await self._call(intent, effect, request, options.name)
+        lasted = asyncio.get_running_loop().time() - began
+        if isinstance(result, Later) and effect.daemon is not None and lasted > STEADY.total_seconds():
+            first = replace(intent, attempts=1)
+            return replace(result, intent=first, delay=min(result.delay, self._settings.delay(1)))
+        return result
 
     async def close(self) -> None:
         """End what can be ended of functions that go on although their time is over."""
@@ -69,10 +85,15 @@ class EffectCaller:
         arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
         try:
-            result = await self._caller.run(
-                intent.key, lambda: effect.function(**arguments), effect.timeout, is_async=effect.is_async
-            )
+            if effect.daemon is not None and self.daemons is not None:
+                result: Any = await self.daemons.run(intent, effect, cast("Run", request), available)
+            else:
+                result = await self._caller.run(
+                    intent.key, lambda: effect.function(**arguments), effect.timeout, is_async=effect.is_async
+                )
             told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
+        except Interrupted as error:
+            return put_off(intent, str(error))
         except Retry as error:
             text = f"{effect.title}: {_words(error) or 'asks to be called again'}"
             is_doubtful = intent.is_doubtful and not effect.is_superseded
@@ -93,9 +114,12 @@ class EffectCaller:
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:
         """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""
-        delay = self._settings.delay(intent.attempts, most=self._settings.longest)
+        is_daemon = self.lasts(intent)
+        most = self._settings.most_delay if is_daemon else self._settings.longest
+        delay = self._settings.delay(intent.attempts, most=most)
         asked = error.delay if error is not None else None
-        is_doubtful = is_doubtful and intent.attempts < self._settings.attempts
+        # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
+        is_doubtful = is_daemon or (is_doubtful and intent.attempts < self._settings.attempts)
         if isinstance(asked, timedelta):
             least = timedelta(seconds=intent.attempts >= self._settings.attempts)  # for ever, but not in a hot loop
             delay = min(max(asked, least), MOST_DELAY)
@@ -143,6 +167,7 @@ class Effects:
         self.attempting: Attempting = unwatched
         """Stands around each call."""
         self._begun: dict[str, asyncio.Task[None]] = {}
+        self._kept_at = 0.0
 
     def __len__(self) -> int:
         return len(self._begun)
@@ -154,36 +179,54 @@ class Effects:
             return
         task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
         self._begun[intent.key] = task
-        task.add_done_callback(lambda _: self._end(intent))
+        if is_daemon := self._caller.lasts(intent):
+            self._on_end(intent)
+        task.add_done_callback(lambda _: self._end(intent, is_noted=is_daemon))
 
     async def run(self) -> None:
         """Keep the claims of what is under way, until cancelled."""
+        clock, lease = asyncio.get_running_loop().time, self._settings.lease.total_seconds()
+        self._kept_at = clock()
         while True:
-            await asyncio.sleep(self._settings.lease.total_seconds() / 3)
-            if not self._begun:
-                continue
+            await asyncio.sleep(lease / 3)
+            daemons = self._caller.daemons.keys() if self._caller.daemons else []
+            since = clock()
             try:
-                async with self._database.transaction(durable=False) as connection:
-                    await claims.keep(
-                        connection, self._scope, self._owner, list(self._begun), lease=self._settings.lease
-                    )
+                if self._begun:
+                    await self._keep(daemons)
+                self._kept_at = since
             except Unavailable as error:
                 log.log(level_of(error), "the claims of %d calls are not kept: %s", len(self._begun), error)
+                if self._caller.daemons and clock() - self._kept_at > lease:
+                    self._caller.daemons.lose(daemons)
+
+    async def _keep(self, daemons: Sequence[str]) -> None:
+        """Keep all claims, and end the daemons whose claims are gone."""
+        async with self._database.transaction(durable=False) as connection:
+            begun = list(self._begun)
+            await claims.keep(connection, self._scope, self._owner, begun, lease=self._settings.lease)
+            held = await claims.still_claimed(connection, self._scope, self._owner, daemons) if daemons else set()
+        if self._caller.daemons and (lost := [key for key in daemons if key not in held]):
+            self._caller.daemons.lose(lost)
 
     async def stop(self) -> None:
         """Wait as long as a request may take, then cancel: what was cancelled is called again, with the same key."""
-        tasks = list(self._begun.values())
+        tasks, most = list(self._begun.values()), self._settings.request
+        if daemons := self._caller.daemons:
+            daemons.end()
+            most = max(most, daemons.grace + 2 * CANCELLATION_TIME)
         if tasks:
-            _, left = await asyncio.wait(tasks, timeout=self._settings.request.total_seconds())
+            _, left = await asyncio.wait(tasks, timeout=most.total_seconds())
             for task in left:
                 task.cancel()
             if left:
                 await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
         await self._caller.close()
 
-    def _end(self, intent: ClaimedIntent) -> None:
+    def _end(self, intent: ClaimedIntent, *, is_noted: bool) -> None:
         self._begun.pop(intent.key, None)
-        self._on_end(intent)
+        if not is_noted:
+            self._on_end(intent)
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
         with self.attempting(intent) as told:

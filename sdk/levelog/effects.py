@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from types import new_class
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,9 @@ from levelog.handlers.signatures import parameters, require_time, type_hints
 from levelog.resources import Resource
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
+
+if TYPE_CHECKING:
+    from levelog.handlers.runs import DaemonHandler
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -115,6 +118,8 @@ class EffectHandler:
         """How often it is called again after an error; None: for ever."""
         self.backoff: timedelta | None = None
         """Before it is called again; None: as the actuator puts off what failed."""
+        self.daemon: DaemonHandler | None = None
+        """Whose run a call is, which lasts; None: of no daemon."""
         self.index = EffectIndex(self.name, request, returns)
         self.fingerprint = digest(fingerprint(function), self.index.fingerprint, given.fingerprint)
 

@@ -12,6 +12,7 @@
     ├── HookFailed               a start-up hook raised or hung; the process ends before it did anything
     ├── RowRefused               a database does not take a row; what it stands for fails, alone
     ├── LeaseLost                another processor owns the partition; drop the work, nothing was committed
+    ├── DaemonLost               another process may have the daemon's claim; end, nothing was stored
     ├── ObjectTooLarge           an object does not fit into the log; its readers wait until it is smaller
     └── RecordError              one record cannot be read; it is logged and skipped for its key alone
 
@@ -60,6 +61,10 @@ class ChildRefused(LevelogError):
 
 class LeaseLost(LevelogError):
     """Another processor owns the partition now, so the transaction was rolled back."""
+
+
+class DaemonLost(LevelogError):
+    """Another process may run the daemon now, so that this one's state is not stored."""
 
 
 class RowRefused(LevelogError):

@@ -13,6 +13,14 @@ from levelog.handlers.edgeregistry import EdgeRegistry
 from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, OnError, require_resources
 from levelog.handlers.injection import Lender
 from levelog.handlers.on import HandlerF, On
+from levelog.handlers.runs import (
+    GRACE,
+    DaemonHandler,
+    daemon_effect,
+    daemon_view,
+    daemon_writer,
+    wanted_index,
+)
 from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
@@ -376,6 +384,57 @@ class Operator:
             return function
 
         return register
+
+    @overload
+    def daemon(self, function: HandlerF) -> HandlerF: ...
+
+    @overload
+    def daemon(
+        self,
+        *,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        grace: timedelta = GRACE,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]: ...
+
+    def daemon(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+        """Run an async function for each object: in one process at a time, until it returns or the object is gone.
+
+        It takes the object, and by name `daemon: Daemon[Web, State]`, live indices, and what `op.on.create` gives. It
+        has to end when its object is being deleted or does not fit the filters any more, and when the process ends: it
+        is told through the Daemon, and cancelled after `grace`. A run that the process cut short goes on elsewhere,
+        with the state that it kept. What it raises is tried again; `retries`, `backoff`, Retry and GiveUp are as there.
+        """
+
+        def register(function: HandlerF) -> HandlerF:
+            filters = {name: options[name] for name in ("labels", "annotations", "when") if options.get(name)}
+            rest = {name: options[name] for name in ("of", "retries", "backoff") if name in options}
+            if unknown := options.keys() - {"of", "labels", "annotations", "when", "grace", "retries", "backoff"}:
+                raise OperatorError(f"daemon {function.__name__}: takes no option {min(unknown)!r}")
+            known = EdgeOptions(selector=Selector(**filters), **rest)
+            handler = DaemonHandler(function, options.get("grace", GRACE), known, self._lender, self.indices)
+            self._claim(handler.name, function)
+            self._claim(handler.runs_name, function)
+            effect, wanted = daemon_effect(handler, self._lender), wanted_index(handler)
+            self.effects[effect.name] = effect
+            self.indices |= {effect.name: effect.index, wanted.name: wanted}
+            known_indices = {**self.indices, "wanted": wanted}
+
+            def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+                return ViewHandler.inspect(
+                    view, known_indices, known.selector, self._lender, deleting=False, objects={}, of=known.of
+                )
+
+            view = daemon_view(handler, inspect_view)
+            self.views[view.name] = view
+            self.reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
+            return function
+
+        return register if function is None else register(function)
 
     def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.

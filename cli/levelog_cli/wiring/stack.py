@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from levelog_actuator.actuator import Actuator
     from levelog_actuator.dryrun import DryRun
     from levelog_kube.client import KubeClient
+    from levelog_processors.live import LiveIndices
     from levelog_processors.processor import Processor
     from levelog_store.connect.database import Database
     from levelog_store.rows import Scope
@@ -198,16 +199,17 @@ class _Process(Struct, kw_only=True):
         program = self.application.program
         if Role.PROCESS not in self.roles:
             async with AsyncExitStack() as stack:
+                live = None
                 if program.effects:  # which may need what start-up hooks make
                     live = await stack.enter_async_context(LiveIndices(database, scope, program, hints))
                     await stack.enter_async_context(Lifecycle(program, live.index))
                 self.monitor.trace(scope, stream, database)
-                if actuator := self._actuator(scope, stream, database, hints):
+                if actuator := self._actuator(scope, stream, database, hints, live):
                     await actuator.run()
             return
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
             self.monitor.trace(scope, stream, database)
-            actuator = self._actuator(scope, stream, database, hints)
+            actuator = self._actuator(scope, stream, database, hints, live)
             processor = Processor(
                 database,
                 scope,
@@ -230,7 +232,7 @@ class _Process(Struct, kw_only=True):
                     tasks.create_task(actuator.run(), name="actuator")
 
     def _actuator(
-        self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints
+        self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints, live: "LiveIndices | None"
     ) -> "Actuator | DryRun | None":
         """The actuator, if that is a role of this process."""
         if self.client is None or Role.ACTUATE not in self.roles:
@@ -257,6 +259,7 @@ class _Process(Struct, kw_only=True):
             settings=limits,
             redactor=self.redactor,
             effects=self.application.program.effects,
+            index=live.index if live is not None else None,
         )
         self.monitor.actuator(actuator)
         return actuator

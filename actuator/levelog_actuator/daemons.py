@@ -1,0 +1,256 @@
+"""Daemons: runs that last, each kept alive by the claim of its call, and ended with its object, claim or process."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from levelog.calls.caller import CANCELLATION_TIME
+from levelog.calls.faults import HandlerFault, described
+from levelog.daemons import Daemon, Run, RunEnd, StopReason
+from levelog.effects import MOST_BYTES, EffectHandler
+from levelog.errors import DaemonLost, OperatorError
+from levelog.handlers.injection import Given
+from levelog.handlers.runs import DaemonHandler
+from levelog.indices import LiveIndex
+from levelog.wire.canonical import canonical
+from levelog_actuator.results import Later, about
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.progress import keep_progress
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
+
+log = logging.getLogger(__name__)
+
+GiveIndex: TypeAlias = Callable[[str, Any], LiveIndex[Any, Any]]
+"""The live index `operator/name`, with values of a type."""
+
+STEADY: Final = timedelta(minutes=10)
+"""A run that lasted so long has made up for the failures before it."""
+
+
+class Interrupted(Exception):
+    """A run that has to go on elsewhere, or later."""
+
+
+class Daemons:
+    """The runs of one process; `index` gives what they look up, and says whether they are wanted."""
+
+    def __init__(self, database: Database, scope: Scope, owner: str, index: GiveIndex) -> None:
+        self._database = database
+        self._scope = scope
+        self._owner = owner
+        self._index = index
+        self._running: dict[str, _Daemon] = {}
+        self._is_ending = False
+
+    @property
+    def grace(self) -> timedelta:
+        """How long those that run may take to end."""
+        return max((each.handler.grace for each in self._running.values()), default=timedelta(0))
+
+    def keys(self) -> list[str]:
+        """Of the claims under which they run."""
+        return list(self._running)
+
+    def lose(self, keys: Collection[str]) -> None:
+        """End those whose claims others may have, at once."""
+        for key in keys:
+            if (daemon := self._running.get(key)) is not None:
+                daemon.end("lost")
+
+    def end(self) -> None:
+        """Tell all that the process ends."""
+        self._is_ending = True
+        for daemon in self._running.values():
+            daemon.end("shutdown")
+
+    async def run(self, intent: ClaimedIntent, effect: EffectHandler, request: Run, given: dict[Given, Any]) -> RunEnd:
+        """Run a daemon until it returns or has to end. Raises what it raises, and Interrupted if it has to go on."""
+        handler = effect.daemon
+        if handler is None:
+            raise OperatorError(f"{effect.title} is no daemon")
+        daemon = _Daemon(handler, request, lambda state: self._keep(intent, request, state))
+        self._running[intent.key] = daemon
+        if self._is_ending:
+            daemon.end("shutdown")
+        following: asyncio.Task[None] | None = None
+        try:
+            if request.state is None:
+                daemon.take_state(await self._last_state(intent, handler))
+            wanted = self._index(f"{handler.operator}/{handler.wanted_name}", Any).changes(intent.parent_uid)
+            found = await anext(wanted)
+            daemon.show(found)
+            following = asyncio.create_task(_follow(daemon, wanted), name=f"object of {intent.target}")
+            if daemon.reason is None:
+                await self._call(intent, daemon, given)
+        finally:
+            if following is not None:
+                following.cancel()
+                await asyncio.wait((following,))
+            self._running.pop(intent.key, None)
+        if daemon.reason in ("shutdown", "lost"):
+            raise Interrupted("the process ends" if daemon.reason == "shutdown" else "its claim was lost")
+        return RunEnd(is_finished=daemon.reason is None, state=daemon.kept)
+
+    async def _call(self, intent: ClaimedIntent, daemon: "_Daemon", given: dict[Given, Any]) -> None:
+        """Raises what the function raises by itself; what it raises after it was told to end is logged."""
+        handler = daemon.handler
+        arguments = {handler.parameter: daemon.object, **handler.given.arguments(given)}
+        arguments |= {name: self._index(f"{handler.operator}/{name}", kind) for name, kind in handler.indices.items()}
+        if handler.itself is not None:
+            arguments[handler.itself] = daemon
+        task = asyncio.create_task(handler.function(**arguments), name=f"daemon {intent.target}")
+        ending = asyncio.create_task(daemon.stopped())
+        try:
+            await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and handler.itself is not None and daemon.reason != "lost":
+                await asyncio.wait({task}, timeout=handler.grace.total_seconds())
+        finally:
+            ending.cancel()
+            was_cancelled = not task.done()
+            if was_cancelled:
+                task.cancel()
+                await asyncio.wait({task}, timeout=CANCELLATION_TIME.total_seconds())
+        if not task.done():
+            log.error("%s goes on although it was cancelled", intent.target, extra=about(intent))
+            return
+        if task.cancelled():
+            if not was_cancelled:
+                raise HandlerFault("cancelled itself")
+            return
+        error = task.exception()
+        if error is None:
+            return
+        if daemon.reason is None:
+            raise error
+        if not isinstance(error, DaemonLost):
+            text = described(error)
+            log.warning("daemon %s failed while it ended: %s", handler.name, text, extra=about(intent))
+
+    async def _last_state(self, intent: ClaimedIntent, handler: DaemonHandler) -> Any:
+        """The state with which the last run for the object ended."""
+        runs = self._index(f"{handler.operator}/{handler.runs_name}", _Ended)
+        for ended in await runs.get(intent.parent_uid):
+            if ended.result is not None:
+                return ended.result.state
+        return None
+
+    async def _keep(self, intent: ClaimedIntent, request: Run, state: Any) -> None:
+        body = canonical(replace(request, state=state))
+        async with self._database.transaction() as connection:
+            is_kept = await keep_progress(connection, self._scope, self._owner, intent.key, body)
+        if not is_kept:
+            self.lose([intent.key])
+            raise DaemonLost(f"{intent.target}: its state is not kept, since another process may run it now")
+
+
+class _Ended(msgspec.Struct):
+    """The part of a run in the index that the next one begins with."""
+
+    result: RunEnd | None
+
+
+class _Daemon(Daemon[Any, Any]):
+    def __init__(self, handler: DaemonHandler, request: Run, keep: Callable[[Any], Any]) -> None:
+        self.handler = handler
+        self.kept = request.state
+        """The state as JSON."""
+        self._keep = keep
+        self._object: Any = None
+        self._version = 0
+        self._moved = asyncio.Event()
+        self._reason: StopReason | None = None
+        self._stopped = asyncio.Event()
+
+    @property
+    def object(self) -> Any:
+        return self._object
+
+    @property
+    def state(self) -> Any:
+        return None if self.kept is None else msgspec.convert(self.kept, self.handler.state_type)
+
+    @property
+    def reason(self) -> StopReason | None:
+        return self._reason
+
+    async def keep(self, state: Any) -> None:
+        if self._reason == "lost":
+            raise DaemonLost(f"daemon {self.handler.name}: another process may run it now")
+        content = canonical(state)
+        if len(content) > MOST_BYTES:
+            raise OperatorError(f"daemon {self.handler.name}: a state of {len(content)} bytes; {MOST_BYTES} are kept")
+        kept = msgspec.json.decode(content)
+        msgspec.convert(kept, self.handler.state_type)
+        await self._keep(kept)
+        self.kept = kept
+
+    async def stopped(self) -> StopReason:
+        await self._stopped.wait()
+        assert self._reason is not None  # noqa: S101 - it is set first
+        return self._reason
+
+    async def sleep(self, delay: timedelta) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay.total_seconds()):
+                await self._stopped.wait()
+        return self._reason is None
+
+    async def changes(self) -> AsyncGenerator[Any]:
+        seen = 0
+        while self._reason is None:
+            if seen != self._version:
+                seen = self._version
+                yield self._object
+                continue
+            await self._moved.wait()
+
+    async def until(self, condition: Callable[[Any], bool]) -> bool:
+        async with contextlib.aclosing(self.changes()) as changes:
+            async for found in changes:
+                if condition(found):
+                    return True
+        return False
+
+    def take_state(self, state: Any) -> None:
+        """Begin with what an earlier run kept."""
+        self.kept = state
+
+    def show(self, values: Collection[Any]) -> None:
+        """Take note of the object, or of its end. Raises msgspec.ValidationError."""
+        if not values:
+            self.end("unwanted")
+            return
+        self._object = self.handler.taken(next(iter(values)))
+        self._version += 1
+        self._wake()
+
+    def end(self, reason: StopReason) -> None:
+        """Tell the function that it has to end; only a lost claim is told after something else."""
+        if self._reason is None or reason == "lost":
+            self._reason = reason
+        self._stopped.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+
+async def _follow(daemon: _Daemon, wanted: Any) -> None:
+    async for values in wanted:
+        try:
+            daemon.show(values)
+        except msgspec.ValidationError as error:
+            log.warning("daemon %s goes on with an older state of its object: %s", daemon.handler.name, error)
+
+
+def put_off(intent: ClaimedIntent, why: str) -> Later:
+    """The run goes on with the next claim, at once; it counts as no attempt."""
+    return Later(intent=intent, delay=timedelta(0), error=f"runs again: {why}", is_doubtful=True, is_counted=False)

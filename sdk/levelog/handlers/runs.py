@@ -1,0 +1,180 @@
+"""`@op.daemon`: from a function to a view of whether it has ended, and an effect that runs it."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final, get_args, get_origin
+
+import msgspec
+
+from levelog.daemons import Daemon, Run, RunEnd
+from levelog.effects import Call, EffectHandler
+from levelog.errors import OperatorError
+from levelog.handlers.edgehandlers import EdgeOptions, declared, require_options
+from levelog.handlers.fingerprints import fingerprint, type_fingerprint
+from levelog.handlers.indexers import MARK, IndexHandler
+from levelog.handlers.injection import Given, Injections, Lender, injections, shown
+from levelog.handlers.readers import ObjectReader, object_reader
+from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.indices import Index
+from levelog.intents import Intent, call
+from levelog.levels import Level
+from levelog.resources import refuse_external
+from levelog.wire.canonical import digest
+
+GRACE: Final = timedelta(seconds=5)
+"""Default time that a daemon has to end in, once it is told."""
+OF_DAEMONS: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS, Given.LIVE_INDEX)
+
+_CODE: Final = "daemons 1"
+"""Stands for this module in fingerprints: raised when the same runs lead to others."""
+
+
+class DaemonHandler:
+    """A function that runs for each object, with its options and what it is given."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        grace: timedelta,
+        options: EdgeOptions,
+        lender: Lender,
+        indices: Mapping[str, object],
+    ) -> None:
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        self.name = function.__name__
+        self.function = function
+        self.operator = lender.operator
+        self.grace = grace
+        self.options = options
+        if not inspect.iscoroutinefunction(function):
+            raise OperatorError(f"daemon {self.name}: is not async: a thread could not be ended with its object")
+        require_time(function, "daemon", grace)
+        require_options(f"daemon {self.name}", options)
+        hints = type_hints(function)
+        first, *rest = parameters(function, "daemon", "object")
+        self.reader: ObjectReader = object_reader(
+            "daemon", function, first, hints.get(first), options.selector, of=options.of
+        )
+        refuse_external(f"daemon {self.name}: its object {first!r}: ", self.reader.cls)
+        self.parameter = first
+        asking = [name for name in rest if (get_origin(hints.get(name)) or hints.get(name)) is Daemon]
+        self.itself = asking[0] if asking else None
+        """The parameter that takes the Daemon; None: it has none, and is cancelled when it has to end."""
+        types = get_args(hints[self.itself]) if self.itself else ()
+        self.state_type: Any = types[1] if types else Any
+        self._require_types(types, hints.get(first))
+        others = [name for name in rest if name not in asking]
+        self.given: Injections = injections(function, "daemon", others, OF_DAEMONS, lender)
+        self.indices = {name: self._value_type(name, hint, indices) for name, hint in self.given.indices.items()}
+        """Types of the values of its live indices, by parameter."""
+
+    @property
+    def runs_name(self) -> str:
+        """Name of the effect, and of the index of the runs that ended."""
+        return f"{self.name}_runs"
+
+    @property
+    def wanted_name(self) -> str:
+        """Name of the index of the objects that it has to run for, by their uids."""
+        return f"{MARK}daemon/{self.name}"
+
+    def taken(self, content: Any) -> Any:
+        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
+        return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
+
+    def _require_types(self, types: tuple[Any, ...], hint: Any) -> None:
+        if types and types[0] != hint:
+            raise OperatorError(
+                f"daemon {self.name}: {self.itself!r} is of {shown(types[0])}, and the object is {shown(hint)}"
+            )
+        try:
+            msgspec.json.schema(self.state_type)
+        except (TypeError, ValueError, NameError) as error:
+            raise OperatorError(
+                f"daemon {self.name}: its state is {shown(self.state_type)}, which has no JSON form: use a Struct of "
+                "texts, numbers, times, lists and mappings"
+            ) from error
+
+    def _value_type(self, parameter: str, hint: Any, indices: Mapping[str, object]) -> Any:
+        if parameter not in indices:
+            known = ", ".join(sorted(each for each in indices if each.isidentifier())) or "none"
+            raise OperatorError(
+                f"daemon {self.name}: parameter {parameter!r} asks for an index that is not defined above it; "
+                f"known are: {known}"
+            )
+        return (get_args(hint) or (Any, Any))[1]
+
+
+def wanted_index(handler: DaemonHandler) -> IndexHandler:
+    """The objects that a daemon has to run for, by their uids: those that fit, and that nobody deletes."""
+    reader = handler.reader
+
+    def entries(found: Any) -> Iterator[tuple[str, Any]]:
+        content = found if reader.is_plain else msgspec.to_builtins(found)
+        if not content["metadata"].get("deletionTimestamp"):
+            yield content["metadata"]["uid"], content
+
+    return IndexHandler(
+        entries,
+        reader,
+        Iterator[tuple[str, Any]],
+        name=handler.wanted_name,
+        code=digest(_CODE, handler.name),
+        errors="ignore",
+    )
+
+
+def daemon_effect(handler: DaemonHandler, lender: Lender) -> EffectHandler:
+    """The effect whose call is a run of the daemon."""
+
+    async def run(request: Run) -> RunEnd | None:
+        raise OperatorError(f"daemon {handler.name} runs in an actuator, not in a call for run {request.number}")
+
+    run.__name__ = handler.runs_name
+    made = EffectHandler.inspect(run, lender, timeout=handler.options.timeout)
+    made.origin, made.title = handler.function, f"daemon {handler.name}"
+    made.daemon = handler
+    made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.fingerprint = digest(
+        _CODE,
+        fingerprint(handler.function),
+        handler.reader.fingerprint,
+        handler.given.fingerprint,
+        type_fingerprint(handler.state_type),
+    )
+    return made
+
+
+def daemon_view(handler: DaemonHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
+    """The view of the run that has to come to an end, against the last one that did."""
+    runs, wanted = handler.runs_name, "wanted"
+
+    def view(parent: Any, **read: Any) -> Level[Any]:
+        uid = str(parent["metadata"]["uid"] if isinstance(parent, Mapping) else parent.metadata.uid)
+        ended: list[Call[Run, RunEnd | None]] = list(read[runs][uid])
+        last = ended[0].request.number if ended else 0
+        is_finished = bool(ended) and (ended[0].result is None or ended[0].result.is_finished)
+        if is_finished or not read[wanted][uid]:
+            return Level(desired=last, actual=last)
+        return Level(desired=last + 1, actual=last)
+
+    hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
+    annotations = {"parent": hint, runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
+    made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
+    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint)
+    return made
+
+
+def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
+    """The reconcile function of such a view: it has the daemon run."""
+
+    async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
+        return [call(effect.function, Run(number=level.desired))]
+
+    act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
+    act.__name__ = f"{view.name}.call"
+    made = ReconcileHandler.inspect(act, view, {}, lender)
+    made.fingerprint = digest(_CODE, view.name)
+    return made
