@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from levelog.levels import Standing
 from levelog.wire.records import LoggedRecord, ReceiptNoted
 from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
@@ -52,6 +53,15 @@ class ExplainedWrite(Struct, frozen=True, kw_only=True):
     """The first revision of the target in which the log showed the write."""
 
 
+class StandingChange(Struct, frozen=True, kw_only=True):
+    """How a level stood that a view saw, at the decision before and at this one; empty: not there."""
+
+    level: str
+    """`shops/webs`, or `shops/pods of webs.example.com/default/one`."""
+    before: str
+    after: str
+
+
 class Explained(Struct, frozen=True, kw_only=True):
     """One decision."""
 
@@ -59,6 +69,7 @@ class Explained(Struct, frozen=True, kw_only=True):
     before: Decision | None
     causes: list[CausingRecord]
     reads: list[ReadChange]
+    standings: list[StandingChange]
     differences: list[Difference]
     """Of desired and actual, from the decision before."""
     writes: list[ExplainedWrite]
@@ -75,17 +86,20 @@ def explain(decisions: Sequence[Decision], intents: dict[str, PastIntent], happe
     held: dict[tuple[str, str], bytes | None] = {}
     found: list[Explained] = []
     before: Decision | None = None
+    seen: dict[str, str] = {}
     for decision in decisions:
         if before is not None and before.parent_uid != decision.parent_uid:
             before = None
             known.clear()
             held.clear()
+            seen.clear()
         found.append(
             Explained(
                 decision=decision,
                 before=before,
                 causes=[_cause(sequence, decision, happened) for sequence in decision.causes.sequences],
                 reads=_read_changes(decision, known, held),
+                standings=_standing_changes(decision, seen),
                 differences=_level_differences(before, decision),
                 writes=[_write(intents[key], happened) for key in decision.intents if key in intents],
             )
@@ -173,6 +187,27 @@ def _read_changes(
     known.clear()
     known.update({(read.index, read.key): read for read in decision.reads})
     return changes
+
+
+def _standing_changes(decision: Decision, seen: dict[str, str]) -> list[StandingChange]:
+    """What changed of how other levels stand; takes note of it."""
+    if not decision.is_called:
+        return []
+    basis = decision.basis
+    of_others = {f"{v} of {parent}": each for parent, told in basis.others.items() for v, each in told.items()}
+    now = {level: _stands(each) for level, each in (basis.standings | of_others).items()}
+    changes = [
+        StandingChange(level=level, before=seen.get(level, ""), after=now.get(level, ""))
+        for level in sorted(seen.keys() | now.keys())
+        if seen.get(level) != now.get(level)
+    ]
+    seen.clear()
+    seen.update(now)
+    return changes
+
+
+def _stands(standing: Standing) -> str:
+    return f"{standing.status} ({standing.reason})" if standing.reason else standing.status
 
 
 def _changed_values(old: bytes | None, new: bytes | None) -> tuple[list[Any], list[Any]]:

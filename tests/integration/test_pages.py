@@ -25,6 +25,7 @@ NOT_RUN: Final = {
     ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_demo.py runs the demo",
     ("README.md", "pip install ."): "installs from the package index; tests/integration/test_wheel.py builds the wheel",
     ("docs/deployment.md", "kubectl"): "tests/e2e/test_manifests.py gives them to a real API server",
+    ("docs/monitoring.md", "sed"): "needs the Prometheus operator; tests/unit/test_alerts.py holds the addresses",
     ("docs/deployment.md", "helm"): "test_chart.py installs a chart on a real API server",
     ("docs/tutorial.md", "mkdir"): "the test has a folder of its own",
     ("docs/tutorial.md", "python -m venv"): "the tests have their environment",

@@ -8,11 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from levelog_store.connect.database import Database
+from levelog_store.decide.audience import tell_readers
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.changewrites import write_changes
-from levelog_store.rows import LevelRow, StoredObject
+from levelog_store.rows import LevelRow, StoredObject, levels_place
 from levelog_store.tables import wakeups
 from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
@@ -132,6 +133,48 @@ async def test_invariant_5_a_decision_that_meets_an_uncommitted_fold_waits_and_i
         await until_one_waits(database)
         assert not task.done()
     assert await task == 0
+
+
+LEVELS = levels_place("webs", "webs.example.com/default/other")
+
+
+async def test_invariant_5_a_decision_that_looked_up_a_level_waits_for_one_on_it_and_is_given_up(
+    database: Database,
+) -> None:
+    deciding = asyncio.Event()
+    reader = replace(decided(version=-1), versions={LEVELS: -1}, dependencies_added={LEVELS})
+
+    async def decide() -> int:
+        async with database.transaction() as connection:
+            deciding.set()
+            return len(await write_decisions(connection, SCOPE, [reader], "code"))
+
+    async with database.transaction() as other:
+        await tell_readers(other, SCOPE, {LEVELS: (7,)})
+        task = asyncio.create_task(decide())
+        await deciding.wait()
+        await until_one_waits(database)
+        assert not task.done()
+    assert await task == 0
+
+
+async def test_invariant_5_a_decision_on_a_level_waits_for_who_looked_it_up_and_wakes_them(database: Database) -> None:
+    telling = asyncio.Event()
+    reader = replace(decided(version=-1), versions={LEVELS: -1}, dependencies_added={LEVELS})
+
+    async def tell() -> None:
+        async with database.transaction() as connection:
+            telling.set()
+            await tell_readers(connection, SCOPE, {LEVELS: (7,)})
+
+    async with database.transaction() as deciding:
+        assert len(await write_decisions(deciding, SCOPE, [reader], "code")) == 1
+        task = asyncio.create_task(tell())
+        await telling.wait()
+        await until_one_waits(database)
+        assert not task.done()
+    await task
+    assert await woken(database) == [PARENT]
 
 
 async def test_invariant_5_the_appearance_of_an_absent_key_wakes_who_looked_for_it(

@@ -9,7 +9,7 @@ from rigs.pages import ROOT, anchors
 from rigs.promql import Matcher, Selector, parse
 
 RUNBOOKS = ROOT / "docs/runbooks.md"
-FOLDER = "https://levelog.example.com/docs/"
+FOLDER = "docs/"
 
 
 def test_alerts_have_names_severities_and_texts() -> None:

@@ -185,6 +185,9 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
     if decision.reason:
         yield from folded(decision.reason)
     yield from _reads(explained.reads)
+    for each in explained.standings:
+        was = f"{each.before} -> " if each.before else ""
+        yield from folded(f"saw {each.level}: {was}{each.after or 'gone'}")
     yield from _listed([str(each) for each in explained.differences], INDENT)
     for part, keys in decision.differing.items():
         yield from folded(f"{part}: {', '.join(keys)}")

@@ -95,6 +95,7 @@ def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
         ],
         "has_more_causes": decision.causes.has_more,
         "reads": explained.reads,
+        "levels": explained.standings,
         "before": side(before),
         "after": side(decision),
         "writes": [
