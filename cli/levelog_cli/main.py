@@ -8,6 +8,7 @@ import typer
 
 from levelog_cli.commands.completion import completion, prepare
 from levelog_cli.commands.demo import demo
+from levelog_cli.commands.dev import dev
 from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.levels import levels, retry
 from levelog_cli.commands.plan import plan
@@ -27,6 +28,7 @@ app = typer.Typer(
 _COMMANDS = (
     demo,
     init,
+    dev,
     run,
     ingest,
     process,

@@ -69,10 +69,15 @@ class Family:
         try:
             yield
         finally:
-            for member in reversed(self._members):
-                member.stop()
+            self.end()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def end(self, but: "Child | None" = None) -> None:
+        """Stop the members, the youngest first."""
+        for member in reversed(self._members):
+            if member is not but:
+                member.stop()
 
     def fork(self, name: str, work: Callable[[], None]) -> "Child":
         """Start a member that does the work and ends."""
@@ -126,6 +131,10 @@ class Child:
         """Ask it to end, and wait for that; after twenty seconds it is killed."""
         if self.is_running:
             self._process.terminate()
+        self.join()
+
+    def join(self) -> None:
+        """Wait until it has ended by itself; it is killed after twenty seconds."""
         self._process.join(_STOP_SECONDS)
         self.kill()
 

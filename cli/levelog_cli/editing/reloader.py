@@ -7,11 +7,12 @@ stops nothing, and is reported once.
 import logging
 from collections.abc import Sequence
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from levelog_cli.editing.children import Child, Family, preload, until_gone
 from levelog_cli.editing.sources import Sources
-from levelog_cli.editing.trial import TrialResult, try_code
+from levelog_cli.editing.trial import Prepare, TrialResult, try_code
 from levelog_cli.loading import load_application
 from levelog_cli.logs import set_up_logs
 from levelog_cli.running import execute
@@ -37,7 +38,10 @@ def run_reloading(settings: Settings, files: Sequence[Path]) -> None:
 class Reloader:
     """Runs the newest code that can be loaded; `look` is called again and again."""
 
-    def __init__(self, settings: Settings, files: Sequence[Path], family: Family) -> None:
+    def __init__(
+        self, settings: Settings, files: Sequence[Path], family: Family, *, prepare: Prepare | None = None
+    ) -> None:
+        self._prepare = prepare
         self._settings = settings
         self._files = files
         self._family = family
@@ -82,9 +86,7 @@ class Reloader:
         """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""
         told, telling = Pipe(duplex=False)
         with told, telling:
-            trial = self._family.fork(
-                "trial", lambda: try_code(self._settings, self._files, telling, is_first=self._is_first)
-            )
+            trial = self._family.fork("trial", lambda: self._try_code(telling))
             while trial.is_running:
                 self._family.rest(trial)
                 if self._family.is_ending or self._sources.changed():  # code that is loaded may not come to an end
@@ -93,6 +95,9 @@ class Reloader:
             received = told.recv() if told.poll() else None
         # Code may end its process as it is loaded, without a word.
         return received if isinstance(received, TrialResult) else TrialResult([], is_broken=True)
+
+    def _try_code(self, telling: Connection) -> None:
+        try_code(self._settings, self._files, telling, is_first=self._is_first, prepare=self._prepare)
 
     def _run(self) -> None:
         async def work() -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -31,7 +31,16 @@ class TrialResult(Struct, frozen=True):
     is_broken: bool
 
 
-def try_code(settings: Settings, files: Sequence[Path], telling: Connection, *, is_first: bool) -> None:
+class Prepare(Protocol):
+    """Makes a cluster fit for the code, or raises what says that the code is broken."""
+
+    async def __call__(self, *, is_first: bool) -> None:
+        """Called once the code is loaded."""
+
+
+def try_code(
+    settings: Settings, files: Sequence[Path], telling: Connection, *, is_first: bool, prepare: Prepare | None
+) -> None:
     """Load the code, tell what became of that, and print what it changes of what is stored, unless it is the first.
 
     Ends the process, with an error on stderr if the code is broken.
@@ -41,6 +50,8 @@ def try_code(settings: Settings, files: Sequence[Path], telling: Connection, *, 
     async def work() -> None:
         try:
             application = load_application(settings, files)
+            if prepare is not None:
+                await prepare(is_first=is_first)
         except BaseException as error:
             telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))
             raise

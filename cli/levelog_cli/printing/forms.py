@@ -16,7 +16,7 @@ from levelog.errors import ConfigurationError
 Form = Literal["json", "yaml", "wide", "name"]
 PlainForm = Literal["json", "yaml"]
 
-_STATUS_COLOURS: Final = {
+STATUS_COLOURS: Final = {
     "in_sync": "green",
     "settling": "yellow",
     "drifting": "yellow",
@@ -57,7 +57,7 @@ def print_plain(told: object, form: PlainForm = "json") -> None:
 
 def coloured(status: str) -> str:
     """A word for a status, in its colour where `is_coloured`."""
-    return typer.style(status, fg=_STATUS_COLOURS[status]) if is_coloured() and status in _STATUS_COLOURS else status
+    return typer.style(status, fg=STATUS_COLOURS[status]) if is_coloured() and status in STATUS_COLOURS else status
 
 
 def is_coloured() -> bool:

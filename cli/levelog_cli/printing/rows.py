@@ -38,7 +38,7 @@ def print_levels(
     `is_wide` adds the application, its cluster, when it was decided, and writes under way or failed.
     """
     headings = _headings(has_several=has_several, is_wide=is_wide)
-    rows = [_level(scope, each, headings) for scope, each in found]
+    rows = [level_cells(scope, each, headings) for scope, each in found]
     print_table(headings, rows, paints={headings.index(_STATUS): coloured})
     if is_narrow() and any(f"/{CLUSTER_SCOPE}/" in each.parent for _, each in found):
         sys.stdout.write(f"\n{CLUSTER_SCOPE} stands for no namespace\n")
@@ -53,7 +53,7 @@ class LevelRows:
 
     def add(self, found: Sequence[tuple[Scope, LevelLine]]) -> None:
         """Print a line for each."""
-        self._table.add([_level(scope, each, self._headings) for scope, each in found])
+        self._table.add([level_cells(scope, each, self._headings) for scope, each in found])
 
 
 def _headings(*, has_several: bool, is_wide: bool) -> list[str]:
@@ -62,7 +62,8 @@ def _headings(*, has_several: bool, is_wide: bool) -> list[str]:
     return [each for each in _LEVEL_COLUMNS if each not in left_out]
 
 
-def _level(scope: Scope, level: LevelLine | Decision, headings: Sequence[str]) -> list[str]:
+def level_cells(scope: Scope, level: LevelLine | Decision, headings: Sequence[str]) -> list[str]:
+    """What stands under the headings."""
     at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
     pending = level.writes if isinstance(level, LevelLine) else []
     writes = [f"{write.verb} {write.target} {write.state}" for write in pending]

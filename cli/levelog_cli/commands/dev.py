@@ -1,0 +1,34 @@
+"""`levelog dev`: an operator, a cluster for it and its levels in one terminal, while you write it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from levelog_cli.commands.run import Files
+from levelog_cli.settings import Settings, taking
+
+
+@taking("application", "namespace", "redact", "redaction", "threads", "backfill_rate", "longest_backoff", "listen")
+def dev(
+    settings: Settings,
+    files: Files,
+    *,
+    create: Annotated[
+        list[Path] | None,
+        typer.Option(help="Objects to create that are not there; several times.", metavar="FILE", show_default=False),
+    ] = None,
+    folder: Annotated[Path, typer.Option(help="Where cluster, log and tables are kept.", metavar="FOLDER")] = Path(
+        ".levelog/dev"
+    ),
+    port: Annotated[
+        int, typer.Option(help="Port of the cluster; default: a free one.", metavar="PORT", show_default=False)
+    ] = 0,
+) -> None:
+    """Run operators on a cluster in memory, again whenever a file changes, and show their levels.
+
+    The definitions of their classes are installed in the cluster. Kubeconfig: FOLDER/kubeconfig.
+    """
+    from levelog_cli.editing.loop import develop
+
+    develop(settings, files, objects=create or [], folder=folder, port=port)

@@ -1,0 +1,109 @@
+"""`levelog dev`: a cluster in memory, an application that starts anew when its files change, and its levels."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from levelog.errors import ConfigurationError
+from levelog_cli.editing.board import print_changes, show_board
+from levelog_cli.editing.children import Child, Family, preload, until_gone
+from levelog_cli.editing.objects import define_and_create
+from levelog_cli.editing.reloader import Reloader
+from levelog_cli.editing.sandbox import serve_cluster
+from levelog_cli.logs import set_up_logs
+from levelog_cli.running import FAILED, execute
+from levelog_cli.settings import LogFormat, Settings
+
+_OUTPUTS: Final = (1, 2)
+"""Descriptors of stdout and stderr."""
+
+
+def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path], folder: Path, port: int) -> None:
+    """Run all three until a signal ends the command, or the cluster ends by itself."""
+    set_up_logs(settings.log_format, settings.log_level)
+    preload()
+    kubeconfig = folder.absolute() / "kubeconfig"
+    own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="")
+    family = Family()
+
+    async def prepare(*, is_first: bool) -> None:
+        await define_and_create(own, files, objects if is_first else [])
+
+    name = ", ".join(file.name for file in files)
+    with family.ending_by_signals(), _shown_levels(own, family, name):
+        cluster, url = _start_cluster(own, family, folder / "cluster", kubeconfig, port)
+        if not url:
+            return
+        variables = {"KUBECONFIG": kubeconfig, "LEVELOG_DATA_DIR": folder.absolute()}
+        exported = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
+        sys.stdout.write(f"cluster in memory: {url}\nin other terminals: export {exported}\n")
+        sys.stdout.flush()
+        reloader = Reloader(own, files, family, prepare=prepare)
+        while not family.is_ending:
+            reloader.look()
+            family.rest(cluster, *reloader.waited_for)
+            _require(cluster, family)
+
+
+def _start_cluster(settings: Settings, family: Family, folder: Path, kubeconfig: Path, port: int) -> tuple[Child, str]:
+    """A cluster with its URL; the URL is empty if the command is to end. Ends the command if the cluster fails."""
+    told, telling = Pipe(duplex=False)
+    with told, telling:
+
+        async def serve() -> None:
+            try:
+                await serve_cluster(folder, kubeconfig, port, telling)
+            except OSError as error:
+                raise ConfigurationError(f"port {port} of the cluster: {error.strerror or error}") from error
+
+        cluster = _fork(family, "cluster", settings, serve)
+        while not family.is_ending:
+            family.rest(cluster, told)
+            if told.poll():
+                return cluster, str(told.recv())
+            _require(cluster, family)
+    return cluster, ""
+
+
+def _require(cluster: Child, family: Family) -> None:
+    """End the command as the cluster has ended, if nobody asked it to."""
+    if not cluster.is_running and not family.is_ending:
+        raise SystemExit(cluster.status or FAILED)
+
+
+@contextmanager
+def _shown_levels(settings: Settings, family: Family, name: str) -> Generator[None]:
+    """Show the levels while the context is open: a board on a terminal, which the output of all others goes above."""
+    if not all(os.isatty(number) for number in _OUTPUTS) or settings.log_format is LogFormat.JSON:
+        _fork(family, "levels", settings, lambda: print_changes(settings))
+        yield
+        return
+    lines, writing = os.pipe()
+
+    async def show() -> None:
+        os.close(writing)
+        await show_board(settings, lines, name)
+
+    board = _fork(family, "levels", settings, show)
+    os.close(lines)
+    with ExitStack() as stack:
+        stack.callback(board.join)
+        for number in _OUTPUTS:
+            kept = os.dup(number)
+            os.dup2(writing, number)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, number)
+        os.close(writing)
+        stack.callback(family.end, but=board)  # what the others say last is shown, too
+        yield
+
+
+def _fork(family: Family, name: str, settings: Settings, work: Callable[[], Coroutine[Any, Any, None]]) -> Child:
+    return family.fork(name, lambda: execute(settings, lambda: until_gone(family, work())))

@@ -1,0 +1,159 @@
+"""`levelog dev`: an operator, its cluster and its levels, while files change."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from levelog_kube.client import KubeClient, connect
+from levelog_kube.failures import ApiError
+from rigs.levelog import Levelog, Running
+from rigs.preloaded import PROGRAM
+from rigs.waiting import until
+
+SHOPS = "/apis/example.com/v1/namespaces/default/shops"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/shops.example.com"
+
+
+@pytest_asyncio.fixture
+async def levelog(tmp_path: Path) -> Levelog:
+    """In the folder that `levelog init` makes."""
+    assert (await Levelog(tmp_path).ends("init", "shop")).status == 0
+    return Levelog(tmp_path / "shop")
+
+
+async def begun(running: Running, levelog: Levelog) -> KubeClient:
+    """A client of the cluster, once the first object is in sync."""
+    await running.says("levelog run: application shops")
+    await running.says("shops/texts", "in_sync", " 1")
+    return await connect(levelog.folder / ".levelog/dev/kubeconfig", None)
+
+
+async def read(client: KubeClient, path: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((await client.request("GET", path)).body)
+    return answer
+
+
+def has(client: KubeClient, path: str) -> Callable[[], Awaitable[bool]]:
+    async def found() -> bool:
+        try:
+            await client.request("GET", path)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    return found
+
+
+async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_changes_the_definition(
+    levelog: Levelog,
+) -> None:
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+    try:
+        client = await begun(running, levelog)
+        async with client:
+            said = await running.says("in other terminals: export KUBECONFIG=")
+            assert f"LEVELOG_DATA_DIR={levelog.folder}/.levelog/dev" in said
+            assert (await read(client, f"{SHOPS}/first"))["status"]["conditions"][0]["status"] == "True"
+            file = levelog.folder / "shop.py"
+            code = file.read_text()
+            file.write_text(code.replace("    copies:", "    colour: str = 'red'\n    copies:"))
+            await running.says("changed: shop.py")
+
+            async def is_defined() -> bool:
+                schema = (await read(client, DEFINITION))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+                return "colour" in schema["properties"]["spec"]["properties"]
+
+            await until(is_defined, "the new field in the definition", seconds=60)
+            # Classes that make no definition are broken code.
+            other = (
+                '\n\nclass Other(Resource, group="example.com", version="v1", plural="shops"):\n    """The same."""\n'
+            )
+            file.write_text(code + other)
+            await running.says("levelog: ", " both say what shops.example.com is")
+            await running.says("the code before it runs on")
+            file.write_text(code)
+            await running.says("this changes no level and no write")
+        assert await running.stops(signal.SIGINT) == 0
+    finally:
+        running.kill()
+
+
+async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(levelog: Levelog) -> None:
+    uids = []
+    for _ in range(2):
+        running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+        try:
+            async with await begun(running, levelog) as client:
+                uids.append((await read(client, f"{SHOPS}/first"))["metadata"]["uid"])
+            second = await levelog.ends("dev", "shop.py")
+            assert second.status == 2
+            assert "is in use by another process" in second.stderr
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+    assert uids[0] == uids[1]
+
+
+async def test_on_a_terminal_the_levels_are_below_the_log(levelog: Levelog) -> None:
+    terminal, slave = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *(PROGRAM, "dev", "shop.py", "--create", "first.yaml"),
+        cwd=levelog.folder,
+        env={**levelog.env, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    seen = bytearray()
+    asyncio.get_running_loop().add_reader(terminal, lambda: seen.extend(os.read(terminal, 65536)))
+
+    def shows(*texts: str) -> Callable[[], Awaitable[bool]]:
+        async def found() -> bool:
+            assert process.returncode is None, seen.decode(errors="replace")
+            return all(text.encode() in seen for text in texts)
+
+        return found
+
+    try:
+        wanted = ("shop.py · 2 of 2 in sync", "apply configmaps/default/first-0: written")
+        await until(shows(*wanted), "levels", seconds=90)
+        file = levelog.folder / "shop.py"
+        file.write_text(file.read_text() + "x = (\n")
+        await until(shows("has a syntax error in line", "the code before it runs on"), "the error", seconds=60)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
+        assert b"\x1b[?25h" in seen  # the cursor is there again
+    finally:
+        asyncio.get_running_loop().remove_reader(terminal)
+        os.close(terminal)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--create", "absent.yaml"], "objects cannot be read from absent.yaml"),
+        (["--create", "pyproject.toml"], "objects cannot be read from pyproject.toml"),
+    ],
+)
+async def test_objects_that_cannot_be_created_are_told(levelog: Levelog, arguments: list[str], says: str) -> None:
+    running = levelog.start("dev", "shop.py", *arguments)
+    try:
+        await running.says(says)
+        await running.says("waits for a change")
+        assert await running.stops() == 0
+    finally:
+        running.kill()
