@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from levelog.calls.mappings import plain
 
-Reason: TypeAlias = Literal["create", "update", "delete"]
+Reason: TypeAlias = Literal["create", "resume", "update", "delete"]
 Operation: TypeAlias = Literal["add", "change", "remove"]
 
 _IDENTITY: Final = ("name", "namespace", "uid", "creationTimestamp", "ownerReferences")
@@ -45,7 +45,7 @@ class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def old(self) -> dict[str, Any] | None:
         """The object as it was handled before; None where there was nothing before."""
-        if self.reason == "create":
+        if self.reason in ("create", "resume"):
             return None
         values = flat(essence(self.object))
         for change in self.diff:

@@ -305,6 +305,52 @@ def test_invariant_15_no_edge_is_lost_and_16_none_is_invented(steps: list[Step])
                     assert simulation.level(view, "default", name).status == "in_sync"
 
 
+def test_objects_from_before_the_handler_are_for_resume_and_are_else_only_noted() -> None:
+    op = Operator("webs")
+    told: list[tuple[str, str, str]] = []
+    since = BEGIN + timedelta(hours=1)
+
+    @op.on.create
+    @op.on.update
+    @op.on.resume(since=since)
+    async def all_of_them(web: Web, reason: str, old: Web | None) -> None:
+        assert (old is None) == (reason != "update")
+        told.append(("all_of_them", reason, web.metadata.name))
+
+    @op.on.create(since=since)
+    @op.on.update
+    async def from_now(web: Web, reason: str) -> None:
+        told.append(("from_now", reason, web.metadata.name))
+
+    @op.on.create(since=since)
+    async def new_ones(web: Web, reason: str) -> None:
+        told.append(("new_ones", reason, web.metadata.name))
+
+    @op.on.resume(since=since, of=Web)
+    async def old_ones(web: Mapping[str, Any], reason: str) -> None:
+        told.append(("old_ones", reason, web["metadata"]["name"]))
+
+    def taken() -> set[tuple[str, str, str]]:
+        found = set(told)
+        assert len(found) == len(told)
+        told.clear()
+        return found
+
+    with Simulation(op) as simulation:
+        simulation.call_through(all_of_them, from_now, new_ones, old_ones)
+        simulation.apply(web("old"))
+        simulation.advance(timedelta(hours=1))
+        assert taken() == {("all_of_them", "resume", "old"), ("old_ones", "resume", "old")}
+        assert "new_ones_handled" not in simulation.calls
+        simulation.apply(web("young"))
+        simulation.apply(web("old", image="b"))
+        simulation.run()
+        created = {(name, "create", "young") for name in ("all_of_them", "from_now", "new_ones")}
+        assert taken() == created | {(name, "update", "old") for name in ("all_of_them", "from_now")}
+        for view in ("all_of_them", "from_now", "new_ones", "old_ones"):
+            assert simulation.level(view, "default", "old").status == "in_sync"
+
+
 def test_a_timer_is_due_by_its_last_call_and_what_was_missed_is_called_once() -> None:
     op = Operator("webs")
     told: list[datetime] = []
@@ -374,6 +420,12 @@ def wrong_retries(op: Operator) -> None:
         pass
 
 
+def wrong_since(op: Operator) -> None:
+    @op.on.create(since=datetime(2026, 1, 1))  # noqa: DTZ001 - that is what is wrong
+    def handler(web: Web) -> None:
+        pass
+
+
 def wrong_option(op: Operator) -> None:
     op.on.update(idle=timedelta(1))  # type: ignore[call-overload]  # pyright: ignore
 
@@ -391,6 +443,7 @@ def wrong_time(op: Operator) -> None:
         (wrong_filter, "handler handler: has options in two of its decorators: give all of them to one"),
         (wrong_parameter, "handler handler: parameter 'old' is not annotated: annotate it with Web | None"),
         (wrong_retries, "handler handler: retries=-1 is not a number of retries"),
+        (wrong_since, "handler handler: since=datetime.datetime(2026, 1, 1, 0, 0) is not a datetime with a time zone"),
         (wrong_option, "on.update: takes no option 'idle'"),
         (wrong_time, "timer handler: every=datetime.timedelta(0) is not a timedelta of at least"),
     ],

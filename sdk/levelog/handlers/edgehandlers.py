@@ -1,8 +1,8 @@
-"""`@op.on.create`, `update`, `delete` and `field`: from a function to a view of what it handled, and an effect."""
+"""Handlers of edges, as `@op.on` registers them: a view of what a function has handled, and an effect that calls it."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -42,7 +42,7 @@ KNOWN: Final = "known"
 """Name of the call that notes that an object is about to be handled for the first time."""
 OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS)
 
-_CODE: Final = "edges 1"
+_CODE: Final = "edges 2"
 """Stands for this module in fingerprints: raised when the same objects lead to other calls."""
 _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
@@ -59,6 +59,8 @@ class EdgeOptions(Struct, frozen=True, kw_only=True):
     """Filters on the value of the field: a literal, PRESENT, ABSENT or a function of it."""
     old: Any = UNSET
     new: Any = UNSET
+    since: datetime | None = None
+    """Objects that were created before were there before the handler; None: it takes all for new."""
     timeout: timedelta = EFFECT_TIME
     retries: int | None = None
     """How often it is tried again after an error; None: for ever."""
@@ -131,6 +133,16 @@ class EdgeHandler:
             return self.shown(self.taken(content))
         except msgspec.ValidationError:  # handled by code whose class read something else
             return content
+
+    def beginning(self, found: Mapping[str, Any]) -> Reason:
+        """Reason of the first edge of an object."""
+        since = self.options.since
+        created = found["metadata"]["creationTimestamp"]
+        return "resume" if since is not None and msgspec.convert(created, datetime) < since else "create"
+
+    def begins(self, found: Mapping[str, Any]) -> bool:
+        """Tell whether the first edge of an object has to be handled, or noted for what may follow from it."""
+        return self.beginning(found) in self.reasons or not self.reasons.isdisjoint(("update", "delete"))
 
     def fits(self, edge: Edge) -> bool:
         """Tell whether the function is called for an edge; else it is only noted."""
@@ -214,7 +226,7 @@ def edge_view(
         annotations["finalizing"] = Index[str, Phase]
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
     options = handler.options
-    filters = value_fingerprint((options.field, options.value, options.old, options.new))
+    filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
     held = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *sorted(handler.reasons), filters, *held)
     return made
@@ -226,7 +238,7 @@ def _level_of(
     """What there is of an object, against what the last of the calls has handled."""
     state, options = handler.state(found), handler.options
     if not calls:
-        is_due = _holds(options.value, value_at(found, options.field))
+        is_due = handler.begins(found) and _holds(options.value, value_at(found, options.field))
         return Level(desired=state, actual=None if is_due else state)
     handled = handler.state(handler.known(calls[0].request.object))
     is_due = follows and _holds(options.value, value_at(found, options.field))
@@ -261,11 +273,12 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
             edge = Edge(reason="delete", object=found, is_held=not is_end)
             return [call(effect.function, edge, name=END)]
         diff = () if level.actual is None else diff_of(level.actual, level.desired)
-        edge = Edge(reason="create" if level.actual is None else "update", object=found, diff=diff)
+        reason = handler.beginning(found) if level.actual is None else "update"
+        edge = Edge(reason=reason, object=found, diff=diff)
         noted = msgspec.structs.replace(edge, is_noted=True)
         if not handler.fits(edge):
             return [call(effect.function, noted)]
-        if edge.reason == "create" and "delete" in handler.reasons:  # it may fail halfway, and then be deleted
+        if level.actual is None and "delete" in handler.reasons:  # it may fail halfway, and then be deleted
             return [call(effect.function, noted, name=KNOWN), call(effect.function, edge)]
         return [call(effect.function, edge)]
 
@@ -294,7 +307,9 @@ def require_options(what: str, options: EdgeOptions) -> None:
         raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
     if not isinstance(options.finalizer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: finalizer={options.finalizer!r} is neither True nor False")
-    retries, backoff = options.retries, options.backoff
+    since, retries, backoff = options.since, options.retries, options.backoff
+    if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")
     if retries is not None and (not isinstance(retries, int) or retries < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
     if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]

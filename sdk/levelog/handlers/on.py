@@ -1,7 +1,7 @@
 """`op.on`: the decorators of handlers of edges, beside those of hooks."""
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, TypeVar, overload
 
 from msgspec import UNSET
@@ -42,6 +42,7 @@ class On(Hooks):
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
+        since: datetime | None = None,
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
@@ -53,8 +54,32 @@ class On(Hooks):
         It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
         again, `retries` times or for ever, after `backoff` or by the schedule of writes; `GiveUp` ends that. An object
         that the filters leave out is not handled, until it fits.
+
+        With `since`, a time with its zone, an object that was created before is none of `create`'s: it is for `resume`,
+        if the function has it, and else only noted, so that its changes and its end are handled. Say when the handler
+        was first deployed.
         """
         return self._decorator("create", function, options)
+
+    def resume(
+        self,
+        *,
+        since: datetime,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]:
+        """Call the function, once, for each object that was created before `since`, when the handler was not there.
+
+        A restart calls nothing again. The options are those of `create`.
+        """
+        filters = {"labels": labels, "annotations": annotations, "when": when}
+        given = {"of": of, "since": since, "timeout": timeout, "retries": retries, "backoff": backoff}
+        return self._decorator("resume", None, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     @overload
     def update(self, function: HandlerF) -> HandlerF: ...
@@ -67,6 +92,7 @@ class On(Hooks):
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
+        since: datetime | None = None,
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
@@ -91,6 +117,7 @@ class On(Hooks):
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
+        since: datetime | None = None,
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
@@ -120,6 +147,7 @@ class On(Hooks):
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
+        since: datetime | None = None,
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
@@ -140,6 +168,7 @@ class On(Hooks):
                 value=value,
                 old=old,
                 new=new,
+                since=since,
                 timeout=timeout,
                 retries=retries,
                 backoff=backoff,
@@ -155,7 +184,7 @@ class On(Hooks):
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         filters = {name: given[name] for name in ("labels", "annotations", "when") if given.get(name) is not None}
         rest = {name: value for name, value in given.items() if name not in ("labels", "annotations", "when")}
-        known = {"of", "timeout", "retries", "backoff"} | ({"finalizer"} if reason == "delete" else set())
+        known = {"of", "since", "timeout", "retries", "backoff"} | ({"finalizer"} if reason == "delete" else set())
         if unknown := rest.keys() - known:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
         options = EdgeOptions(selector=Selector(**filters), **rest) if given else None
