@@ -51,7 +51,7 @@ class Operator:
         """By name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
         """By the resource of their records, `branches.external`."""
-        edges = EdgeRegistry(
+        self.edges = EdgeRegistry(
             name,
             self._lender,
             self._claim,
@@ -60,7 +60,7 @@ class Operator:
             views=self.views,
             reconcilers=self.reconcilers,
         )
-        self.on = On(self._lender, self.indices, edges.register)
+        self.on = On(self._lender, self.indices, self.edges.register)
         """Handlers of edges, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], str] = {}
 

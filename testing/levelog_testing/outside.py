@@ -95,20 +95,20 @@ class StandIns:
 
     def put(self, effect: Callable[..., Any], function: Callable[[Any], Any]) -> None:
         """Have the function called with the request. Raises KeyError for what is no effect of the operators."""
-        name = self._named(effect)
-        self.handlers[name] = self._handler(name, function)
+        for name in self._named(effect):
+            self.handlers[name] = self._handler(name, function)
 
     def call_through(self, effects: Iterable[Callable[..., Any]]) -> None:
         """Have effects called as they would be live. Raises KeyError for what is no effect of the operators."""
         for effect in effects:
-            name = self._named(effect)
-            self.handlers[name] = self._real(name)
+            for name in self._named(effect):
+                self.handlers[name] = self._real(name)
 
-    def _named(self, function: Callable[..., Any]) -> str:
-        for name, handler in self._effects.items():
-            if handler.origin is function:
-                self._given.add(name)
-                return name
+    def _named(self, function: Callable[..., Any]) -> list[str]:
+        """Names of the effects that call a function; of handlers of a Kopf file there may be several."""
+        if found := [name for name, handler in self._effects.items() if handler.origin is function]:
+            self._given.update(found)
+            return found
         raise KeyError(f"{getattr(function, '__name__', function)} is no effect of the operators of this simulation")
 
     def require(self, name: str) -> None:

@@ -73,6 +73,9 @@ class EdgeOptions(Struct, frozen=True, kw_only=True):
 class EdgeHandler:
     """A function that is called for edges of the objects of one class, with its options and what it is given."""
 
+    result: Any = None
+    """Type of what is kept of a call; None: nothing is."""
+
     def __init__(
         self, function: Callable[..., Any], reasons: frozenset[Reason], options: EdgeOptions, lender: Lender
     ) -> None:
@@ -117,6 +120,24 @@ class EdgeHandler:
         if self.reader.is_plain:
             return {key: parent[key] for key in parent if key != "status"}
         return msgspec.to_builtins(parent)  # type: ignore[no-any-return]
+
+    @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        return self.function
+
+    @property
+    def reads(self) -> Mapping[str, Any]:
+        """Other indices that its view reads, with their types."""
+        return {}
+
+    def handed(self, parent: Any) -> dict[str, Any]:
+        """What a call is handed over of an object."""
+        return handled_object(self.shown(parent))
+
+    def diff(self, level: Level[Any]) -> Diff:
+        """How the state that is to be handled differs from the one that was."""
+        return () if level.actual is None else diff_of(level.actual, level.desired)
 
     def state(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """What the handler handles of an object, flat."""
@@ -163,6 +184,16 @@ class EdgeHandler:
             told["old"], told["new"] = self._old(edge), new
         return {self.parameter: new, **{name: told[name] for name in self._told}, **self.given.arguments(given)}
 
+    def level(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], _read: Mapping[str, Any]) -> Level[Any]:
+        """What there is of an object, against what the last of the calls has handled; `_read` of its indices."""
+        state, options = self.state(found), self.options
+        if not calls:
+            is_due = self.begins(found) and _holds(options.value, value_at(found, options.field))
+            return Level(desired=state, actual=None if is_due else state)
+        handled = self.state(self.known(calls[0].request.object))
+        is_due = "update" in self.reasons and _holds(options.value, value_at(found, options.field))
+        return Level(desired=state, actual=handled if is_due else state)
+
     def _old(self, edge: Edge) -> Any:
         old = edge.old
         return None if old is None else self.taken(old)
@@ -175,23 +206,24 @@ def edge_effect(handler: EdgeHandler, lender: Lender) -> EffectHandler:
     def arguments(edge: Edge, idempotency_key: str, retry: int) -> dict[str, Any]:
         return handler.arguments(edge, dict(zip(given, (idempotency_key, retry), strict=True)))
 
-    async def handle_async(edge: Edge, idempotency_key: str, retry: int) -> None:
-        if not edge.is_noted:
-            await function(**arguments(edge, idempotency_key, retry))
+    async def handle_async(edge: Edge, idempotency_key: str, retry: int) -> Any:
+        result = None if edge.is_noted else await function(**arguments(edge, idempotency_key, retry))
+        return None if handler.result is None else result
 
-    def handle(edge: Edge, idempotency_key: str, retry: int) -> None:
-        if not edge.is_noted:
-            function(**arguments(edge, idempotency_key, retry))
+    def handle(edge: Edge, idempotency_key: str, retry: int) -> Any:
+        result = None if edge.is_noted else function(**arguments(edge, idempotency_key, retry))
+        return None if handler.result is None else result
 
     effect: Callable[..., Any] = handle_async if inspect.iscoroutinefunction(function) else handle
     effect.__name__ = handler.handled_name
+    effect.__annotations__["return"] = handler.result
     made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
-    made.origin, made.title = function, f"handler {handler.name}"
+    made.origin, made.title = handler.origin, f"handler {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.notes_failure = lambda edge: edge.is_held
-    made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
+    made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 
 
@@ -205,23 +237,22 @@ def edge_view(
     `finalizing` tells of objects that a finalizer has to be put on first, and of those that it holds; None: of none.
     """
     index = handler.handled_name
-    follows = "update" in handler.reasons
 
     def view(parent: Any, **read: Any) -> Level[Any]:
         found = handler.shown(parent)
         uid = found["metadata"]["uid"]
-        calls: list[Call[Edge, None]] = list(read[index][uid])
+        calls: list[Call[Edge, Any]] = list(read[index][uid])
         phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
         if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
             is_open = "held" in phases and not any(each.name == END for each in calls)
             return Level(desired=END, actual=KNOWN if is_open else END)
-        level = _level_of(handler, found, [each for each in calls if not each.name], follows=follows)
+        level = handler.level(found, [each for each in calls if not each.name], read)
         if "waits" in phases and level.drift:
             level.waits = "waits for its finalizer to be put on"
         return level
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    annotations: dict[str, Any] = {"parent": hint, index: Index[str, Call[Edge, None]]}
+    annotations: dict[str, Any] = {"parent": hint, index: called(handler), **handler.reads}
     if finalizing is not None:
         annotations["finalizing"] = Index[str, Phase]
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
@@ -232,29 +263,16 @@ def edge_view(
     return made
 
 
-def _level_of(
-    handler: EdgeHandler, found: dict[str, Any], calls: Sequence[Call[Edge, None]], *, follows: bool
-) -> Level[Any]:
-    """What there is of an object, against what the last of the calls has handled."""
-    state, options = handler.state(found), handler.options
-    if not calls:
-        is_due = handler.begins(found) and _holds(options.value, value_at(found, options.field))
-        return Level(desired=state, actual=None if is_due else state)
-    handled = handler.state(handler.known(calls[0].request.object))
-    is_due = follows and _holds(options.value, value_at(found, options.field))
-    return Level(desired=state, actual=handled if is_due else state)
-
-
 def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
     """The view of deleted objects that the handler knows: whether it has handled their end."""
     index = handler.handled_name
 
     def view(parent: Any, **read: Any) -> Level[Any]:
-        calls: list[Call[Edge, None]] = list(read[index][parent["metadata"]["uid"]])
+        calls: list[Call[Edge, Any]] = list(read[index][parent["metadata"]["uid"]])
         is_handled = any(each.name == END for each in calls)
         return Level(desired="deleted", actual="deleted" if is_handled or not calls else "known")
 
-    annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: Index[str, Call[Edge, None]]}
+    annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: called(handler)}
     made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
     made.is_of_deleted = True
     made.fingerprint = digest(_CODE, handler.name, "deleted")
@@ -268,13 +286,12 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
         if level.waits:
             return []
-        found = handled_object(handler.shown(parent))
+        found = handler.handed(parent)
         if is_end or level.desired == END:
             edge = Edge(reason="delete", object=found, is_held=not is_end)
             return [call(effect.function, edge, name=END)]
-        diff = () if level.actual is None else diff_of(level.actual, level.desired)
         reason = handler.beginning(found) if level.actual is None else "update"
-        edge = Edge(reason=reason, object=found, diff=diff)
+        edge = Edge(reason=reason, object=found, diff=handler.diff(level))
         noted = msgspec.structs.replace(edge, is_noted=True)
         if not handler.fits(edge):
             return [call(effect.function, noted)]
@@ -288,6 +305,12 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
     made = ReconcileHandler.inspect(act, view, {}, lender)
     made.fingerprint = digest(_CODE, view.name)
     return made
+
+
+def called(handler: EdgeHandler) -> Any:
+    """Type of the index of what the handler has handled."""
+    result: Any = handler.result
+    return Index[str, Call[Edge, result]]
 
 
 def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any], returns: Any) -> Callable[..., Any]:

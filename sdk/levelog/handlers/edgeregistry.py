@@ -47,7 +47,12 @@ class EdgeRegistry:
                 f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
             )
         reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
-        handler = EdgeHandler(function, reasons, options or known, self._lender)
+        self.put(EdgeHandler(function, reasons, options or known, self._lender))
+
+    def put(self, handler: EdgeHandler) -> None:
+        """Take in a handler, in place of the one that its function had before."""
+        function = handler.function
+        before = self._handlers.get(function)
         if handler.options.finalizer:
             finalizer_of(self._operator)  # refused before anything is claimed
         if before is None:

@@ -7,16 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from levelog.calls.mappings import plain
-from levelog.edges import Edge
-from levelog.effects import Call
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import END, EdgeHandler, Phase, declared
+from levelog.handlers.edgehandlers import END, EdgeHandler, Phase, called, declared
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.views import ReconcileHandler, ViewHandler
-from levelog.indices import Index
 from levelog.intents import Intent, patch
 from levelog.levels import Level
 from levelog.resources import ResourceBase
@@ -103,7 +100,7 @@ def finalizer_view(
         return finalizer in (found["metadata"].get("finalizers") or ())
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any]}
-    annotations |= {each.handled_name: Index[str, Call[Edge, None]] for each in handlers}
+    annotations |= {each.handled_name: called(each) for each in handlers}
     selector = Selector() if handlers else Selector(when=is_left)
     made = inspect_view(declared(view, name, annotations, Level[bool]), selector)
     filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in handlers]

@@ -1,0 +1,81 @@
+"""Filters as Kopf has them: callbacks get the keyword arguments of handlers; `all_`, `any_`, `not_` and `none_`."""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from msgspec import UNSET, Struct
+
+from levelog.selectors import Presence
+
+_OF_EDGES: Final = {"old", "new", "diff", "reason", "retry", "started", "runtime", "patch"}
+"""What a filter may ask for that only a call knows."""
+
+
+class Filters(Struct, frozen=True, kw_only=True):
+    """What a decorator filters by, beside the resource; None and UNSET filter nothing."""
+
+    labels: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] | None = None
+    when: Callable[..., Any] | None = None
+    value: Any = UNSET
+    old: Any = UNSET
+    new: Any = UNSET
+
+    @property
+    def is_of_edges(self) -> bool:
+        """Whether `when` asks for what only a call knows, so that an edge is left out and not an object."""
+        return self.when is not None and not _OF_EDGES.isdisjoint(_names(self.when))
+
+    def take(self, kwargs: Mapping[str, Any]) -> bool:
+        """Tell whether labels, annotations and, unless it is of edges, `when` take an object."""
+        return (
+            all(holds(wanted, kwargs["labels"].get(name), kwargs) for name, wanted in (self.labels or {}).items())
+            and all(
+                holds(wanted, kwargs["annotations"].get(name), kwargs)
+                for name, wanted in (self.annotations or {}).items()
+            )
+            and (self.when is None or self.is_of_edges or bool(self.when(**kwargs)))
+        )
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no object is left out."""
+        return not self.labels and not self.annotations and (self.when is None or self.is_of_edges)
+
+
+def holds(wanted: Any, value: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether a value, None where there is none, is as wanted: a literal, PRESENT, ABSENT or a callback."""
+    match wanted:
+        case Presence.PRESENT:
+            return value is not None
+        case Presence.ABSENT:
+            return value is None
+        case _ if callable(wanted):
+            return bool(wanted(value, **kwargs))
+        case _:
+            return bool(value == wanted)
+
+
+def all_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
+    """A filter that holds where all of some do."""
+    return lambda *args, **kwargs: all(each(*args, **kwargs) for each in callbacks)
+
+
+def any_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
+    """A filter that holds where one of some does."""
+    return lambda *args, **kwargs: any(each(*args, **kwargs) for each in callbacks)
+
+
+def none_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
+    """A filter that holds where none of some does."""
+    return lambda *args, **kwargs: not any(each(*args, **kwargs) for each in callbacks)
+
+
+def not_(callback: Callable[..., Any]) -> Callable[..., bool]:
+    """A filter that holds where another does not."""
+    return lambda *args, **kwargs: not callback(*args, **kwargs)
+
+
+def _names(function: Callable[..., Any]) -> set[str]:
+    return set(inspect.signature(function).parameters)

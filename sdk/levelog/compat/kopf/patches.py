@@ -1,0 +1,131 @@
+"""Patches that handlers asked for: a view of those that were not written yet, by which each is written once."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog.calls.mappings import plain
+from levelog.compat.kopf.keywords import is_merged
+from levelog.effects import Call, EffectHandler
+from levelog.handlers.edgehandlers import declared
+from levelog.handlers.injection import Lender
+from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.indices import Index
+from levelog.intents import Intent, IntentOptions, call, patch
+from levelog.levels import Level
+from levelog.resources import ResourceBase
+from levelog.wire.canonical import digest
+
+WRITTEN_FOR: Final = timedelta(hours=1)
+"""How long a patch is tried that the object does not show: refused, or changed by the API on its way in."""
+_CODE: Final = "kopf patches 1"
+"""Stands for this module in fingerprints: raised when the same calls lead to other writes."""
+
+
+class WantedPatch(Struct, frozen=True, kw_only=True):
+    """A patch of one call."""
+
+    call: str
+    patch: dict[str, Any]
+    has_lapsed: bool = False
+    """It was tried for as long as patches are, and is not any more."""
+
+
+def marks_effect(name: str, lender: Lender) -> EffectHandler:
+    """The effect, and so the index, of the patches that were written: calls that do nothing and are remembered."""
+
+    async def mark(written: str) -> None:
+        """Nothing is done."""
+
+    mark.__name__ = name
+    made = EffectHandler.inspect(mark, lender, timeout=timedelta(seconds=10))
+    made.title = f"note {name}"
+    made.fingerprint = digest(_CODE, name)
+    return made
+
+
+def patches_view(
+    name: str, marks: str, indices: Mapping[str, tuple[str, Any]], inspect_view: Callable[[Any], ViewHandler]
+) -> ViewHandler:
+    """The view of the last patch of each handler, against those that were written; `indices` by handler."""
+
+    def view(parent: Mapping[str, Any], now: datetime, **read: Any) -> Level[dict[str, WantedPatch]]:
+        uid = parent["metadata"]["uid"]
+        written = {each.name: each.request for each in read[marks][uid]}
+        desired: dict[str, WantedPatch] = {}
+        actual: dict[str, WantedPatch] = {}
+        ends: list[datetime] = []
+        for handler, (index, _) in indices.items():
+            for each in read[index][uid]:
+                if each.name or not each.result:
+                    continue
+                wanted = desired[handler] = WantedPatch(call=each.idempotency_key, patch=each.result)
+                if written.get(handler) == wanted.call:
+                    actual[handler] = wanted
+                elif now >= each.called_at + WRITTEN_FOR:
+                    actual[handler] = WantedPatch(call=wanted.call, patch=wanted.patch, has_lapsed=True)
+                elif is_merged(parent, wanted.patch):
+                    actual[handler] = WantedPatch(call="", patch=wanted.patch)
+                else:
+                    ends.append(each.called_at + WRITTEN_FOR)
+        return Level(desired=desired, actual=actual, recheck_at=min(ends, default=None))
+
+    annotations: dict[str, Any] = {
+        "parent": Mapping[str, Any],
+        "now": datetime,
+        marks: Index[str, Call[str, None]],
+        **dict(indices.values()),
+    }
+    made = inspect_view(declared(view, name, annotations, Level[dict[str, WantedPatch]]))
+    made.fingerprint = digest(_CODE, name, *indices)
+    return made
+
+
+def patches_writer(
+    cls: type[ResourceBase], view: ViewHandler, marks: EffectHandler, lender: Lender, logger: logging.Logger
+) -> ReconcileHandler:
+    """The reconcile function of such a view: one write for all patches, one of the status, then a note of each."""
+
+    async def write(parent: Mapping[str, Any], level: Level[dict[str, WantedPatch]]) -> list[Intent]:
+        merged: dict[str, Any] = {}
+        intents: list[Intent] = []
+        for name in sorted(level.drift.missing | level.drift.changed):
+            wanted, found = level.desired[name], level.actual.get(name)
+            if found is None:
+                merge_patches(merged, wanted.patch)
+                continue
+            if found.has_lapsed:
+                logger.warning("%s: its patch was not seen in the object within %s: dropped", name, WRITTEN_FOR)
+            intents.append(call(marks.function, wanted.call, name=name))
+        return [*intents, *writes(cls, plain(parent)["metadata"], merged)]
+
+    write.__name__ = f"{view.name}.write"
+    made = ReconcileHandler.inspect(write, view, {cls: ["patch", "patch_status"]}, lender)
+    made.fingerprint = digest(_CODE, view.name)
+    return made
+
+
+def merge_patches(first: dict[str, Any], then: Mapping[str, Any]) -> None:
+    """Add a merge patch to another, in place."""
+    for key, value in then.items():
+        held = first.get(key)
+        if isinstance(held, dict) and isinstance(value, Mapping):
+            merge_patches(held, value)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            first[key] = value
+
+
+def writes(cls: type[ResourceBase], metadata: Mapping[str, Any], merged: Mapping[str, Any]) -> list[Intent]:
+    """The writes of one merge patch: the status goes to its subresource."""
+    name, namespace = metadata["name"], metadata.get("namespace", "")
+    rest = {key: value for key, value in merged.items() if key != "status"}
+    found = [patch(cls, name, rest, namespace=namespace)] if rest else []
+    if "status" in merged:
+        body, options = {"status": merged["status"]}, IntentOptions()
+        found.append(
+            Intent(verb="patch_status", resource=cls, name=name, namespace=namespace, body=body, options=options)
+        )
+    return found

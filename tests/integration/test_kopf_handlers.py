@@ -1,0 +1,314 @@
+"""Handlers of a Kopf file on levelog: called for the edges that Kopf calls them for, with its arguments."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from levelog import OperatorError
+from rigs.kopffiles import Shop, kopf_run, load_kopf
+
+CHANGES = """
+@kopf.on.create("example.com", "v1", "shops")
+def created(name, namespace, uid, spec, meta, body, labels, annotations, reason, old, new, diff, retry, **_):
+    assert (name, namespace, uid) == (meta.name, meta.namespace, meta["uid"]) == (body.meta.name, "default", uid)
+    told.append((reason, dict(spec), dict(labels), dict(annotations), old, new, [tuple(each) for each in diff], retry))
+
+@kopf.on.update("example.com", "v1", "shops")
+async def updated(reason, old, new, diff, **_):
+    told.append((reason, old, new, [tuple(each) for each in diff]))
+
+@kopf.on.delete("example.com", "v1", "shops")
+def deleted(reason, body, **_):
+    told.append((reason, dict(body.spec), body.meta.deletion_timestamp is not None))
+"""
+
+
+def test_handlers_are_called_for_changes_of_the_essence_with_arguments_by_name(tmp_path: Path) -> None:
+    with kopf_run(tmp_path, CHANGES) as kopf:
+        new = {"metadata": {"labels": {"a": "b"}}, "spec": {"size": 1}}
+        told = kopf.apply(metadata={"labels": {"a": "b"}}, size=1)
+        assert told == [("create", {"size": 1}, {"a": "b"}, {}, None, new, [("add", (), None, new)], 0)]
+        after = {"metadata": {"labels": {"a": "c"}}, "spec": {"size": 1, "box": {"x": 2}}}
+        assert kopf.apply(metadata={"labels": {"a": "c"}}, size=1, box={"x": 2}) == [
+            (
+                "update",
+                new,
+                after,
+                [
+                    ("change", ("metadata", "labels", "a"), "b", "c"),
+                    ("add", ("spec", "box"), None, {"x": 2}),
+                ],
+            )
+        ]
+        kopf.simulation.patch_status(Shop, "a", {"phase": "made"}, namespace="default")
+        kopf.simulation.run()
+        assert kopf.told() == []
+        assert kopf.delete() == [("delete", {"size": 1, "box": {"x": 2}}, True)]
+        assert kopf.simulation.objects(Shop) == []
+
+
+def test_a_delete_handler_that_is_optional_needs_no_finalizer(tmp_path: Path) -> None:
+    source = CHANGES.replace(
+        '.delete("example.com", "v1", "shops")', '.delete("example.com", "v1", "shops", optional=True)'
+    )
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1)
+        assert kopf.read()["metadata"].get("finalizers") is None
+        assert kopf.writes() == []
+        assert kopf.delete() == [("delete", {"size": 1}, False)]
+
+
+def test_a_field_handler_is_told_of_its_field(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.field("example.com", "v1", "shops", field="spec.box")
+    def boxed(reason, old, new, diff, **_):
+        told.append((reason, old, new, [tuple(each) for each in diff]))
+
+    @kopf.on.update("example.com", "v1", "shops", field=("spec", "size"), old=1, new=lambda value, spec, **_: value > 2)
+    def grown(old, new, **_):
+        told.append((old, new))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == []
+        assert kopf.apply(size=1, box={"x": 1}) == [("update", None, {"x": 1}, [("add", (), None, {"x": 1})])]
+        assert kopf.apply(size=1, box={"x": 2}) == [
+            ("update", {"x": 1}, {"x": 2}, [("change", ("x",), 1, 2)]),
+        ]
+        assert kopf.apply(size=2, box={"x": 2}) == []
+        assert kopf.apply(size=1, box={"x": 2}) == []
+        assert kopf.apply(size=3, box={"x": 2}) == [(1, 3)]
+
+
+def test_filters_take_literals_presence_and_callbacks_with_arguments(tmp_path: Path) -> None:
+    source = """
+    def is_big(spec, **_):
+        return spec["size"] > 1
+
+    @kopf.on.create("example.com", "v1", "shops", labels={"a": "b", "c": kopf.PRESENT, "d": kopf.ABSENT})
+    def labelled(name, **_):
+        told.append(("labelled", name))
+
+    def is_size(value, spec, **_):
+        return value == str(spec["size"])
+
+    @kopf.on.create("example.com", "v1", "shops", annotations={"a": is_size})
+    def noted(name, **_):
+        told.append(("noted", name))
+
+    @kopf.on.create("example.com", "v1", "shops", when=kopf.all_([is_big, kopf.not_(lambda spec, **_: "box" in spec)]))
+    def big(name, **_):
+        told.append(("big", name))
+
+    @kopf.on.update("example.com", "v1", "shops", when=lambda diff, **_: len(diff) > 1)
+    def much(name, **_):
+        told.append(("much", name))
+
+    is_one, is_two = (lambda value, **_: value == 1), (lambda value, **_: value == 2)
+
+    @kopf.on.create("example.com", "v1", "shops", field="spec.box", value=kopf.any_([is_one, is_two]))
+    def boxed(name, **_):
+        told.append(("boxed", name))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply("a", metadata={"labels": {"a": "b"}}, size=1) == []
+        assert kopf.apply("b", metadata={"labels": {"a": "b", "c": ""}}, size=1) == [("labelled", "b")]
+        assert kopf.apply("c", metadata={"labels": {"a": "b", "c": "", "d": ""}}, size=1) == []
+        assert kopf.apply("d", metadata={"annotations": {"a": "1"}}, size=1) == [("noted", "d")]
+        assert kopf.apply("e", size=2) == [("big", "e")]
+        assert kopf.apply("e", size=3) == []
+        assert kopf.apply("e", size=4, box=3) == [("much", "e")]
+        assert kopf.apply("f", size=1, box=2) == [("boxed", "f")]
+        assert kopf.apply("g", size=1, box=3) == []
+
+
+def test_patch_and_returned_values_are_written_once_for_all_handlers_and_then_left_alone(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def one(patch, **_):
+        patch.status["phase"] = "made"
+        patch.metadata.labels["made"] = "yes"
+        return {"n": 1}
+
+    @kopf.on.create("example.com", "v1", "shops")
+    async def two(patch, status, **_):
+        patch.fns.append(lambda body: body["spec"]["list"].append(3))
+        return 2
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(list=[1])
+        found = kopf.read()
+        assert found["status"] == {"phase": "made", "one": {"n": 1}, "two": 2}
+        assert found["metadata"]["labels"] == {"made": "yes"}
+        assert found["spec"] == {"list": [1, 3]}
+        assert len(kopf.writes()) == 2  # the object, and its status
+        kopf.simulation.patch_status(Shop, "a", {"phase": "other"}, namespace="default")
+        kopf.apply(list=[])
+        assert kopf.read()["status"]["phase"] == "other"
+        assert len(kopf.writes()) == 2
+        assert kopf.simulation.level("shops_patches", "default", "a").status == "in_sync"
+
+
+def test_a_patch_that_is_refused_is_tried_again_and_then_dropped(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops")
+    def one(spec, **_):
+        told.append(spec["size"])
+        return spec["size"]
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.simulation.refuse(403, target="shops.example.com/default/a", times=1)
+        assert kopf.apply(size=1) == [1]
+        assert "status" not in kopf.read()
+        assert kopf.apply(size=2) == []
+        assert kopf.simulation.level("one", "default", "a").status == "drifting"
+        kopf.simulation.advance(timedelta(minutes=1))
+        assert kopf.told() == [2]
+        assert kopf.read()["status"] == {"one": 2}
+        kopf.simulation.refuse(403, target="shops.example.com/default/a")
+        assert kopf.apply(size=3) == [3]
+        kopf.simulation.advance(timedelta(hours=2))
+        assert kopf.read()["status"] == {"one": 2}
+        assert kopf.apply(size=4) == [4]
+
+
+def test_a_handler_that_waits_for_the_status_of_another_is_called_once_it_is_there(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def one(**_):
+        return {"n": 1}
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def two(status, **_):
+        if "one" not in status:
+            raise kopf.TemporaryError("not yet", delay=86400)
+        told.append(status["one"]["n"])
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [1]
+
+
+def test_errors_are_tried_again_as_their_kind_and_the_options_say(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", retries=3, backoff=10)
+    def thrice(retry, **_):
+        told.append(("thrice", retry))
+        raise kopf.TemporaryError("later", delay=5) if retry == 1 else ValueError("wrong")
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def never(retry, **_):
+        told.append(("never", retry))
+        raise kopf.PermanentError("no use")
+
+    @kopf.on.create("example.com", "v1", "shops", errors=kopf.ErrorsMode.PERMANENT)
+    def strict(retry, **_):
+        told.append(("strict", retry))
+        raise ValueError("wrong")
+
+    @kopf.on.create("example.com", "v1", "shops", errors=kopf.ErrorsMode.IGNORED)
+    def careless(retry, **_):
+        told.append(("careless", retry))
+        raise ValueError("wrong")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert sorted(kopf.apply()) == [("careless", 0), ("never", 0), ("strict", 0), ("thrice", 0)]
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=2))
+        assert kopf.told() == [("thrice", 1)]
+        kopf.simulation.advance(timedelta(seconds=6))
+        assert kopf.told() == [("thrice", 2)]
+        status = {
+            name: kopf.simulation.level(name, "default", "a").status
+            for name in ("thrice", "never", "strict", "careless")
+        }
+        assert status == {"thrice": "failed", "never": "failed", "strict": "failed", "careless": "in_sync"}
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+
+
+def test_memo_and_param_reach_the_handlers(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", param=7)
+    def one(memo, param, **_):
+        memo.seen = param
+
+    @kopf.on.update("example.com", "v1", "shops")
+    def two(memo, param, started, runtime, **_):
+        told.append((memo.seen, param, memo["seen"], runtime.total_seconds() >= 0 and started is not None))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1)
+        assert kopf.apply(size=2) == [(7, None, 7, True)]
+
+
+def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops", field="spec.size", id="grown")
+    @kopf.on.create("apps", "v1", "deployments")
+    @kopf.on.create("pods", labels={"a": "b"})
+    @kopf.on.create("example.com", "v1", "shops", id="again")
+    @kopf.on.update("example.com", "v1", "shops", id="again")
+    def any_of_them(reason, body, **_):
+        told.append((reason, body["kind"]))
+        return reason
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [("create", "Shop")] * 2
+        assert kopf.apply(size=2) == [("update", "Shop")] * 2
+        assert kopf.read()["status"] == {"any_of_them": "create", "again": "update", "grown/spec.size": "update"}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default", "labels": {"a": "b"}},
+        }
+        kopf.simulation.apply({**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        kopf.simulation.run()
+        assert kopf.told() == [("create", "Pod")]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('@kopf.on.create("shops")', "missing its group and its version"),
+        ('@kopf.on.create("example.com", "shops")', "missing its version"),
+        ('@kopf.on.create("example.com", "v1", "Shop")', "its plural, where 'Shop' stands"),
+        ('@kopf.on.create("example.com", "v1", kopf.EVERYTHING)', "write a decorator for each"),
+        ('@kopf.on.create(category="all")', "may mean several resources"),
+        ('@kopf.on.create(lambda **_: True)', "may mean several resources"),
+        ('@kopf.on.create("example.com", "v1", "shops", retry=1)', "takes no option 'retry'"),
+        ('@kopf.on.create("example.com", "v1", "shops", value=1)', "say which, field="),
+        ('@kopf.on.create("example.com", "v1", "shops", errors="none")', "not one of kopf.ErrorsMode"),
+        ('@kopf.on.create("example.com", "v1", "shops", backoff=0)', "not a number of seconds"),
+        ('@kopf.on.field("example.com", "v1", "shops")', "says no field"),
+        ('@kopf.on.resume("example.com", "v1", "shops")', "a restart is no event"),
+        ('@kopf.on.event("example.com", "v1", "shops")', "levelog history"),
+        ('@kopf.on.validate("example.com", "v1", "shops")', "no webhooks"),
+        ('@kopf.on.mutate("example.com", "v1", "shops")', "no webhooks"),
+        ('@kopf.daemon("example.com", "v1", "shops")', "no task for each object"),
+        ('@kopf.subhandler()', "handlers inside of handlers"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(
+    tmp_path: Path, source: str, said: str
+) -> None:
+    with pytest.raises(OperatorError) as refused:
+        load_kopf(tmp_path, f"{source}\ndef handler(**_):\n    pass\n")
+    assert said in str(refused.value)
+    assert "shops.py, line 4" in str(refused.value)
+
+
+def test_two_handlers_of_one_id_and_different_options_are_refused(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", param=1)
+    @kopf.on.create("example.com", "v1", "shops", param=2)
+    @kopf.on.create("example.com", "v1", "shops", param=3)
+    @kopf.on.create("example.com", "v1", "shops", param=4)
+    @kopf.on.create("example.com", "v1", "shops", param=5)
+    def one(**_):
+        pass
+    """
+    with pytest.raises(OperatorError, match="give one of them another id="):
+        load_kopf(tmp_path, source)

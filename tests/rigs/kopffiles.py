@@ -1,0 +1,85 @@
+"""Kopf files as tests write them, loaded as `levelog run` loads them, and their handlers called in a simulation."""
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from levelog import Operator
+from levelog.compat.kopf.targets import target
+from levelog.testing import Simulation
+from levelog_cli.loading import load_operators
+
+SHOPS = ("example.com", "v1", "shops")
+Shop = target("tests", SHOPS, {})
+_HEAD = """
+from levelog.compat import kopf
+told = []
+"""
+
+
+class KopfRun:
+    """A simulation of one file, whose handlers put what they are called with into `told`."""
+
+    def __init__(self, operator: Operator, simulation: Simulation, told: list[Any]) -> None:
+        self.operator = operator
+        self.simulation = simulation
+        self._told = told
+
+    def told(self) -> list[Any]:
+        """What was told since the last look."""
+        found = list(self._told)
+        self._told.clear()
+        return found
+
+    def apply(self, name: str = "a", /, metadata: dict[str, Any] | None = None, **spec: Any) -> list[Any]:
+        """Apply a shop, run, and give what was told."""
+        self.simulation.apply(shop(name, metadata=metadata, **spec))
+        self.simulation.run()
+        return self.told()
+
+    def delete(self, name: str = "a") -> list[Any]:
+        """Delete a shop, run, and give what was told."""
+        self.simulation.delete(Shop, name, namespace="default")
+        self.simulation.run()
+        return self.told()
+
+    def read(self, name: str = "a") -> dict[str, Any]:
+        """A shop as the cluster has it."""
+        [found] = [each for each in self.simulation.objects(Shop) if each["metadata"]["name"] == name]
+        return found
+
+    def writes(self) -> list[Any]:
+        """Bodies of the writes so far."""
+        return [intent.body for intent in self.simulation.intents if intent.verb != "call"]
+
+
+def shop(name: str = "a", /, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    found = {"name": name, "namespace": "default", **(metadata or {})}
+    return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": found, "spec": spec}
+
+
+def load_kopf(folder: Path, source: str, name: str = "shops") -> Operator:
+    """The operator of a file with this source, below the import of Kopf and an empty list `told`."""
+    file = folder / f"{name}.py"
+    file.write_text(_HEAD + dedent(source))
+    [operator] = load_operators([file])
+    return operator
+
+
+@contextmanager
+def kopf_run(folder: Path, source: str) -> Generator[KopfRun]:
+    operator = load_kopf(folder, source)
+    origins = [effect.origin for effect in operator.effects.values()]
+    with Simulation(operator) as simulation:
+        simulation.call_through(*origins)
+        yield KopfRun(operator, simulation, _told_of(origins))
+
+
+def _told_of(functions: Iterable[Any]) -> list[Any]:
+    for function in functions:
+        if "told" in function.__globals__:
+            found: list[Any] = function.__globals__["told"]
+            return found
+    raise AssertionError("the file has no handlers")
