@@ -12,6 +12,7 @@ import yaml
 
 from levelog_sandbox import Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, Running, define_webs
+from rigs.nats import NatsServer
 from rigs.ports import is_listening
 from rigs.waiting import until
 
@@ -157,3 +158,33 @@ async def test_killed_it_leaves_nothing_running(sandbox: Sandbox, levelog: Level
         return not is_listening(nats)
 
     await until(is_gone, "the end of the application and its servers", seconds=30)
+
+
+async def test_processes_of_their_own_start_anew_together(
+    sandbox: Sandbox, levelog: Levelog, nats_server: NatsServer, postgres_url: str
+) -> None:
+    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+    assert (await levelog.ends("migrate")).status == 0
+    file = levelog.folder / "webs.py"
+    code = WEBS_FILE.read_text()
+    file.write_text("def broken(:")
+    processes = [levelog.start(part, "webs.py", "--reload") for part in ("ingest", "process", "actuate")]
+    try:
+        for process in processes:
+            await process.says("waits for a change")
+        file.write_text(code)
+        await levelog.in_sync()
+        file.write_text(code.replace(WANTED, "range(web.spec.replicas + 1)"))
+        await has_pods(sandbox, 4)
+        await processes[1].says("webs/pods, 1 level: in_sync -> settling; apply pods (1)")
+        assert [count(process, "webs/pods, 1 level") for process in processes] == [0, 1, 0]
+        for process in processes:
+            assert await process.stops(signal.SIGTERM) == 0
+    finally:
+        for process in processes:
+            process.kill()
+
+
+async def test_a_process_that_lacks_a_server_is_refused_as_without_a_reload(levelog: Levelog) -> None:
+    (levelog.folder / "webs.py").write_text(WEBS_FILE.read_text())
+    assert "--nats-url" in await levelog.refused("process", "webs.py", "--reload", status=2)

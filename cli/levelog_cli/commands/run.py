@@ -15,6 +15,7 @@ Files = Annotated[
         metavar="FILE", help="Python files that define operators, or folders of such files.", show_default=False
     ),
 ]
+Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes, and print what that changes.")]
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "longest_backoff", "dry_run")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
@@ -22,42 +23,40 @@ _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, "threads", "backfill_rate", *_WRITES, "listen")
-def run(
-    settings: Settings,
-    files: Files,
-    *,
-    reload: Annotated[
-        bool, typer.Option("--reload", help="Start anew when a file changes, and print what that changes.")
-    ] = False,
-) -> None:
+def run(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
-    if reload:
-        from levelog_cli.editing.reloader import run_reloading
-
-        run_reloading(settings, files)
-    else:
-        execute(settings, lambda: _stack(settings, files, ("ingest", "process", "actuate")))
+    _start(settings, files, ("ingest", "process", "actuate"), reload=reload)
 
 
 @taking(*NATS, "application", "cluster", *_CLUSTER, "namespace", *_REDACTION, "listen")
-def ingest(settings: Settings, files: Files) -> None:
+def ingest(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Watch what the operators read, and record it in the log."""
-    execute(settings, lambda: _stack(settings, files, ("ingest",)))
+    _start(settings, files, ("ingest",), reload=reload)
 
 
 @taking(*_SHARED, *_REDACTION, "threads", "backfill_rate", "longest_backoff", "listen")
-def process(settings: Settings, files: Files) -> None:
+def process(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 
     Start-up and clean-up hooks run in each of them.
     """
-    execute(settings, lambda: _stack(settings, files, ("process",)))
+    _start(settings, files, ("process",), reload=reload)
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", *_REDACTION, *_WRITES, "listen")
-def actuate(settings: Settings, files: Files) -> None:
+def actuate(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Write what was decided to the Kubernetes API. Any number may run, and share the work."""
-    execute(settings, lambda: _stack(settings, files, ("actuate",)))
+    _start(settings, files, ("actuate",), reload=reload)
+
+
+def _start(settings: Settings, files: list[Path], roles: Iterable[str], *, reload: bool) -> None:
+    if reload:
+        from levelog_cli.editing.reloader import run_reloading
+        from levelog_cli.wiring.roles import Role
+
+        run_reloading(settings, files, frozenset(map(Role, roles)))
+    else:
+        execute(settings, lambda: _stack(settings, files, roles))
 
 
 async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""`levelog run --reload`: an application that starts anew when its files change.
+"""`--reload`: an application, or a process of it, that starts anew when its files change.
 
 New code is loaded in a process of its own first. Only if that succeeds, the code before it is stopped: broken code
 stops nothing, and is reported once.
@@ -14,22 +14,25 @@ from levelog_cli.editing.children import Child, Family, preload, until_gone
 from levelog_cli.editing.sources import Sources
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
 from levelog_cli.loading import load_application
-from levelog_cli.logs import set_up_logs
 from levelog_cli.running import execute
 from levelog_cli.settings import Settings
-from levelog_cli.wiring.roles import EVERYTHING
+from levelog_cli.wiring.roles import EVERYTHING, Role, refuse_missing
 from levelog_cli.wiring.stack import run_stack
 
 log = logging.getLogger(__name__)
 
 
-def run_reloading(settings: Settings, files: Sequence[Path]) -> None:
-    """Run the application until a signal ends the command, which then ends with status 0."""
-    set_up_logs(settings.log_format, settings.log_level)
+def run_reloading(settings: Settings, files: Sequence[Path], roles: frozenset[Role] = EVERYTHING) -> None:
+    """Run the application, or a part of it, until a signal ends the command, which then ends with status 0."""
+
+    async def check() -> None:
+        refuse_missing(settings, roles)
+
+    execute(settings, check)
     preload()
     family = Family()
     with family.ending_by_signals():
-        reloader = Reloader(settings, files, family)
+        reloader = Reloader(settings, files, family, roles)
         while not family.is_ending:
             reloader.look()
             family.rest(*reloader.waited_for)
@@ -39,8 +42,15 @@ class Reloader:
     """Runs the newest code that can be loaded; `look` is called again and again."""
 
     def __init__(
-        self, settings: Settings, files: Sequence[Path], family: Family, *, prepare: Prepare | None = None
+        self,
+        settings: Settings,
+        files: Sequence[Path],
+        family: Family,
+        roles: frozenset[Role] = EVERYTHING,
+        *,
+        prepare: Prepare | None = None,
     ) -> None:
+        self._roles = roles
         self._prepare = prepare
         self._settings = settings
         self._files = files
@@ -48,7 +58,7 @@ class Reloader:
         self._sources = Sources(files)
         self._running: Child | None = None
         self._is_tried = False
-        self._is_first = True
+        self._is_compared = False  # what a change changes is said by one process of an application, and not at first
 
     @property
     def waited_for(self) -> list[Child]:
@@ -80,7 +90,7 @@ class Reloader:
             self._running.stop()
         if not self._family.is_ending:
             self._running = self._family.fork("application", self._run)
-        self._is_first = False
+        self._is_compared = Role.PROCESS in self._roles
 
     def _try(self) -> TrialResult | None:
         """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""
@@ -97,11 +107,11 @@ class Reloader:
         return received if isinstance(received, TrialResult) else TrialResult([], is_broken=True)
 
     def _try_code(self, telling: Connection) -> None:
-        try_code(self._settings, self._files, telling, is_first=self._is_first, prepare=self._prepare)
+        try_code(self._settings, self._files, telling, is_first=not self._is_compared, prepare=self._prepare)
 
     def _run(self) -> None:
         async def work() -> None:
             application = load_application(self._settings, self._files)
-            await until_gone(self._family, run_stack(self._settings, application, EVERYTHING))
+            await until_gone(self._family, run_stack(self._settings, application, self._roles))
 
         execute(self._settings, work)
