@@ -15,7 +15,7 @@ Files = Annotated[
         metavar="FILE", help="Python files that define operators, or folders of such files.", show_default=False
     ),
 ]
-Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes, and print what that changes.")]
+Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "longest_backoff", "dry_run")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")

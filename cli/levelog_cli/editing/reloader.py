@@ -58,7 +58,7 @@ class Reloader:
         self._sources = Sources(files)
         self._running: Child | None = None
         self._is_tried = False
-        self._is_compared = False  # what a change changes is said by one process of an application, and not at first
+        self._is_compared = False  # at first, and by a part: the other parts would run new code meanwhile
 
     @property
     def waited_for(self) -> list[Child]:
@@ -90,7 +90,7 @@ class Reloader:
             self._running.stop()
         if not self._family.is_ending:
             self._running = self._family.fork("application", self._run)
-        self._is_compared = Role.PROCESS in self._roles
+        self._is_compared = self._roles == EVERYTHING
 
     def _try(self) -> TrialResult | None:
         """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""
