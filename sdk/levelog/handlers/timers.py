@@ -37,6 +37,9 @@ class Tick(Struct, frozen=True, kw_only=True):
 class TimerHandler:
     """A function that is called for each object now and then."""
 
+    result: Any = None
+    """Type of what is kept of a call; None: nothing is."""
+
     def __init__(
         self,
         function: Callable[..., Any],
@@ -73,6 +76,16 @@ class TimerHandler:
         self.given: Injections = injections(function, "timer", rest, OF_EDGES, lender)
 
     @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        return self.function
+
+    def handed(self, parent: Any) -> dict[str, Any]:
+        """What a call is handed over of an object."""
+        found = parent if self.reader.is_plain else msgspec.to_builtins(parent)
+        return handled_object({key: found[key] for key in found if key != "status" or not self.reader.is_plain})
+
+    @property
     def calls_name(self) -> str:
         """Name of the effect, and of the index of its calls."""
         return f"{self.name}_calls"
@@ -104,20 +117,23 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     """The effect that calls the function."""
     function, given = handler.function, (Given.KEY, Given.RETRY)
 
-    async def call_async(tick: Tick, idempotency_key: str, retry: int) -> None:
-        await function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+    async def call_async(tick: Tick, idempotency_key: str, retry: int) -> Any:
+        result = await function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+        return None if handler.result is None else result
 
-    def call_plain(tick: Tick, idempotency_key: str, retry: int) -> None:
-        function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+    def call_plain(tick: Tick, idempotency_key: str, retry: int) -> Any:
+        result = function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+        return None if handler.result is None else result
 
     effect: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call_plain
     effect.__name__ = handler.calls_name
+    effect.__annotations__["return"] = handler.result
     made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
-    made.origin, made.title = function, f"timer {handler.name}"
+    made.origin, made.title = handler.origin, f"timer {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = handler.taken
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
-    made.fingerprint = digest(_CODE, fingerprint(function), handler.reader.fingerprint, handler.given.fingerprint)
+    made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 
 
@@ -126,7 +142,7 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
     index = handler.calls_name
 
     def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
-        calls: list[Call[Tick, None]] = list(read[index][_uid(parent)])
+        calls: list[Call[Tick, Any]] = list(read[index][_uid(parent)])
         last = calls[0].called_at if calls else None
         due = handler.due(_created(parent), last, now)
         if now < due:
@@ -134,7 +150,7 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
         return Level(desired=due, actual=last, recheck_at=due + handler.every)  # also if it gives up
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
-    annotations: dict[str, Any] = {"parent": hint, "now": datetime, index: Index[str, Call[Tick, None]]}
+    annotations: dict[str, Any] = {"parent": hint, "now": datetime, index: ticked(handler)}
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
     schedule = value_fingerprint(tuple(str(each) for each in (handler.every, handler.initial_delay, handler.sharp)))
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, schedule)
@@ -145,15 +161,19 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
     """The reconcile function of such a view: it has the effect called."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
-        found = parent if handler.reader.is_plain else msgspec.to_builtins(parent)
-        shown = {key: found[key] for key in found if key != "status" or not handler.reader.is_plain}
-        return [call(effect.function, Tick(due=level.desired, object=handled_object(shown)))]
+        return [call(effect.function, Tick(due=level.desired, object=handler.handed(parent)))]
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"
     made = ReconcileHandler.inspect(act, view, {}, lender)
     made.fingerprint = digest(_CODE, view.name)
     return made
+
+
+def ticked(handler: TimerHandler) -> Any:
+    """Type of the index of a timer's calls."""
+    result: Any = handler.result
+    return Index[str, Call[Tick, result]]
 
 
 def _uid(parent: Any) -> str:

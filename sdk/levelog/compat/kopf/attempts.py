@@ -9,7 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from levelog.compat.kopf.events import posted
+from levelog.compat.kopf.hierarchies import at_hand
 from levelog.compat.kopf.keywords import Memo, Patch, call_keywords, object_keywords
+from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.effects import GiveUp, Retry
 
 
@@ -55,42 +58,61 @@ class Attempts:
     """Calls of one function for objects, each with what it is tried the how manieth time for."""
 
     def __init__(
-        self, handler_id: str, function: Callable[..., Any], limits: TryLimits, logger: logging.Logger, param: Any
+        self,
+        handler_id: str,
+        function: Callable[..., Any],
+        limits: TryLimits,
+        logger: logging.Logger,
+        param: Any,
+        settings: OperatorSettings,
+        memo: Memo,
     ) -> None:
+        """`memo` is what start-up handlers have put down; an object's begins as a copy of it."""
         self.id = handler_id
         self.function = function
         self.limits = limits
         self.logger = logger
         self.param = param
+        self.settings = settings
+        self.memo = memo
         self._began: dict[str, datetime] = {}
         self.is_async = inspect.iscoroutinefunction(function)
 
     def object_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments about an object, without those of a call; filters get them too."""
-        return object_keywords(body, memo_of(body), self.param, self.logger)
+        memo = _memos.setdefault(str(body["metadata"].get("uid", "")), Memo(self.memo))
+        return {**object_keywords(body, memo, self.param, self.logger), "settings": self.settings}
 
     def run(self, body: Mapping[str, Any], key: str, retry: int, told: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Call a plain function; the merge patch of its object that it asks for, None for none.
+        """Call a plain function; the merge patch of its object that it asks for, and Events, None for neither.
 
         Raises Retry and GiveUp as its user's errors mean them, and other errors of the function as they are.
         """
         patch, kwargs = self._begin(body, key, retry, told)
+        tokens = at_hand.set(body), posted.set([])
         try:
             return self._end(body, key, patch, self.function(**kwargs))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._failed(error, key, retry)
             return None
+        finally:
+            at_hand.reset(tokens[0])
+            posted.reset(tokens[1])
 
     async def run_async(
         self, body: Mapping[str, Any], key: str, retry: int, told: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Call an async function, as `run` does."""
         patch, kwargs = self._begin(body, key, retry, told)
+        tokens = at_hand.set(body), posted.set([])
         try:
             return self._end(body, key, patch, await self.function(**kwargs))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._failed(error, key, retry)
             return None
+        finally:
+            at_hand.reset(tokens[0])
+            posted.reset(tokens[1])
 
     def _begin(
         self, body: Mapping[str, Any], key: str, retry: int, told: Mapping[str, Any]
@@ -105,9 +127,9 @@ class Attempts:
     def _end(self, body: Mapping[str, Any], key: str, patch: Patch, result: Any) -> dict[str, Any] | None:
         if result is not None:
             patch.status[self.id] = msgspec.to_builtins(result, enc_hook=dict)
-        merged = patch.merged(body)
+        merged, events = patch.merged(body), posted.get()
         self._began.pop(key, None)
-        return merged or None
+        return {"patch": merged, "events": events or []} if merged or events else None
 
     def _failed(self, error: Exception, key: str, retry: int) -> None:
         """Raise what the error means, or nothing where errors are ignored."""
@@ -130,11 +152,6 @@ class Attempts:
 
 
 _memos: Final[dict[str, Memo]] = {}
-
-
-def memo_of(body: Mapping[str, Any]) -> Memo:
-    """What the handlers of an object have told each other in this process."""
-    return _memos.setdefault(str(body["metadata"].get("uid", "")), Memo())
 
 
 def forget(body: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """`kopf.on`: the decorators of a Kopf file."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NoReturn, TypeVar
@@ -12,6 +13,8 @@ from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.targets import target
 from levelog.edges import Reason, pointer_of
 from levelog.errors import OperatorError
+from levelog.handlers.hooks import When
+from levelog.handlers.timers import LEAST
 from levelog.resources import ResourceBase
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
@@ -57,6 +60,22 @@ class KopfOn:
             raise OperatorError("kopf.on.field: says no field: field='spec.replicas'")
         return _changing("field", ("create", "update"), selectors, options)
 
+    def startup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when a process of the operator begins, before anything is handled."""
+        return _hook("startup", options)
+
+    def cleanup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function when a process of the operator ends."""
+        return _hook("cleanup", options)
+
+    def login(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Leave the function alone: levelog logs in with a kubeconfig, or as the service account of its pod."""
+        return _unused("login", "levelog logs in with KUBECONFIG, or as the service account of its pod")
+
+    def probe(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Leave the function alone: levelog has probes of its own."""
+        return _unused("probe", "levelog answers probes by itself, --listen: docs/monitoring.md")
+
     def __getattr__(self, name: str) -> NoReturn:
         if name in REFUSED:
             raise OperatorError(f"kopf.on.{name}: {REFUSED[name]}")
@@ -96,6 +115,58 @@ def _changing(
             backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)),
             param=options.get("param"),
         )
+        return function
+
+    return register
+
+
+def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+    """Call the function for each object every `interval` seconds."""
+    where = "kopf.timer"
+    if options.get("idle") is not None:
+        raise OperatorError(f"{where}: idle= is not known here: look at the object in the function, and return at once")
+    cls = resource_of(where, selectors, options, ("id", "param", "backoff", "interval", "initial_delay", "sharp"))
+    filters = filters_of(where, options, has_field=False)
+    interval = seconds_of(where, "interval", options.get("interval"))
+    if interval is None:
+        raise OperatorError(f"{where}: says no interval: interval=60, in seconds")
+    if interval < LEAST:
+        raise OperatorError(f"{where}: interval={options['interval']!r} is less than a second; each call is recorded")
+    delay = options.get("initial_delay") or None
+
+    def register(function: DecoratedF) -> DecoratedF:
+        file_of(function).pace(
+            function,
+            cls,
+            str(options.get("id") or getattr(function, "__name__", "timer")),
+            limits_of(where, options),
+            filters,
+            interval=interval,
+            initial_delay=seconds_of(where, "initial_delay", delay) or timedelta(0),
+            sharp=bool(options.get("sharp")),
+            backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)),
+            param=options.get("param"),
+        )
+        return function
+
+    return register
+
+
+def _hook(when: When, options: Mapping[str, Any]) -> Callable[[DecoratedF], DecoratedF]:
+    if unknown := options.keys() - {*_LIMITS, "id", "param", "backoff"}:
+        raise OperatorError(f"kopf.on.{when}: takes no option {min(unknown)!r}")
+
+    def register(function: DecoratedF) -> DecoratedF:
+        file_of(function).hook(when, function, options.get("param"))
+        return function
+
+    return register
+
+
+def _unused(decorator: str, why: str) -> Callable[[DecoratedF], DecoratedF]:
+    def register(function: DecoratedF) -> DecoratedF:
+        name = getattr(function, "__name__", decorator)
+        logging.getLogger("levelog.compat.kopf").warning("@kopf.on.%s: %s is never called: %s", decorator, name, why)
         return function
 
     return register

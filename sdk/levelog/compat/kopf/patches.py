@@ -14,7 +14,7 @@ from levelog.handlers.edgehandlers import declared
 from levelog.handlers.injection import Lender
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
-from levelog.intents import Intent, IntentOptions, call, patch
+from levelog.intents import EventType, Intent, IntentOptions, call, event, patch
 from levelog.levels import Level
 from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
@@ -30,6 +30,8 @@ class WantedPatch(Struct, frozen=True, kw_only=True):
 
     call: str
     patch: dict[str, Any]
+    events: list[list[str]] = []
+    """Type, reason and note of each."""
     has_lapsed: bool = False
     """It was tried for as long as patches are, and is not any more."""
 
@@ -62,7 +64,7 @@ def patches_view(
             for each in read[index][uid]:
                 if each.name or not each.result:
                     continue
-                wanted = desired[handler] = WantedPatch(call=each.idempotency_key, patch=each.result)
+                wanted = desired[handler] = WantedPatch(call=each.idempotency_key, **each.result)
                 if written.get(handler) == wanted.call:
                     actual[handler] = wanted
                 elif now >= each.called_at + WRITTEN_FOR:
@@ -100,12 +102,17 @@ def patches_writer(
             if found.has_lapsed:
                 logger.warning("%s: its patch was not seen in the object within %s: dropped", name, WRITTEN_FOR)
             intents.append(call(marks.function, wanted.call, name=name))
+            intents += [event(reason, note, type=_type(kind)) for kind, reason, note in wanted.events]
         return [*intents, *writes(cls, plain(parent)["metadata"], merged)]
 
     write.__name__ = f"{view.name}.write"
-    made = ReconcileHandler.inspect(write, view, {cls: ["patch", "patch_status"]}, lender)
+    made = ReconcileHandler.inspect(write, view, {cls: ["event", "patch", "patch_status"]}, lender)
     made.fingerprint = digest(_CODE, view.name)
     return made
+
+
+def _type(kind: str) -> EventType:
+    return "Warning" if kind == "Warning" else "Normal"
 
 
 def merge_patches(first: dict[str, Any], then: Mapping[str, Any]) -> None:

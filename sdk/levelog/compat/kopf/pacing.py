@@ -1,0 +1,80 @@
+"""Kopf's timers as those of levelog."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from levelog.calls.mappings import plain
+from levelog.compat.kopf.attempts import Attempts, ErrorsMode
+from levelog.compat.kopf.changing import LONGEST
+from levelog.compat.kopf.filters import Filters
+from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.fingerprints import value_fingerprint
+from levelog.handlers.injection import Given, Injections
+from levelog.handlers.readers import ObjectReader
+from levelog.handlers.timers import Tick, TimerHandler
+from levelog.resources import ResourceBase
+from levelog.selectors import Selector
+from levelog.wire.canonical import digest
+
+
+class PacedHandler(TimerHandler):
+    """A function of a Kopf file that is called for each object now and then, with keyword arguments."""
+
+    result = dict[str, Any] | None
+
+    def __init__(
+        self,
+        name: str,
+        cls: type[ResourceBase],
+        attempts: Attempts,
+        filters: Filters,
+        *,
+        interval: timedelta,
+        initial_delay: timedelta,
+        sharp: bool,
+        backoff: timedelta | None,
+    ) -> None:
+        self.name = name
+        self.attempts = attempts
+        self.filters = filters
+        self.every, self.initial_delay, self.sharp = interval, initial_delay, sharp
+        self.function = self._wrapped()
+        limits = attempts.limits
+        retries = 0 if limits.errors is ErrorsMode.PERMANENT else None if limits.retries is None else limits.retries - 1
+        selector = Selector() if filters.takes_all else Selector(when=self._takes)
+        self.options = EdgeOptions(
+            of=cls, selector=selector, timeout=limits.timeout or LONGEST, retries=retries, backoff=backoff
+        )
+        self.reader = ObjectReader(cls, selector, is_plain=True)
+        self.parameter = "tick"
+        code = (filters, attempts.id, limits, attempts.param)
+        self.given = Injections({}, {}, {}, digest(value_fingerprint(code)))
+
+    @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        return self.attempts.function
+
+    def handed(self, parent: Any) -> dict[str, Any]:
+        """All of an object, with what its class says where a list of the API leaves that out."""
+        resource = self.reader.resource
+        return {"apiVersion": resource.api_version, "kind": resource.kind, **plain(parent)}
+
+    def arguments(self, tick: Tick, given: Mapping[Given, Any]) -> dict[str, Any]:
+        """The arguments of the function that stands around the user's."""
+        return {"tick": tick, "key": given[Given.KEY], "retry": given[Given.RETRY]}
+
+    def _takes(self, body: Mapping[str, Any]) -> bool:
+        return self.filters.take(self.attempts.object_arguments(plain(body)))
+
+    def _wrapped(self) -> Callable[..., Any]:
+        def plain_call(tick: Tick, key: str, retry: int) -> Any:
+            return self.attempts.run(tick.object, key, retry, {})
+
+        async def async_call(tick: Tick, key: str, retry: int) -> Any:
+            return await self.attempts.run_async(tick.object, key, retry, {})
+
+        made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
+        made.__name__ = self.name
+        return made

@@ -1,0 +1,164 @@
+"""Timers, start-up, Events and children of a Kopf file, and what of its settings means nothing here."""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog import OperatorError
+from levelog.compat import kopf
+from rigs.kopffiles import kopf_run, load_kopf
+
+OWNER: dict[str, Any] = {
+    "apiVersion": "example.com/v1",
+    "kind": "Shop",
+    "metadata": {"name": "a", "namespace": "default", "uid": "u1", "labels": {"team": "red"}},
+}
+
+
+def test_a_timer_is_called_in_its_interval_and_its_result_is_written(tmp_path: Path) -> None:
+    source = """
+    @kopf.timer("example.com", "v1", "shops", interval=60, initial_delay=10, labels={"a": kopf.ABSENT})
+    async def look(spec, status, retry, patch, **_):
+        told.append((spec["size"], status.get("look"), retry))
+        if len(told) == 1:
+            raise kopf.TemporaryError("not now", delay=5)
+        patch.status["n"] = len(told)
+        return len(told)
+    """
+    with kopf_run(tmp_path, source) as run:
+        assert run.apply(size=1) == []
+        run.apply("b", metadata={"labels": {"a": "b"}}, size=7)
+        run.simulation.advance(timedelta(seconds=30))
+        assert run.told() == [(1, None, 0), (1, None, 1)]
+        assert run.read()["status"] == {"look": 2, "n": 2}
+        run.simulation.advance(timedelta(seconds=60))
+        assert run.told()[0] == (1, 2, 0)
+
+
+def test_start_up_handlers_run_before_others_and_their_memo_reaches_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = """
+    @kopf.on.startup()
+    async def begin(settings, memo, logger, **_):
+        settings.peering.standalone = True
+        settings.persistence.finalizer = "mine"
+        settings.persistence.progress_storage = kopf.StatusProgressStorage(field="x")
+        memo.client = "a client"
+
+    @kopf.on.cleanup()
+    def end(memo, **_):
+        told.append(memo.client)
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(memo, settings, **_):
+        told.append((memo.client, settings.persistence.finalizer))
+        memo.client = "another"
+
+    @kopf.on.login(retries=3)
+    def log_in(**_):
+        raise AssertionError("is not called")
+
+    @kopf.on.probe(id="now")
+    def probe(**_):
+        raise AssertionError("is not called")
+    """
+    with caplog.at_level(logging.WARNING):
+        with kopf_run(tmp_path, source) as run:
+            assert run.apply() == [("a client", "mine")]
+            assert run.apply("b") == [("a client", "mine")]
+        assert run.told() == ["a client"]
+    warned = [record.message for record in caplog.records]
+    assert [text for text in warned if "kopf.on.login" in text or "kopf.on.probe" in text]
+    named = sorted(text.split()[0] for text in warned if "means nothing" in text)
+    assert set(named) == {"settings.persistence.finalizer", "settings.persistence.progress_storage"}
+
+
+def test_events_about_the_object_are_posted_with_the_result_of_the_call(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(body, patch, **_):
+        patch.status["phase"] = "made"
+        kopf.info(body, reason="Made", message="it is there")
+        kopf.event(body, type="Error", reason="Odd", message="but odd")
+        kopf.warn({"metadata": {"uid": "other"}}, reason="Other")
+        try:
+            raise ValueError("wrong")
+        except ValueError:
+            kopf.exception(body, message="it says")
+    """
+    with kopf_run(tmp_path, source) as run:
+        run.apply()
+        found = sorted((event.type, event.reason, event.note, event.kind) for event in run.simulation.events)
+    assert found == [
+        ("Normal", "Made", "it is there", "Shop"),
+        ("Warning", "Odd", "but odd", "Shop"),
+        ("Warning", "ValueError", "it says: wrong", "Shop"),
+    ]
+    assert "not about the object of the handler" in caplog.text
+
+
+def test_children_are_adopted_by_the_object_of_the_handler(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(body, **_):
+        child = {"spec": {"template": {}}}
+        kopf.adopt([child], nested="spec.template")
+        told.append(child)
+    """
+    with kopf_run(tmp_path, source) as run:
+        [child] = run.apply(metadata={"labels": {"team": "red"}})
+        [reference] = child["metadata"].pop("ownerReferences")
+        assert child == {
+            "metadata": {"generateName": "a-", "namespace": "default", "labels": {"team": "red"}},
+            "spec": {"template": {"metadata": {"labels": {"team": "red"}}}},
+        }
+        uid = run.read()["metadata"]["uid"]
+        assert reference == {
+            "apiVersion": "example.com/v1",
+            "kind": "Shop",
+            "name": "a",
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+
+def test_what_a_child_has_of_its_own_stays_unless_it_is_forced() -> None:
+    child = {"metadata": {"name": "own", "namespace": "there", "labels": {"team": "blue"}}}
+    kopf.adopt(child, OWNER)
+    kopf.adopt(child, OWNER)
+    assert len(child["metadata"].pop("ownerReferences")) == 1
+    assert child == {"metadata": {"name": "own", "namespace": "there", "labels": {"team": "blue"}}}
+    kopf.adopt(child, OWNER, forced=True, strict=True)
+    kopf.remove_owner_reference(child, OWNER)
+    assert child == {
+        "metadata": {"name": "a", "namespace": "default", "labels": {"team": "red"}, "ownerReferences": []}
+    }
+    assert kopf.build_object_reference(OWNER)["uid"] == "u1"
+    with pytest.raises(LookupError, match="no handler is running"):
+        kopf.adopt(child)
+    with pytest.raises(TypeError, match="a child is a manifest"):
+        kopf.label("text", {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('@kopf.timer("example.com", "v1", "shops")', "says no interval"),
+        ('@kopf.timer("example.com", "v1", "shops", interval=1, idle=5)', "idle= is not known here"),
+        ('@kopf.timer("example.com", "v1", "shops", interval="1")', "not a number of seconds"),
+        ('@kopf.timer("example.com", "v1", "shops", interval=0.1)', "less than a second"),
+        ('@kopf.index("example.com", "v1", "shops")', "a handler cannot look up an index"),
+        ("@kopf.on.startup(interval=1)", "takes no option 'interval'"),
+    ],
+)
+def test_timers_that_cannot_be_are_refused_with_a_sentence(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(OperatorError) as refused:
+        load_kopf(tmp_path, f"{source}\ndef handler(**_):\n    pass\n")
+    assert said in str(refused.value)
