@@ -347,6 +347,7 @@ class Operator:
         *,
         every: timedelta,
         initial_delay: timedelta = timedelta(0),
+        idle: timedelta | None = None,
         sharp: bool = False,
         of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
@@ -359,14 +360,15 @@ class Operator:
         """Call a function for each object, `initial_delay` after its creation, then `every` so often after each call.
 
         When it was called is kept in the log and in SQL: a restart does not begin anew, and what was missed is called
-        once. With `sharp`, calls are due at whole multiples of `every` after the first one. The function is one as
+        once. With `sharp`, calls are due at whole multiples of `every` after the first one. With `idle`, a call waits
+        until nothing that the function reads of the object has changed for so long. The function is one as
         `op.on.create` takes, and so are the other options; while an object is being deleted, it is not called.
         """
 
         def register(function: HandlerF) -> HandlerF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             options = EdgeOptions(of=of, selector=selector, timeout=timeout, retries=retries, backoff=backoff)
-            handler = TimerHandler(function, every, initial_delay, options, self._lender, sharp=sharp)
+            handler = TimerHandler(function, every, initial_delay, idle, options, self._lender, sharp=sharp)
             self._claim(handler.name, function)
             self._claim(handler.calls_name, function)
             effect = timer_effect(handler, self._lender)

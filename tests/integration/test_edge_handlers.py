@@ -395,6 +395,46 @@ def test_a_sharp_timer_keeps_to_the_grid_of_its_first_call() -> None:
         assert len(told) == 3
 
 
+@pytest.mark.parametrize("sharp", [False, True])
+def test_an_idle_timer_counts_from_the_last_change_of_what_it_reads(sharp: bool) -> None:
+    op = Operator("webs")
+    told: list[datetime] = []
+    is_failing = False
+
+    @op.timer(every=timedelta(minutes=10), idle=timedelta(minutes=4), sharp=sharp)
+    async def settle(web: Web) -> None:
+        if is_failing:
+            raise Retry("away", delay=timedelta(minutes=1))
+        told.append(simulation.now)
+
+    def minutes() -> list[float]:
+        found = [(each - BEGIN) / timedelta(minutes=1) for each in told]
+        told.clear()
+        return found
+
+    with Simulation(op) as simulation:
+        simulation.call_through(settle)
+        simulation.apply(web())
+        simulation.advance(timedelta(minutes=18))  # until 18
+        assert minutes() == ([10] if sharp else [4, 14])
+        simulation.apply(web(replicas=2))
+        simulation.apply(web(replicas=2) | {"status": {"is": "ready"}})
+        simulation.advance(timedelta(minutes=5))  # until 23
+        assert minutes() == []
+        simulation.apply(web(replicas=2) | {"status": {"is": "idle"}})
+        simulation.apply(web(replicas=2))  # no change of what it reads
+        simulation.advance(timedelta(minutes=8))  # until 31
+        assert minutes() == ([30] if sharp else [24])
+        is_failing = True
+        simulation.advance(timedelta(minutes=10))  # until 41: it fails, and is to be tried again
+        is_failing = False
+        simulation.apply(web(replicas=3))
+        simulation.advance(timedelta(minutes=3))  # until 44: it waits all the same
+        assert minutes() == []
+        simulation.advance(timedelta(minutes=7))  # until 51
+        assert minutes() == ([50] if sharp else [45])
+
+
 def wrong_generator(op: Operator) -> None:
     @op.on.create
     def handler(web: Web) -> Any:
@@ -430,6 +470,12 @@ def wrong_option(op: Operator) -> None:
     op.on.update(idle=timedelta(1))  # type: ignore[call-overload]  # pyright: ignore
 
 
+def wrong_idle(op: Operator) -> None:
+    @op.timer(every=timedelta(1), idle=timedelta(0))
+    def handler(web: Web) -> None:
+        pass
+
+
 def wrong_time(op: Operator) -> None:
     @op.timer(every=timedelta(0))
     def handler(web: Web) -> None:
@@ -445,6 +491,7 @@ def wrong_time(op: Operator) -> None:
         (wrong_retries, "handler handler: retries=-1 is not a number of retries"),
         (wrong_since, "handler handler: since=datetime.datetime(2026, 1, 1, 0, 0) is not a datetime with a time zone"),
         (wrong_option, "on.update: takes no option 'idle'"),
+        (wrong_idle, "timer handler: idle=datetime.timedelta(0) is not a timedelta of at least"),
         (wrong_time, "timer handler: every=datetime.timedelta(0) is not a timedelta of at least"),
     ],
 )

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from levelog.edges import handled_object
+from levelog.edges import essence, flat, handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import OF_EDGES, EdgeOptions, declared, require_options
@@ -23,14 +23,18 @@ from levelog.levels import Level
 from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
 
-_CODE: Final = "timers 1"
+CHANGED: Final = "changed"
+"""Name of the call that notes what an object is, from whose time a timer with `idle` counts."""
+
+_CODE: Final = "timers 2"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
 
 
-class Tick(Struct, frozen=True, kw_only=True):
-    """One call of a timer: the request of its effect."""
+class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call of a timer, or what it notes of an object: the request of its effect."""
 
-    due: datetime
+    due: datetime | None = None
+    """None: the function is not called."""
     object: dict[str, Any]
 
 
@@ -45,6 +49,7 @@ class TimerHandler:
         function: Callable[..., Any],
         every: timedelta,
         initial_delay: timedelta,
+        idle: timedelta | None,
         options: EdgeOptions,
         lender: Lender,
         *,
@@ -53,7 +58,7 @@ class TimerHandler:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
         self.name = function.__name__
         self.function = function
-        self.every, self.initial_delay, self.sharp = every, initial_delay, sharp
+        self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
         self.options = options
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise OperatorError(
@@ -64,6 +69,8 @@ class TimerHandler:
             raise OperatorError(f"timer {self.name}: every={every!r} is not a timedelta of at least {LEAST}")
         if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
+        if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
         require_time(function, "timer", options.timeout)
         require_options(f"timer {self.name}", options)
         hints = type_hints(function)
@@ -90,15 +97,31 @@ class TimerHandler:
         """Name of the effect, and of the index of its calls."""
         return f"{self.name}_calls"
 
-    def due(self, created: datetime, last: datetime | None, now: datetime) -> datetime:
+    def due(self, created: datetime, last: datetime | None, now: datetime, changed: datetime | None = None) -> datetime:
         """When the call is due that comes next; of several that were missed, the newest.
 
-        Sharp: at whole multiples of `every` after the first; else after the last call.
+        Sharp: at whole multiples of `every` after the first; else after the last call. Not before the object has been
+        as it is for `idle`, since it `changed`.
         """
         due = created + self.initial_delay
         if last is not None and last >= due:
             due = last + self.every if not self.sharp else due + ((last - due) // self.every + 1) * self.every
+        if changed is not None and self.idle is not None and (wait := changed + self.idle - due) > timedelta(0):
+            due += wait if not self.sharp else -(-wait // self.every) * self.every
         return max(due, due + (now - due) // self.every * self.every)
+
+    def shown(self, parent: Any) -> dict[str, Any]:
+        """What is handed over of an object, as the function's class reads it."""
+        if self.reader.is_plain:
+            return handled_object({key: parent[key] for key in parent if key != "status"})
+        return handled_object(msgspec.to_builtins(parent))
+
+    def known(self, tick: Tick) -> dict[str, Any]:
+        """What was noted of an object, as this code reads it: a field that a class has now has its default."""
+        try:
+            return self.shown(self.taken(tick))
+        except msgspec.ValidationError:  # noted by code whose class read something else
+            return tick.object
 
     def taken(self, tick: Tick) -> Any:
         """The object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
@@ -118,10 +141,14 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     function, given = handler.function, (Given.KEY, Given.RETRY)
 
     async def call_async(tick: Tick, idempotency_key: str, retry: int) -> Any:
+        if tick.due is None:
+            return None
         result = await function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
         return None if handler.result is None else result
 
     def call_plain(tick: Tick, idempotency_key: str, retry: int) -> Any:
+        if tick.due is None:
+            return None
         result = function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
         return None if handler.result is None else result
 
@@ -131,7 +158,7 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
     made.origin, made.title = handler.origin, f"timer {handler.name}"
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
-    made.first_argument = handler.taken
+    made.first_argument = lambda tick: UNSET if tick.due is None else handler.taken(tick)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
@@ -143,8 +170,16 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
 
     def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
         calls: list[Call[Tick, Any]] = list(read[index][_uid(parent)])
-        last = calls[0].called_at if calls else None
-        due = handler.due(_created(parent), last, now)
+        last = next((each.called_at for each in calls if not each.name), None)
+        changed = None
+        if handler.idle is not None:
+            state = flat(essence(handler.shown(parent)))
+            noted = next((each for each in calls if each.name == CHANGED), None)
+            known = None if noted is None else flat(essence(handler.known(noted.request)))
+            if noted is None or known != state:
+                return Level(desired=state, actual=known)
+            changed = noted.called_at
+        due = handler.due(_created(parent), last, now, changed)
         if now < due:
             return Level(desired=last, actual=last, recheck_at=due)
         return Level(desired=due, actual=last, recheck_at=due + handler.every)  # also if it gives up
@@ -152,7 +187,9 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     annotations: dict[str, Any] = {"parent": hint, "now": datetime, index: ticked(handler)}
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
-    schedule = value_fingerprint(tuple(str(each) for each in (handler.every, handler.initial_delay, handler.sharp)))
+    schedule = value_fingerprint(
+        tuple(str(each) for each in (handler.every, handler.initial_delay, handler.idle, handler.sharp))
+    )
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, schedule)
     return made
 
@@ -161,6 +198,8 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
     """The reconcile function of such a view: it has the effect called."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
+        if isinstance(level.desired, Mapping):
+            return [call(effect.function, Tick(object=handler.shown(parent)), name=CHANGED)]
         return [call(effect.function, Tick(due=level.desired, object=handler.handed(parent)))]
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
