@@ -255,8 +255,12 @@ async def test_an_intent_that_cannot_be_sent_holds_up_no_other(on_sandbox: Actin
         (key,) = await on_sandbox.decide(on_sandbox.intent("patch", stuck, body=body))
         receipts = await on_sandbox.carried_out(*(on_sandbox.intent("patch", each, body=body) for each in others))
         assert [each.outcome for each in receipts] == ["written"] * 5
-        row = (await on_sandbox.rows())[key]
-    assert (row["receipt"], "503" in row["error"]) == (None, True)
+
+        async def is_told() -> bool:
+            return "503" in (await on_sandbox.rows())[key]["error"]
+
+        await until(is_told, "a row that says what its write fails with")
+        assert (await on_sandbox.rows())[key]["receipt"] is None
 
 
 async def test_two_intents_for_one_object_are_sent_one_after_the_other(on_sandbox: Acting) -> None:

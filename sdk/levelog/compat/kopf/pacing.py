@@ -38,7 +38,7 @@ class PacedHandler(TimerHandler):
         self.name = name
         self.attempts = attempts
         self.filters = filters
-        self.every, self.initial_delay, self.sharp = interval, initial_delay, sharp
+        self.every, self.initial_delay, self.idle, self.sharp = interval, initial_delay, None, sharp
         self.function = self._wrapped()
         limits = attempts.limits
         retries = 0 if limits.errors is ErrorsMode.PERMANENT else None if limits.retries is None else limits.retries - 1
