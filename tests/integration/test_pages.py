@@ -25,6 +25,7 @@ NOT_RUN: Final = {
     ("README.md", "make demo"): "installs a virtual environment; tests/e2e/test_demo.py runs the demo",
     ("README.md", "pip install ."): "installs from the package index; tests/integration/test_wheel.py builds the wheel",
     ("docs/deployment.md", "kubectl"): "tests/e2e/test_manifests.py gives them to a real API server",
+    ("docs/development.md", "docker compose"): "needs an engine; tests/unit/test_containers.py holds the file",
     ("docs/monitoring.md", "sed"): "needs the Prometheus operator; tests/unit/test_alerts.py holds the addresses",
     ("docs/deployment.md", "helm"): "test_chart.py installs a chart on a real API server",
     ("docs/tutorial.md", "mkdir"): "the test has a folder of its own",
@@ -39,6 +40,7 @@ STATUS: Final = "echo $?"
 SHOWN: Final = {
     "docs/from-kopf.md": "an operator of Kopf, as its users write them",
     "README.md": "test_why_prints_what_the_readme_shows; of the demo's steps, tests/unit/test_docs.py",
+    "docs/development.md": "a board on a terminal; test_dev.py holds it",
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
     "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "it hangs; tests/unit/test_fence.py",
     "docs/monitoring.md": "at a port of its own; test_probes.py holds it",

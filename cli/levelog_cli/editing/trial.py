@@ -20,8 +20,8 @@ from levelog_cli.wiring.rerun import planned
 
 log = logging.getLogger(__name__)
 
-_PLAN_SECONDS: Final = 5.0
-"""The code before it runs for so long while what changes is found out."""
+_PLAN_SECONDS: Final = 20.0
+"""The code before it runs for so long while what changes is found out; half a second does on an idle machine."""
 
 
 class TrialResult(Struct, frozen=True):
