@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgspec
@@ -32,13 +32,22 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class EffectCaller:
     """Calls the effects that intents ask for, by name (`operator/effect`), and tells what came of each call."""
 
     def __init__(
-        self, effects: Mapping[str, EffectHandler], settings: ActuatorSettings, redactor: Redactor | None = None
+        self,
+        effects: Mapping[str, EffectHandler],
+        settings: ActuatorSettings,
+        redactor: Redactor | None = None,
+        clock: Callable[[], datetime] = _now,
     ) -> None:
         """`redactor`: that of what is recorded; it takes the secret values that it knows out of errors."""
+        self._clock = clock
         self._redactor = redactor or Redactor()
         self._effects = effects
         self._settings = settings
@@ -81,7 +90,12 @@ class EffectCaller:
         await self._caller.close()
 
     async def _call(self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str) -> Result:
-        available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1}
+        limit, left = effect.timeout, self._time_left(intent, effect)
+        if left is not None and intent.attempts > 1:  # at least one attempt is made, however long nobody was there
+            if left <= timedelta(0):
+                return _given_up(intent, effect, request, name, f"{effect.title}: {_out_of_time(effect)}")
+            limit = min(limit, left)
+        available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1, Given.STARTED: intent.decided_at}
         arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
         try:
@@ -89,15 +103,18 @@ class EffectCaller:
                 result: Any = await self.daemons.run(intent, effect, cast("Run", request), available)
             else:
                 result = await self._caller.run(
-                    intent.key, lambda: effect.function(**arguments), effect.timeout, is_async=effect.is_async
+                    intent.key, lambda: effect.function(**arguments), limit, is_async=effect.is_async
                 )
+            if effect.yielding is not None:
+                effect.yielding.refuse_secrets(result, self._redactor)
             told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
         except Interrupted as error:
             return put_off(intent, str(error))
         except Retry as error:
             text = f"{effect.title}: {_words(error) or 'asks to be called again'}"
             is_doubtful = intent.is_doubtful and not effect.is_superseded
-            return self._later(intent, text, is_doubtful=is_doubtful, error=error)
+            later = self._later(intent, text, is_doubtful=is_doubtful, error=error)
+            return self._in_time(later, effect, request, name)
         except GiveUp as error:
             return _given_up(intent, effect, request, name, f"{effect.title}: {_words(error) or 'gave up'}")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
@@ -109,10 +126,23 @@ class EffectCaller:
             if effect.retries is not None and intent.attempts > effect.retries:
                 return _given_up(intent, effect, request, name, text)
             asked = Retry(delay=effect.backoff) if effect.backoff is not None else None
-            return self._later(intent, text, is_doubtful=not effect.is_superseded, error=asked)
+            later = self._later(intent, text, is_doubtful=not effect.is_superseded, error=asked)
+            return self._in_time(later, effect, request, name)
         return Ended(intent=intent, outcome="written", call=told)
 
-    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Result:
+    def _time_left(self, intent: ClaimedIntent, effect: EffectHandler) -> timedelta | None:
+        """How long a call may still be tried; None: for ever."""
+        limit = effect.give_up_after
+        return None if limit is None else intent.decided_at + limit - self._clock()
+
+    def _in_time(self, later: Later, effect: EffectHandler, request: object, name: str) -> Result:
+        """The next attempt, or the end of a call whose time will be over by then."""
+        left = self._time_left(later.intent, effect)
+        if left is None or later.delay < left:
+            return later
+        return _given_up(later.intent, effect, request, name, f"{later.error} ({_out_of_time(effect)})")
+
+    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Later:
         """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""
         is_daemon = self.lasts(intent)
         most = self._settings.most_delay if is_daemon else self._settings.longest
@@ -126,6 +156,10 @@ class EffectCaller:
         elif asked is not None:  # pyright: ignore[reportUnnecessaryComparison] - as a user may write it
             text = f"{text} (its delay is of type {type(asked).__name__}, not a timedelta)"
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
+
+
+def _out_of_time(effect: EffectHandler) -> str:
+    return f"it is given up {effect.give_up_after} after it was decided"
 
 
 def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, text: str) -> Ended:

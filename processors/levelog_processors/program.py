@@ -153,6 +153,7 @@ class Program:
                     f"operator {operator.name!r}: an index or view named {name!r} would hide levelog's own table of "
                     "that name: rename the function"
                 )
+        operator.edges.require_whole()
         self.effects.update((f"{operator.name}/{name}", effect) for name, effect in operator.effects.items())
         _require_pure(operator)
         writes = operator.resources()
@@ -196,6 +197,8 @@ class Program:
     def siblings_of(self, view: BoundView) -> list[BoundView]:
         """Views whose levels a view is given: those of its operator on the same resource that are given none."""
         resource = view.handler.resource
+        if names := view.handler.stands_on:
+            return [self.views[f"{view.operator}/{name}"] for name in names]
         views = (each for each in self.views.values() if not each.handler.is_of_deleted)
         mine = [each for each in views if each.operator == view.operator and each.handler.resource == resource]
         return [each for each in mine if not each.handler.reads_levels] if view.handler.reads_levels else []

@@ -21,6 +21,7 @@ from levelog.wire.canonical import canonical, digest
 
 if TYPE_CHECKING:
     from levelog.handlers.runs import DaemonHandler
+    from levelog.handlers.yielding import Yields
 
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
@@ -33,7 +34,7 @@ MOST_BYTES: Final = 64 * 1024
 """Of a request, and of a result, as JSON: both go into a record of the log."""
 MOST_EDGE_BYTES: Final = 2 * 1024 * 1024
 """Of an object that a handler of edges is called for, and of how it differs: objects reach 1.5 MiB."""
-OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS)
+OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 
 
 MOST_DELAY: Final = timedelta(days=366)
@@ -118,13 +119,19 @@ class EffectHandler:
         """How often it is called again after an error; None: for ever."""
         self.backoff: timedelta | None = None
         """Before it is called again; None: as the actuator puts off what failed."""
+        self.give_up_after: timedelta | None = None
+        """Over all calls since the first was decided; None: never."""
+        self.yielding: Yields | None = None
+        """What its result has to be read by, where it is intents."""
         self.daemon: DaemonHandler | None = None
         """Whose run a call is, which lasts; None: of no daemon."""
         self.index = EffectIndex(self.name, request, returns)
         self.fingerprint = digest(fingerprint(function), self.index.fingerprint, given.fingerprint)
 
     @classmethod
-    def inspect(cls, function: Callable[..., Any], lender: Lender, *, timeout: timedelta) -> "EffectHandler":
+    def inspect(
+        cls, function: Callable[..., Any], lender: Lender, *, timeout: timedelta = EFFECT_TIME
+    ) -> "EffectHandler":
         """Check the signature of an effect. Raises OperatorError naming the function and the parameter."""
         name = function.__name__
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

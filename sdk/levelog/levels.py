@@ -46,7 +46,7 @@ class Level(Generic[T]):
     `recheck_at` asks for another evaluation at that time even if nothing that was read changes.
     """
 
-    __slots__ = ("_drift", "actual", "desired", "recheck_at", "waits")
+    __slots__ = ("_drift", "actual", "desired", "is_known", "recheck_at", "waits")
 
     def __init__(self, desired: T, actual: T, *, recheck_at: datetime | None = None) -> None:
         self.desired = desired
@@ -54,6 +54,8 @@ class Level(Generic[T]):
         self.recheck_at = recheck_at
         self.waits = ""
         """Of levelog's own views: why nothing is done about the drift yet."""
+        self.is_known = False
+        """Of handlers of edges: the object was noted before its first call."""
         self._drift: Drift | None = None
 
     @property

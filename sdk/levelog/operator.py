@@ -356,18 +356,27 @@ class Operator:
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call a function for each object, `initial_delay` after its creation, then `every` so often after each call.
 
         When it was called is kept in the log and in SQL: a restart does not begin anew, and what was missed is called
         once. With `sharp`, calls are due at whole multiples of `every` after the first one. With `idle`, a call waits
         until nothing that the function reads of the object has changed for so long. The function is one as
-        `op.on.create` takes, and so are the other options; while an object is being deleted, it is not called.
+        `op.on.create` takes, but yields nothing, and so are the other options; while an object is being deleted, it is
+        not called.
         """
 
         def register(function: HandlerF) -> HandlerF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
-            options = EdgeOptions(of=of, selector=selector, timeout=timeout, retries=retries, backoff=backoff)
+            options = EdgeOptions(
+                of=of,
+                selector=selector,
+                timeout=timeout,
+                retries=retries,
+                backoff=backoff,
+                give_up_after=give_up_after,
+            )
             handler = TimerHandler(function, every, initial_delay, idle, options, self._lender, sharp=sharp)
             self._claim(handler.name, function)
             self._claim(handler.calls_name, function)

@@ -140,8 +140,14 @@ class StandIns:
 
         def call(**arguments: Any) -> Any:
             self._count(name)
-            request = effect.first_argument(arguments[effect.request_parameter])
-            return None if request is UNSET else function(request)
+            asked = arguments[effect.request_parameter]
+            request = effect.first_argument(asked)
+            if request is UNSET:
+                return None
+            result = function(request)
+            if effect.yielding is None:
+                return result
+            return effect.yielding.kept(list(result or ()), is_end=asked.reason == "delete")
 
         other = copy.copy(effect)
         other.function = call

@@ -76,7 +76,7 @@ class World:
         self._sender = sender
         self.effects = StandIns(program.effects, self.engine.calls.count)
         """What is called in place of effects."""
-        self._caller = EffectCaller(self.effects.handlers, ActuatorSettings())
+        self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)

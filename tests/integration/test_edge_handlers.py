@@ -435,12 +435,6 @@ def test_an_idle_timer_counts_from_the_last_change_of_what_it_reads(sharp: bool)
         assert minutes() == ([50] if sharp else [45])
 
 
-def wrong_generator(op: Operator) -> None:
-    @op.on.create
-    def handler(web: Web) -> Any:
-        yield web
-
-
 def wrong_filter(op: Operator) -> None:
     @op.on.field("spec.image")
     @op.on.update(labels={"a": "b"})
@@ -485,7 +479,6 @@ def wrong_time(op: Operator) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (wrong_generator, "handler handler: yields"),
         (wrong_filter, "handler handler: has options in two of its decorators: give all of them to one"),
         (wrong_parameter, "handler handler: parameter 'old' is not annotated: annotate it with Web | None"),
         (wrong_retries, "handler handler: retries=-1 is not a number of retries"),

@@ -4,7 +4,7 @@ What a Shop's labels and notes say makes handlers raise, effects give up, and re
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from levelog import (
     Resource,
     Retry,
     Struct,
+    apply,
     call,
     event,
     patch,
@@ -214,6 +215,19 @@ async def register(shop: Shop, reason: str, retry: int) -> None:
 @edges.on.field("spec.size", of=Shop, new=lambda size: size > 1)
 def grow(shop: Mapping[str, Any], old: int | None, new: int) -> None:
     """Called for some sizes only."""
+
+
+@edges.on.create(writes={ConfigMap: ["apply"]})
+@edges.on.update
+@edges.on.delete
+async def file(shop: Shop, reason: str, retry: int) -> AsyncIterator[Intent]:
+    """Fails once for each edge, halfway; what it yields is written once."""
+    data = {"reason": reason, "size": str(shop.spec.size)}
+    yield apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"file-{shop.metadata.name}"}, "data": data}
+    )
+    if retry == 0:
+        raise ConnectionError(f"no cabinet for {shop.metadata.name}: {reason}")
 
 
 @edges.timer(every=timedelta(hours=1), of=Shop)

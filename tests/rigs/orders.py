@@ -1,5 +1,6 @@
 """Claimed intents and what is found of their targets, made up for tests of the rules."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ def order(verb: str = "patch", *, body: Any = None, options: Any = None, **field
         "parent": "webs.example.com/default/shop",
         "parent_uid": PARENT_UID,
         "partition": 3,
+        "decided_at": datetime(2026, 1, 1, tzinfo=UTC),
         "round": 1,
         "verb": verb,
         "target": "webs.example.com/default/a",

@@ -389,13 +389,16 @@ class Decider:
 
 
 def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:
-    wake = decided.wake
+    wake, at = decided.wake, decided.level.evaluated_at
+    if at is None:
+        raise TypeError(f"{row.target} is decided by a view that was not called")
     return ClaimedIntent(
         **{name: getattr(row, name) for name in Sendable.__struct_fields__},
         view=wake.view,
         parent=wake.parent,
         parent_uid=decided.level.parent_uid,
         partition=wake.partition,
+        decided_at=at,
         attempts=1,
         is_doubtful=False,
     )

@@ -110,7 +110,13 @@ class Facts(Struct, frozen=True, kw_only=True):
         if self.is_changed or self.is_due:
             return True
         is_owed = self.has_stored_drift and self.view.reconcile is not None and not self.unsettled
-        return is_owed and self.before.decided_inputs != self.seen_before
+        return is_owed and (self.before.decided_inputs != self.seen_before or self.is_to_be_noted)
+
+    @property
+    def is_to_be_noted(self) -> bool:
+        """Tell whether the last round of a view that writes once is done, and one has to follow that notes it."""
+        is_done = self.before.status == "settling" and not self.unsettled and not self.failures
+        return is_done and self.view.handler.writes_once
 
     @property
     def repeats(self) -> Repeats | None:

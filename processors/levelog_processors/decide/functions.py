@@ -13,8 +13,8 @@ from levelog.handlers.injection import Given, about
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Intent
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.rules import must_act
-from levelog_processors.decide.targets import require_target
+from levelog_processors.decide.rules import left_to_write, must_act
+from levelog_processors.decide.targets import require_target, target_key
 from levelog_store.rows import ViewParent
 
 
@@ -154,9 +154,10 @@ class Acting:
         try:
             arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
             arguments |= handler.given.arguments({Given.LEVEL: look.level, Given.NOW: facts.now})
-            wanted = await self._caller.call(facts.name, handler, arguments)
+            wanted: Sequence[Intent] = await self._caller.call(facts.name, handler, arguments)
             for intent in wanted:
                 require_target(facts.view, facts.parent, intent)
+            wanted = left_to_write(look, wanted, lambda intent: str(target_key(facts.view, facts.parent, intent)))
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this level is concerned
             tell_fault("reconcile function", handler.name, handler.function, error, subject=facts.wake.parent)
             return Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)

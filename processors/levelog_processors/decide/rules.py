@@ -4,12 +4,13 @@ A wakeup's `Facts` say whether its view is called. With what that saw they are a
 reconcile function is called. That and its `Round` give the decision.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
 
+from levelog.intents import Intent
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
@@ -30,7 +31,23 @@ def must_act(look: Outlook) -> bool:
     facts = look.facts
     if look.drift is None or look.under_way or facts.view.reconcile is None:
         return False
-    return facts.is_due or (look.digest != facts.before.decided_inputs and look.rests_until is None)
+    is_as_decided = look.digest == facts.before.decided_inputs
+    return facts.is_due or facts.is_to_be_noted if is_as_decided else facts.is_due or look.rests_until is None
+
+
+def left_to_write(look: Outlook, wanted: Sequence[Intent], target_of: Callable[[Intent], str]) -> Sequence[Intent]:
+    """What a round asks for, of a view that writes once: all, what failed of the last round, or the note at the end.
+
+    A round that was decided on the same has written all but what its receipts say has failed.
+    """
+    facts = look.facts
+    if not facts.view.handler.writes_once:
+        return wanted
+    *writes, note = wanted
+    failed = {(each.verb, each.target) for each in facts.failures}
+    if look.digest != facts.before.decided_inputs or (facts.before.status == "failed" and not failed):
+        return writes
+    return [each for each in writes if (each.verb, target_of(each)) in failed] or [note]
 
 
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
@@ -100,6 +117,8 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
         return _Verdict("failed", round_.error, next_at)
     if round_.is_sent:
         return _Verdict("settling")
+    if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
+        return _Verdict("settling", "", now)
     waits = look.level.waits if look.level is not None else ""
     return _Verdict("drifting", waits or "the last round had nothing to write", next_at)
 

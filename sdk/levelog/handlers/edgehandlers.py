@@ -25,11 +25,12 @@ from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import parameters, require_time, type_hints
-from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.signatures import declared, parameters, require_time, type_hints
+from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes, WrittenClass, inspect_writes
+from levelog.handlers.yielding import Yielded, Yields, in_full, in_full_async, last_yielding, yields
 from levelog.indices import Index
 from levelog.intents import Intent, call
-from levelog.levels import Level
+from levelog.levels import Level, Levels
 from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Presence, Selector
 from levelog.wire.canonical import digest
@@ -40,9 +41,11 @@ Phase: TypeAlias = Literal["waits", "held"]
 """Of an object that its operator's finalizer has to be put on first, or that is being deleted and has it."""
 KNOWN: Final = "known"
 """Name of the call that notes that an object is about to be handled for the first time."""
-OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.LOGGER, Given.SETTINGS)
+OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
+OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
+"""What each call gives anew; parameters of the effects that call handlers."""
 
-_CODE: Final = "edges 2"
+_CODE: Final = "edges 3"
 """Stands for this module in fingerprints: raised when the same objects lead to other calls."""
 _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
@@ -66,6 +69,10 @@ class EdgeOptions(Struct, frozen=True, kw_only=True):
     """How often it is tried again after an error; None: for ever."""
     backoff: timedelta | None = None
     """Before it is; None: as the actuator puts off what failed."""
+    give_up_after: timedelta | None = None
+    """Over all attempts, since the call was decided; None: never."""
+    writes: Writes | None = None
+    """What it may yield intents for; None: it yields none."""
     finalizer: bool = False
     """The object stays until its end is handled."""
 
@@ -75,6 +82,10 @@ class EdgeHandler:
 
     result: Any = None
     """Type of what is kept of a call; None: nothing is."""
+    is_yielding: bool = False
+    """Whether the function is a generator, of intents."""
+    written: tuple[WrittenClass, ...] = ()
+    """What it says that it yields intents for."""
 
     def __init__(
         self, function: Callable[..., Any], reasons: frozenset[Reason], options: EdgeOptions, lender: Lender
@@ -85,12 +96,14 @@ class EdgeHandler:
         self.reasons = reasons
         self.options = options
         kind = "handler"
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise OperatorError(
-                f"{kind} {self.name}: yields; what it should write is asked for by a view and a reconcile function"
-            )
+        if yields(function):
+            self.is_yielding, self.result = True, Yielded
         require_time(function, kind, options.timeout)
         require_options(f"handler {self.name}", options)
+        if options.writes is not None:
+            self.written = inspect_writes(f"handler {self.name}", options.writes)
+            if not self.is_yielding:
+                raise OperatorError(f"handler {self.name}: writes= is for handlers that yield intents, and it does not")
         self._hints = type_hints(function)
         first, *rest = parameters(function, kind, "object")
         self.reader: ObjectReader = object_reader(
@@ -108,6 +121,16 @@ class EdgeHandler:
     def handled_name(self) -> str:
         """Name of the effect, and of the index of what was handled."""
         return f"{self.name}_handled"
+
+    @property
+    def writes_name(self) -> str:
+        """Name of the view of what it yielded and is not written yet."""
+        return f"{self.name}_writes"
+
+    @property
+    def written_name(self) -> str:
+        """Name of the index of the calls whose intents are written."""
+        return f"{self.name}_written"
 
     def _require_hint(self, name: str) -> None:
         hint, wanted = self._hints.get(name), _TOLD[name]
@@ -199,22 +222,32 @@ class EdgeHandler:
         return None if old is None else self.taken(old)
 
 
-def edge_effect(handler: EdgeHandler, lender: Lender) -> EffectHandler:
+def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = None) -> EffectHandler:
     """The effect that calls the function. What it raises is tried again, and given up for what is newer."""
-    function, given = handler.function, (Given.KEY, Given.RETRY)
+    function = handler.function
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
-    def arguments(edge: Edge, idempotency_key: str, retry: int) -> dict[str, Any]:
-        return handler.arguments(edge, dict(zip(given, (idempotency_key, retry), strict=True)))
+    def arguments(edge: Edge, *given: Any) -> dict[str, Any]:
+        return handler.arguments(edge, dict(zip(OF_CALLS, given, strict=True)))
 
-    async def handle_async(edge: Edge, idempotency_key: str, retry: int) -> Any:
-        result = None if edge.is_noted else await function(**arguments(edge, idempotency_key, retry))
+    def kept(edge: Edge, result: Any) -> Any:
+        if yielding is not None:
+            return yielding.kept(result, is_end=edge.reason == "delete")
         return None if handler.result is None else result
 
-    def handle(edge: Edge, idempotency_key: str, retry: int) -> Any:
-        result = None if edge.is_noted else function(**arguments(edge, idempotency_key, retry))
-        return None if handler.result is None else result
+    async def handle_async(edge: Edge, idempotency_key: str, retry: int, started: datetime) -> Any:
+        if edge.is_noted:
+            return None
+        result = function(**arguments(edge, idempotency_key, retry, started))
+        return kept(edge, await in_full_async(result) if yielding is not None else await result)
 
-    effect: Callable[..., Any] = handle_async if inspect.iscoroutinefunction(function) else handle
+    def handle(edge: Edge, idempotency_key: str, retry: int, started: datetime) -> Any:
+        if edge.is_noted:
+            return None
+        result = function(**arguments(edge, idempotency_key, retry, started))
+        return kept(edge, in_full(result) if yielding is not None else result)
+
+    effect: Callable[..., Any] = handle_async if is_async else handle
     effect.__name__ = handler.handled_name
     effect.__annotations__["return"] = handler.result
     made = EffectHandler.inspect(effect, lender, timeout=handler.options.timeout)
@@ -222,6 +255,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender) -> EffectHandler:
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.give_up_after, made.yielding = handler.options.give_up_after, yielding
     made.notes_failure = lambda edge: edge.is_held
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
@@ -245,22 +279,38 @@ def edge_view(
         phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
         if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
             is_open = "held" in phases and not any(each.name == END for each in calls)
-            return Level(desired=END, actual=KNOWN if is_open else END)
-        level = handler.level(found, [each for each in calls if not each.name], read)
-        if "waits" in phases and level.drift:
-            level.waits = "waits for its finalizer to be put on"
+            level: Level[Any] = Level(desired=END, actual=KNOWN if is_open else END)
+        else:
+            level = handler.level(found, [each for each in calls if not each.name], read)
+            if "waits" in phases and level.drift:
+                level.waits = "waits for its finalizer to be put on"
+            level.is_known = any(each.name == KNOWN for each in calls)
+        if handler.is_yielding and level.drift and _is_writing(handler, uid, calls, read):
+            level.waits = f"waits until what it yielded last is written: see {handler.writes_name}"
         return level
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     annotations: dict[str, Any] = {"parent": hint, index: called(handler), **handler.reads}
     if finalizing is not None:
         annotations["finalizing"] = Index[str, Phase]
+    if handler.is_yielding:
+        annotations |= {handler.written_name: Index[str, Call[str, None]], "levels": Levels}
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
+    made.stands_on = (handler.writes_name,) if handler.is_yielding else ()
     options = handler.options
     filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
     held = () if finalizing is None else (str(options.finalizer), finalizing.fingerprint)
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *sorted(handler.reasons), filters, *held)
     return made
+
+
+def _is_writing(handler: EdgeHandler, uid: str, calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> bool:
+    """Tell whether what the last call yielded is being written: neither written, nor refused."""
+    last = last_yielding(calls)
+    if last is None or any(each.request == last.idempotency_key for each in read[handler.written_name][uid]):
+        return False
+    standing = read["levels"].get(handler.writes_name)
+    return standing is None or standing.status != "failed"
 
 
 def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
@@ -296,7 +346,10 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
         if not handler.fits(edge):
             return [call(effect.function, noted)]
         if level.actual is None and "delete" in handler.reasons:  # it may fail halfway, and then be deleted
-            return [call(effect.function, noted, name=KNOWN), call(effect.function, edge)]
+            known = call(effect.function, noted, name=KNOWN)
+            if handler.is_yielding:  # what is yielded is written while no other call comes in between
+                return [call(effect.function, edge) if level.is_known else known]
+            return [known, call(effect.function, edge)]
         return [call(effect.function, edge)]
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
@@ -313,16 +366,6 @@ def called(handler: EdgeHandler) -> Any:
     return Index[str, Call[Edge, result]]
 
 
-def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any], returns: Any) -> Callable[..., Any]:
-    """A function that takes its parameters by name, with a signature to be inspected."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    found: Any = function
-    found.__name__ = name
-    found.__annotations__ = {**annotations, "return": returns}
-    found.__signature__ = inspect.Signature([inspect.Parameter(each, kind) for each in annotations])
-    return function
-
-
 def require_options(what: str, options: EdgeOptions) -> None:
     """Refuse options that say nothing. Raises OperatorError; `what` they are of."""
     filtered = [each for each in ("value", "old", "new") if getattr(options, each) is not UNSET]
@@ -330,13 +373,15 @@ def require_options(what: str, options: EdgeOptions) -> None:
         raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
     if not isinstance(options.finalizer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: finalizer={options.finalizer!r} is neither True nor False")
-    since, retries, backoff = options.since, options.retries, options.backoff
+    since, retries, backoff, limit = options.since, options.retries, options.backoff, options.give_up_after
     if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")
     if retries is not None and (not isinstance(retries, int) or retries < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
     if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
+    if limit is not None and (not isinstance(limit, timedelta) or limit <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OperatorError(f"{what}: give_up_after={limit!r} is not a timedelta above zero")
 
 
 def _holds(wanted: Any, value: Any) -> bool:

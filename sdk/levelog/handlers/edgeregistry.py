@@ -6,11 +6,21 @@ from typing import Any
 from levelog.edges import Reason
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions, edge_effect, edge_view, edge_writer, end_view
+from levelog.handlers.edgehandlers import (
+    END,
+    EdgeHandler,
+    EdgeOptions,
+    called,
+    edge_effect,
+    edge_view,
+    edge_writer,
+    end_view,
+)
 from levelog.handlers.finalizing import FinalizingIndex, finalizer_of, finalizer_view, finalizer_writer
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.views import ReconcileHandler, ViewHandler
+from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
 from levelog.selectors import Selector
 from levelog.wire.objects import GroupResource
 
@@ -58,11 +68,43 @@ class EdgeRegistry:
         if before is None:
             self._claim(handler.name, function)
             self._claim(handler.handled_name, function)
-        effect = edge_effect(handler, self._lender)
+            if handler.is_yielding:
+                self._claim(handler.writes_name, function)
+                self._claim(handler.written_name, function)
+        yielding = None
+        if handler.is_yielding:
+            yielding = Yields(handler.name, handler.reader.cls, handler.written, self._effects)
+            note = written_effect(handler.written_name, self._lender)
+            self._effects[note.name], self._indices[note.name] = note, note.index
+        effect = edge_effect(handler, self._lender, yielding)
         self._effects[effect.name] = effect
         self._indices[effect.name] = effect.index
         self._handlers[function] = handler
+        if yielding is not None:
+            self._write(handler, yielding, None)
+            if "delete" in handler.reasons:
+                self._write(handler, yielding, END)
         self._arrange(handler.reader.resource.group_resource, function)
+
+    def require_whole(self) -> None:
+        """Refuse handlers that yield and do not say what. Raises OperatorError: only now, since any decorator may."""
+        for each in self._handlers.values():
+            if each.is_yielding and each.options.writes is None:
+                raise OperatorError(
+                    f"handler {each.name}: yields intents; say in one of its decorators what they write, "
+                    'writes={Pod: ["apply"]}; {} if they are calls of effects alone'
+                )
+
+    def _write(self, handler: EdgeHandler, yielding: Yields, end: str | None) -> None:
+        """The view of what the handler yielded, and its reconcile function; `end`: of what it yielded for the end."""
+        name = handler.writes_name if end is None else f"{handler.writes_name}_{end}"
+        calls = handler.handled_name, called(handler)
+        inspect_view = self._inspected_end(handler)  # what was yielded is written, whatever the filters say by then
+        view = writes_view(name, calls, handler.written_name, end, inspect_view)
+        writes = handler.options.writes or {}
+        note = self._effects[handler.written_name]
+        self._views[name] = view
+        self._reconcilers[name] = writes_writer(view, yielding, note, end, writes, self._lender)
 
     def _arrange(self, resource: GroupResource, function: Callable[..., Any]) -> None:
         """Make the views of a resource's handlers anew: all of them wait for the finalizer that one of them wants."""

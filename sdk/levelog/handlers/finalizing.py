@@ -8,11 +8,12 @@ import msgspec
 
 from levelog.calls.mappings import plain
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import END, EdgeHandler, Phase, called, declared
+from levelog.handlers.edgehandlers import END, EdgeHandler, Phase, called
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.readers import ObjectReader
+from levelog.handlers.signatures import declared
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, patch
 from levelog.levels import Level

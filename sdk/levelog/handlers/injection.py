@@ -29,6 +29,7 @@ class Given(StrEnum):
     NOW = "now"
     KEY = "idempotency key"
     RETRY = "retry"
+    STARTED = "started"
     LOGGER = "logger"
     SETTINGS = "settings"
 
@@ -50,6 +51,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.NOW: "now: datetime",
     Given.KEY: "idempotency_key: str",
     Given.RETRY: "retry: int",
+    Given.STARTED: "started: datetime",
     Given.LOGGER: "logger: logging.Logger",
     Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
 }
@@ -165,7 +167,7 @@ def shown(hint: object) -> str:
 
 def _given(name: str, hint: Any, lender: Lender) -> Given | None:
     if hint is datetime:
-        return Given.NOW if name == "now" else None
+        return {"now": Given.NOW, "started": Given.STARTED}.get(name)
     if hint is str:
         return Given.KEY if name == "idempotency_key" else None
     if hint is int:

@@ -12,6 +12,7 @@ from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
+from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value
 
@@ -23,8 +24,10 @@ class On(Hooks):
     """Registers handlers of edges and hooks of one operator.
 
     A handler of edges takes an object of a class derived from Resource, or a `Mapping[str, Any]` where `of` names the
-    class; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int` and `idempotency_key: str`, and a logger
-    and the settings. It may stand under several of these decorators; one of them may have the options.
+    class; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int`, `started: datetime` (when the call was
+    decided) and `idempotency_key: str`, and a logger and the settings. It may yield intents, for the classes in
+    `writes`: they are written once it has returned, and it is called again only then. It may stand under several of
+    these decorators; one of them may have the options.
     """
 
     def __init__(self, lender: Lender, indices: Mapping[str, object], register: Register) -> None:
@@ -46,14 +49,17 @@ class On(Hooks):
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     def create(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Call the function for each object, once: for new ones, and for those that it did not know yet.
 
         It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
-        again, `retries` times or for ever, after `backoff` or by the schedule of writes; `GiveUp` ends that. An object
-        that the filters leave out is not handled, until it fits.
+        again, `retries` times or for ever, after `backoff` or by the schedule of writes. `GiveUp` ends that, and so
+        does `give_up_after`, counted from when the call was decided; one attempt is made at least. An object that the
+        filters leave out is not handled, until it fits.
 
         With `since`, a time with its zone, an object that was created before is none of `create`'s: it is for `resume`,
         if the function has it, and else only noted, so that its changes and its end are handled. Say when the handler
@@ -72,13 +78,16 @@ class On(Hooks):
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function, once, for each object that was created before `since`, when the handler was not there.
 
         A restart calls nothing again. The options are those of `create`.
         """
         filters = {"labels": labels, "annotations": annotations, "when": when}
-        given = {"of": of, "since": since, "timeout": timeout, "retries": retries, "backoff": backoff}
+        limits = {"timeout": timeout, "retries": retries, "backoff": backoff, "give_up_after": give_up_after}
+        given = {"of": of, "since": since, "writes": writes, **limits}
         return self._decorator("resume", None, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     @overload
@@ -96,6 +105,8 @@ class On(Hooks):
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
     def update(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
@@ -121,6 +132,8 @@ class On(Hooks):
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        writes: Writes | None = None,
         finalizer: bool = False,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
@@ -151,6 +164,8 @@ class On(Hooks):
         timeout: timedelta = EFFECT_TIME,
         retries: int | None = None,
         backoff: timedelta | None = None,
+        give_up_after: timedelta | None = None,
+        writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function when an object is new, or one field of it is another: `spec.image`, or `/spec/image`.
 
@@ -172,6 +187,8 @@ class On(Hooks):
                 timeout=timeout,
                 retries=retries,
                 backoff=backoff,
+                give_up_after=give_up_after,
+                writes=writes,
             )
             self._register(function, "create", options)
             self._register(function, "update", None)
@@ -184,7 +201,8 @@ class On(Hooks):
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         filters = {name: given[name] for name in ("labels", "annotations", "when") if given.get(name) is not None}
         rest = {name: value for name, value in given.items() if name not in ("labels", "annotations", "when")}
-        known = {"of", "since", "timeout", "retries", "backoff"} | ({"finalizer"} if reason == "delete" else set())
+        known = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "writes"}
+        known |= {"finalizer"} if reason == "delete" else set()
         if unknown := rest.keys() - known:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
         options = EdgeOptions(selector=Selector(**filters), **rest) if given else None

@@ -10,12 +10,12 @@ import msgspec
 from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeOptions, declared, require_options
+from levelog.handlers.edgehandlers import EdgeOptions, require_options
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.signatures import declared, parameters, require_time, type_hints
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call

@@ -58,6 +58,16 @@ def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
         raise OperatorError(f"{function.__name__}: an annotation names something unknown: {error}") from error
 
 
+def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any], returns: Any) -> Callable[..., Any]:
+    """A function that takes its parameters by name, with a signature to be inspected."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    found: Any = function
+    found.__name__ = name
+    found.__annotations__ = {**annotations, "return": returns}
+    found.__signature__ = inspect.Signature([inspect.Parameter(each, kind) for each in annotations])
+    return function
+
+
 def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:
     """Refuse a time limit that is no time."""
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):

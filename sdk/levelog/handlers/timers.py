@@ -11,11 +11,11 @@ from msgspec import UNSET, Struct
 from levelog.edges import essence, flat, handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import OF_EDGES, EdgeOptions, declared, require_options
+from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, EdgeOptions, require_options
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.signatures import declared, parameters, require_time, type_hints
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
@@ -26,7 +26,7 @@ from levelog.wire.canonical import digest
 CHANGED: Final = "changed"
 """Name of the call that notes what an object is, from whose time a timer with `idle` counts."""
 
-_CODE: Final = "timers 2"
+_CODE: Final = "timers 3"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
 
 
@@ -138,18 +138,21 @@ LEAST: Final = timedelta(seconds=1)
 
 def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     """The effect that calls the function."""
-    function, given = handler.function, (Given.KEY, Given.RETRY)
+    function = handler.function
 
-    async def call_async(tick: Tick, idempotency_key: str, retry: int) -> Any:
+    def arguments(tick: Tick, *given: Any) -> dict[str, Any]:
+        return handler.arguments(tick, dict(zip(OF_CALLS, given, strict=True)))
+
+    async def call_async(tick: Tick, idempotency_key: str, retry: int, started: datetime) -> Any:
         if tick.due is None:
             return None
-        result = await function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+        result = await function(**arguments(tick, idempotency_key, retry, started))
         return None if handler.result is None else result
 
-    def call_plain(tick: Tick, idempotency_key: str, retry: int) -> Any:
+    def call_plain(tick: Tick, idempotency_key: str, retry: int, started: datetime) -> Any:
         if tick.due is None:
             return None
-        result = function(**handler.arguments(tick, dict(zip(given, (idempotency_key, retry), strict=True))))
+        result = function(**arguments(tick, idempotency_key, retry, started))
         return None if handler.result is None else result
 
     effect: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call_plain
@@ -160,6 +163,7 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda tick: UNSET if tick.due is None else handler.taken(tick)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
+    made.give_up_after = handler.options.give_up_after
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 

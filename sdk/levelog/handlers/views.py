@@ -98,6 +98,10 @@ class ViewHandler:
         self.deleting = deleting
         self.is_of_deleted = False
         """Whether its parents are what stands for deleted objects."""
+        self.writes_once = False
+        """Whether its rounds ask for what is not done yet, and at the end for the last intent, which notes that."""
+        self.stands_on: tuple[str, ...] = ()
+        """Views whose levels alone it is given; empty: all."""
         self.timeout = timeout
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
@@ -114,8 +118,8 @@ class ViewHandler:
 
     @property
     def reads_levels(self) -> bool:
-        """Whether it is given how levels stand."""
-        return Given.LEVELS in self.given.given.values()
+        """Whether it is given how all levels of its parent stand."""
+        return not self.stands_on and Given.LEVELS in self.given.given.values()
 
     @property
     def sources(self) -> tuple[IndexHandler, ...]:
@@ -231,7 +235,7 @@ class ReconcileHandler:
         for name, kind in given.given.items():
             if kind is Given.LEVEL:
                 require_level(function.__name__, name, hints[name], view.name, view.returns)
-        declared = None if writes is None else inspect_writes(function.__name__, writes)
+        declared = None if writes is None else inspect_writes(f"reconcile function {function.__name__}", writes)
         return cls(function, view, reader, given, declared, timeout)
 
     def refuse_undeclared(self, intent: Intent, resource: ResourceType) -> None:
@@ -273,7 +277,7 @@ def _require_both(
 
 def inspect_writes(function: str, given: Writes) -> tuple[WrittenClass, ...]:
     """Check what was given. Raises OperatorError naming the function and what is wrong."""
-    what = f"reconcile function {function}: writes="
+    what = f"{function}: writes="
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f'{what} is {given!r}; it says of each class which intents are yielded: {{Pod: ["apply"]}}')
     return tuple(_write(what, cls, verbs) for cls, verbs in given.items())

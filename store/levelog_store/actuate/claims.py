@@ -61,6 +61,7 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     parent: str
     parent_uid: str
     partition: int
+    decided_at: datetime
     attempts: int
     """Claims that came to something, this one included."""
     is_doubtful: bool

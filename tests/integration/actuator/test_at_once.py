@@ -30,7 +30,7 @@ async def claimed_for(acting: Acting, actuator: Actuator, row: dict[str, Any]) -
             connection, acting.scope, actuator.owner, [row["key"]], lease=actuator.lease
         )
     assert key == row["key"]
-    origin = {name: row[name] for name in ("view", "parent", "parent_uid", "partition")}
+    origin = {name: row[name] for name in ("view", "parent", "parent_uid", "partition", "decided_at")}
     return ClaimedIntent(**asdict(sendable(row)), **origin, attempts=1, is_doubtful=False)
 
 

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -48,6 +49,7 @@ async def claimed(cluster: ControlPlane, verb: Verb, *, is_doubtful: bool) -> Cl
         parent=str(key),
         parent_uid="uid",
         partition=0,
+        decided_at=datetime(2026, 1, 1, tzinfo=UTC),
         round=1,
         verb=verb,
         target=str(key),

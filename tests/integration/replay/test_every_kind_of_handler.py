@@ -152,7 +152,9 @@ async def happens(depot: Depot) -> None:
     await depot.show(a_register="in_sync", b_register="in_sync", b_grow="in_sync", a_rotate="in_sync")
     uid = user.get(SHOPS, "a")["metadata"]["uid"]
     user.delete(SHOPS, "a")
-    await depot.show(**{f"a:{uid}_register_deleted": "in_sync"})
+    await depot.show(**{f"a:{uid}_register_deleted": "in_sync", f"a:{uid}_file_deleted": "in_sync"})
+    await depot.show(**{f"a:{uid}_file_writes_deleted": "in_sync", "b_file_writes": "in_sync"})
+    assert user.get("configmaps", "file-a")["data"] == {"reason": "delete", "size": "1"}
     user.apply(shop("b", size=2, notes=["forbidden", "hi"], labels={}))
     await depot.show(b_labelled="in_sync", b_parts="in_sync", b_busy="in_sync", b_ripe="in_sync", b_rank="in_sync")
     await depot.show(b_conditions="in_sync", b_standing="drifting")
@@ -229,8 +231,13 @@ async def test_invariant_12_each_kind_of_handler_decides_again_as_it_did(
         "register_deleted",
         "grow",
         "rotate",
+        "file",
+        "file_writes",
+        "file_deleted",
+        "file_writes_deleted",
     }
-    assert made.pop("register_deleted") >= 2
+    for view in ("register_deleted", "file_deleted", "file_writes_deleted"):
+        assert made.pop(view) >= 2
     assert min(made.values()) >= 3, made
     file = tmp_path / "depot.jsonl"
     resources = program().watched

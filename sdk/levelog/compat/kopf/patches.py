@@ -10,8 +10,8 @@ from msgspec import Struct
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.keywords import is_merged
 from levelog.effects import Call, EffectHandler
-from levelog.handlers.edgehandlers import declared
 from levelog.handlers.injection import Lender
+from levelog.handlers.signatures import declared
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import EventType, Intent, IntentOptions, call, event, patch

@@ -1,0 +1,280 @@
+"""Handlers of edges that yield intents, and those that are given up after a time."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from levelog import Diff, GiveUp, Intent, Operator, OperatorError, Resource, Retry, Struct, apply, call, patch
+from levelog.intents import delete, event
+from levelog.testing import Simulation
+from levelog_processors.program import Program
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+class WebSpec(Struct):
+    image: str = "a"
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+class Total(Resource, group="example.com", version="v1", plural="totals"):
+    pass
+
+
+class Secret(Resource, version="v1", plural="secrets"):
+    pass
+
+
+def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+class Ledger:
+    """An operator that writes down each edge of a Web in a config map of its own, and counts in a total."""
+
+    def __init__(self) -> None:
+        self.op = op = Operator("webs")
+        self.told: list[tuple[str, str]] = []
+
+        @op.on.create(writes={ConfigMap: ["apply"], Total: ["patch"]})
+        @op.on.update
+        @op.on.delete
+        def record(web: Web, reason: str) -> Iterator[Intent]:
+            self.told.append((reason, web.spec.image))
+            yield apply(config_map(f"{web.metadata.name}-{reason}", image=web.spec.image))
+            yield patch(Total, "all", [{"op": "add", "path": "/spec/seen/-", "value": web.spec.image}])
+
+        self.record = record
+
+
+TOTAL: dict[str, Any] = {
+    "apiVersion": "example.com/v1",
+    "kind": "Total",
+    "metadata": {"name": "all", "namespace": "default"},
+    "spec": {"seen": []},
+}
+
+
+def seen(simulation: Simulation) -> list[str]:
+    [total] = simulation.objects(Total)
+    found: list[str] = total["spec"]["seen"]
+    return found
+
+
+def stored(simulation: Simulation) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each for each in simulation.objects(ConfigMap)}
+
+
+@pytest.fixture
+def ledger() -> Iterator[tuple[Ledger, Simulation]]:
+    made = Ledger()
+    with Simulation(made.op) as simulation:
+        simulation.call_through(made.record)
+        simulation.apply(TOTAL)
+        yield made, simulation
+
+
+def test_what_a_handler_yields_is_written_once_for_each_call(ledger: tuple[Ledger, Simulation]) -> None:
+    made, simulation = ledger
+    simulation.apply(web())
+    simulation.run()
+    found = stored(simulation)
+    assert found["shop-create"]["data"] == {"image": "a"}
+    assert [each["name"] for each in found["shop-create"]["metadata"]["ownerReferences"]] == ["shop"]
+    assert seen(simulation) == ["a"]
+    for view in ("record", "record_writes"):
+        assert simulation.level(view, "default", "shop").status == "in_sync"
+    simulation.apply(web(image="b"))
+    simulation.advance(timedelta(hours=1))
+    assert seen(simulation) == ["a", "b"]
+    assert made.told == [("create", "a"), ("update", "b")]
+
+
+def test_what_it_yields_for_the_end_is_written_once_the_object_is_gone_and_is_not_owned_by_it(
+    ledger: tuple[Ledger, Simulation],
+) -> None:
+    made, simulation = ledger
+    simulation.apply(web())
+    simulation.run()
+    simulation.delete(Web, "shop")
+    simulation.advance(timedelta(hours=1))
+    found = stored(simulation)
+    assert "ownerReferences" not in found["shop-delete"]["metadata"]
+    assert seen(simulation) == ["a", "a"]
+    assert made.told == [("create", "a"), ("delete", "a")]
+
+
+def test_of_several_writes_only_those_that_failed_are_tried_again(ledger: tuple[Ledger, Simulation]) -> None:
+    made, simulation = ledger
+    simulation.refuse(422, target="configmaps/default/shop-create", times=2)
+    simulation.apply(web())
+    simulation.advance(timedelta(hours=1))
+    assert stored(simulation)["shop-create"]["data"] == {"image": "a"}
+    assert seen(simulation) == ["a"]
+    assert simulation.level("record_writes", "default", "shop").status == "in_sync"
+    assert made.told == [("create", "a")]
+
+
+def test_a_handler_waits_for_its_writes_and_not_for_those_that_are_refused(ledger: tuple[Ledger, Simulation]) -> None:
+    made, simulation = ledger
+    simulation.refuse(503, target="configmaps/default/shop-create", times=1)
+    simulation.apply(web())
+    simulation.run()
+    simulation.apply(web(image="b"))
+    simulation.run()
+    assert made.told == [("create", "a")]
+    assert "see record_writes" in simulation.level("record", "default", "shop").reason
+    simulation.advance(MINUTE)
+    assert made.told == [("create", "a"), ("update", "b")]
+    simulation.refuse(422, target="configmaps/default/shop-update")
+    simulation.apply(web(image="c"))
+    simulation.run()
+    level = simulation.level("record_writes", "default", "shop")
+    assert (level.status, "422" in level.reason) == ("failed", True)
+    simulation.apply(web(image="d"))
+    simulation.run()
+    assert made.told[2:] == [("update", "c"), ("update", "d")]
+    assert seen(simulation) == ["a", "b", "c", "d"]
+
+
+def test_an_async_handler_may_call_effects_and_leave_events() -> None:
+    op = Operator("webs")
+    paid: list[str] = []
+
+    @op.on.create(writes={Web: ["event"], ConfigMap: ["delete"]})
+    async def bill(web: Web) -> AsyncIterator[Intent]:
+        yield call(pay, web.spec.image)
+        yield event("Billed", f"{web.spec.image} was billed")
+        yield delete(ConfigMap, "unpaid")
+
+    @op.effect
+    def pay(image: str) -> None:
+        paid.append(image)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(bill, pay)
+        simulation.apply(config_map("unpaid") | {"metadata": {"name": "unpaid", "namespace": "default"}})
+        simulation.apply(web())
+        simulation.advance(timedelta(hours=1))
+        assert paid == ["a"]
+        assert [each.reason for each in simulation.events] == ["Billed"]
+        assert stored(simulation) == {}
+        assert simulation.level("bill_writes", "default", "shop").status == "in_sync"
+
+
+@pytest.mark.parametrize(
+    ("intent", "says"),
+    [
+        (delete(ConfigMap, "a"), "yielded delete of ConfigMap a, which its writes= do not name: declare it, writes={"),
+        (apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}), 'writes={Pod: ["apply"]}'),
+        (patch(Secret, "a", {"stringData": {"key": "12345678"}}), "with secret values, which would be recorded"),
+        ({"kind": "Pod"}, "yielded dict, which is not an intent"),
+    ],
+)
+def test_what_is_not_declared_or_may_not_be_recorded_fails_the_level(intent: Any, says: str) -> None:
+    op = Operator("webs")
+
+    @op.on.create(writes={ConfigMap: ["apply"], Secret: ["patch"]})
+    def handler(web: Web) -> Iterator[Intent]:
+        yield intent
+
+    with Simulation(op) as simulation:
+        simulation.call_through(handler)
+        simulation.apply(web())
+        simulation.run()
+        level = simulation.level("handler", "default", "shop")
+        assert level.status == "failed"
+        assert says in level.reason
+        assert [each.verb for each in simulation.intents] == ["call"]
+
+
+def yields_without_saying_what(op: Operator) -> None:
+    @op.on.create
+    def handler(web: Web) -> Iterator[Intent]:
+        yield delete(web)
+
+
+def says_what_without_yielding(op: Operator) -> None:
+    @op.on.create(writes={ConfigMap: ["apply"]})
+    def handler(web: Web) -> None:
+        pass
+
+
+def gives_up_before_it_begins(op: Operator) -> None:
+    @op.on.create(give_up_after=timedelta(0))
+    def handler(web: Web) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (yields_without_saying_what, "handler handler: yields intents; say in one of its decorators what they write"),
+        (says_what_without_yielding, "handler handler: writes= is for handlers that yield intents, and it does not"),
+        (gives_up_before_it_begins, "handler handler: give_up_after=datetime.timedelta.0. is not a timedelta above"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_when_it_is_loaded(wrong: Callable[[Operator], None], says: str) -> None:
+    def load() -> None:
+        op = Operator("webs")
+        wrong(op)
+        Program([op])
+
+    with pytest.raises(OperatorError, match=f"^{says}"):
+        load()
+
+
+@pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=timedelta(seconds=30))])
+def test_a_handler_is_given_up_a_time_after_its_call_was_decided(error: Exception) -> None:
+    op = Operator("webs")
+    told: list[tuple[int, datetime]] = []
+
+    @op.on.create(give_up_after=3 * MINUTE, backoff=MINUTE)
+    def provision(web: Web, diff: Diff, retry: int, started: datetime) -> None:
+        told.append((retry, started))
+        raise error
+
+    with Simulation(op) as simulation:
+        simulation.call_through(provision)
+        simulation.apply(web())
+        simulation.advance(timedelta(hours=1))
+        most = 3 if isinstance(error, ValueError) else 6
+        assert told == [(retry, BEGIN) for retry in range(most)]
+        level = simulation.level("provision", "default", "shop")
+        assert level.status == "failed"
+        assert "busy" in level.reason
+        assert "given up 0:03:00 after it was decided" in level.reason
+        simulation.apply(web(image="b"))
+        simulation.run()
+        assert told[-1] == (0, BEGIN + timedelta(hours=1))
+
+
+def test_a_handler_that_gives_up_yields_nothing() -> None:
+    op = Operator("webs")
+
+    @op.on.create(writes={ConfigMap: ["apply"]})
+    def provision(web: Web) -> Iterator[Intent]:
+        yield apply(config_map("half"))
+        raise GiveUp("no")
+
+    with Simulation(op) as simulation:
+        simulation.call_through(provision)
+        simulation.apply(web())
+        simulation.advance(timedelta(hours=1))
+        assert stored(simulation) == {}
