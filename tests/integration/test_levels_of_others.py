@@ -187,6 +187,28 @@ def test_parents_that_a_filter_leaves_out_have_no_levels_to_look_up() -> None:
         assert simulation.level("shown", "default", "board").actual == []
 
 
+def test_a_view_that_is_given_levels_wakes_when_a_filter_leaves_its_parent_out_of_another_one() -> None:
+    op = Operator("webs")
+
+    @op.view(labels={"app": "web"})
+    def wanted(web: Web) -> Level[int]:
+        return Level(desired=1, actual=web.spec.replicas)
+
+    @op.view
+    def summed(web: Web, levels: Levels) -> Level[list[str]]:
+        return Level(desired=[], actual=list(levels))
+
+    labelled = thing("Web", "one", replicas=2)
+    labelled["metadata"]["labels"] = {"app": "web"}
+    with Simulation(op) as simulation:
+        simulation.apply(labelled)
+        simulation.run()
+        assert simulation.level("summed", "default", "one").actual == ["wanted"]
+        simulation.apply(thing("Web", "one", replicas=2))
+        simulation.run()
+        assert simulation.level("summed", "default", "one").actual == []
+
+
 def test_two_that_look_each_other_up_come_to_rest_since_neither_is_shown_to_the_other() -> None:
     op = Operator("pairs")
 

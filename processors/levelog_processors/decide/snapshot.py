@@ -113,20 +113,20 @@ async def read_facts(
         )
         found.append(facts)
     # what keys hold is read where it may be something else than it was, or is about to be looked at
-    asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation or facts.standings]
+    asked = [facts for facts in found if not _is_as_read(facts) or facts.needs_evaluation]
     places = sorted({place for facts in asked for place in facts.dependencies})
     buckets = await TableFetch(connection, scope, program).buckets(places)
     return [_with_reads(facts, buckets) for facts in found]
 
 
 def _is_as_read(facts: Facts) -> bool:
-    """Tell whether no key has changed since the level was evaluated."""
-    return facts.versions == facts.before.versions
+    """Tell whether no key has changed since the level was evaluated; levels that it is given have no key."""
+    return facts.versions == facts.before.versions and not facts.view.handler.reads_levels
 
 
 def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:
     known = {place: buckets[place] for place in facts.dependencies if place in buckets}
-    if _is_as_read(facts) and not facts.standings:
+    if _is_as_read(facts):
         return Known(facts, known)
     reads = digest_of(known, sight(facts.view, facts.parent.uid, facts.before.desired))
     return Known(replace(facts, reads=digest_with(reads, facts.standings)), known)

@@ -369,9 +369,17 @@ class Fold:
         if inputs is None:
             if held is not None or name not in self._held.objects:  # levels outlive a reset, which objects do not
                 self._forget([view], name, wake.cause)
+                self._wake_readers(view, name, body, wake)
             self._changes.wakes.pop((view.name, name), None)
         elif held is None or (held.parent_uid, held.inputs) != (uid, inputs):
             self._changes.wake((view.name, name), wake)
+
+    def _wake_readers(self, left_out: BoundView, name: str, body: bytes, wake: Wake) -> None:
+        """Wake the views that were given the level of a parent which its view leaves out now."""
+        for reader in map(self._program.views.__getitem__, self._program.readers.get(left_out.name, ())):
+            held = self._held.levels.get((reader.name, name))
+            if parent_inputs(reader, body, held.looked_at if held else None) is not None:
+                self._changes.wake((reader.name, name), wake)
 
 
 def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:

@@ -27,8 +27,27 @@ from rigs.recorded import record_webs
 from rigs.versions import Versions
 from rigs.webs import pod, web
 
+WEB = "webs.example.com/default"
 SHOPS = 110
 """More than one page of what is computed anew."""
+READERS = (
+    "@op.view\ndef counted(",
+    """
+from levelog.levels import Levels
+
+@op.view
+def summed(web: Web, levels: Levels) -> Level[list[str]]:
+    return Level(desired=[], actual=[f"{name} {each.status} {each.reason}" for name, each in levels.items()])
+
+@op.view(levels_of=[Web])
+def owned(pod: Pod, levels: Levels) -> Level[list[str]]:
+    of = levels.of(Web, pod.metadata.name.rpartition("-")[0])
+    return Level(desired=[], actual=[f"{name} {each.status} {each.reason}" for name, each in of.items()])
+
+@op.view
+def counted(""",
+)
+"""Views that are given the levels of the others: of their parent, and of another one."""
 MORE = ("desired=web.spec.replicas", "desired=web.spec.replicas + 1")
 FIRST_FREE = ('"name": f"{web.metadata.name}-{number}"', '"name": f"{web.metadata.name}-new-{number}"')
 CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
@@ -36,7 +55,9 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     "an index": (("yield owner.uid, pod.spec.containers[0].image", "yield owner.uid, 'b'"),),
     "an index that raises": (("yield owner.uid, pod.metadata.name", "yield owner.uid, pod.metadata.name[9:][0]"),),
     "a view": (MORE,),
-    "a view that raises": (("desired=web.spec.replicas, ", "desired=web.spec.replicas // (web.spec.replicas - 2), "),),
+    "a view that raises": (
+        ("desired=web.spec.replicas, ", "desired=web.spec.replicas + 0 // (web.spec.replicas - 2), "),
+    ),
     "a reconcile function": (FIRST_FREE,),
     "another name": (("def pictures(", "def drawn("),),
     "a filter": (("@op.view\ndef counted(", '@op.view(labels={"tier": "gold"})\ndef counted('),),
@@ -71,15 +92,26 @@ def verdict(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in ("status", "reason", "desired", "actual", "drift", "round"))
 
 
+def told_of(parent: str, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[str]:
+    """What the readers should say of a Web, or of the one that a pod is named after."""
+    web = parent if parent.startswith("webs.") else f"webs.example.com/default/{parent.rpartition('/')[2][:-2]}"
+    found = sorted((view, row["status"], row["reason"]) for (view, of), row in rows.items() if of == web)
+    return [
+        f"{view.partition('/')[2]} {status} {reason}"
+        for view, status, reason in found
+        if view.partition("/")[2] in ("counted", "drawn", "pictures")
+    ]
+
+
 @pytest.mark.parametrize("changed", CHANGES)
 async def test_what_is_planned_is_what_the_code_decides_once_it_runs(
     nats_server: NatsServer, database_url: str, tmp_path: Path, changed: str
 ) -> None:
     versions = Versions(tmp_path)
-    await begin(nats_server.url, database_url, versions.load())
+    await begin(nats_server.url, database_url, versions.load(READERS))
     async with await Database.open(database_url, read_only=True) as database:
         held = await contents(database)
-        _, found = await planned(database, versions.load(*CHANGES[changed]))
+        _, found = await planned(database, versions.load(READERS, *CHANGES[changed]))
         assert await contents(database) == held, "a plan writes nothing"
     expected = {(row.view, row.parent): verdict(row._mapping) for row in held["levels"]}
     for each in found.levels:
@@ -88,10 +120,14 @@ async def test_what_is_planned_is_what_the_code_decides_once_it_runs(
             del expected[name]
         else:
             expected[name] = verdict(structs.asdict(each.change.after))
-    async with Processing(nats_server.url, database_url, [versions.load(*CHANGES[changed])]) as stack:
+    async with Processing(nats_server.url, database_url, [versions.load(READERS, *CHANGES[changed])]) as stack:
         stack.start()
         await stack.folded(0)
-        assert {(row["view"], row["parent"]): verdict(row) for row in await stack.rows(levels)} == expected
+        held_now = {(row["view"], row["parent"]): row for row in await stack.rows(levels)}
+        assert {name: verdict(row) for name, row in held_now.items()} == expected
+        for (view, parent), row in held_now.items():
+            if view in ("webs/summed", "webs/owned"):
+                assert json.loads(row["actual"]) == told_of(parent, held_now), f"{view} of {parent}"
         rows = {row["key"]: row for row in await stack.rows(intents)}
     before = {row.key: row.state for row in held["intents"]}
     written = {key: (row["verb"], row["target"], row["body"]) for key, row in rows.items() if key not in before}
@@ -102,6 +138,22 @@ async def test_what_is_planned_is_what_the_code_decides_once_it_runs(
     assert found.is_same == (changed == "nothing")
     assert not found.unlisted
     assert not any(each.is_due for each in found.levels)
+
+
+async def test_levels_change_with_those_that_they_read_and_are_planned_with_them(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    versions = Versions(tmp_path)
+    await begin(nats_server.url, database_url, versions.load(READERS))
+    async with await Database.open(database_url, read_only=True) as database:
+        _, found = await planned(database, versions.load(READERS, MORE))
+    changes = {each.change.name: each.change for each in found.levels}
+    own, other = (changes["webs/summed", f"{WEB}/shop7"], changes["webs/owned", "pods/default/shop7-0"])
+    for change in (own, other):
+        assert change.before is not None
+        assert change.after is not None
+        assert b"counted in_sync" in (change.before.actual or b"")
+        assert b"counted settling" in (change.after.actual or b"")
 
 
 async def test_the_command_shows_what_changes_together_and_ends_with_status_1(

@@ -14,7 +14,7 @@ from levelog_ingest.feed import Feed
 from levelog_kube.failures import NoAnswer
 from levelog_log.trail import Trail
 from levelog_processors import engine
-from levelog_processors.decide import cut, facts, intents, settling, snapshot
+from levelog_processors.decide import cut, facts, intents, lookups, settling, snapshot
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.decide.rules import conclude
@@ -29,7 +29,7 @@ from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites, levelwrites
 from levelog_store.fold.changes import Changes
 from levelog_store.owners import leases
-from levelog_store.rows import Entry, IndexKey, Input, Scope, SyncRow, ViewParent
+from levelog_store.rows import Bucket, Entry, IndexKey, Input, Scope, SyncRow, ViewParent, is_of_levels
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.world import Laboratory
 
@@ -84,6 +84,59 @@ def dropped_old_key(_: Laboratory) -> Generator[None]:
                 del changed[place]
 
     with _replaced((Fold, "_replace_entries"), by=without_old):
+        yield
+
+
+def readers_of_levels_not_told(_: Laboratory) -> Generator[None]:
+    """Who looks up a level of another parent is not woken when it stands otherwise."""
+
+    async def nothing(*_: Any) -> None: ...
+
+    with _replaced((cut, "tell_readers"), by=nothing):
+        yield
+
+
+def levels_go_untold(_: Laboratory) -> Generator[None]:
+    """Who looks up a level of another parent is not woken when it goes."""
+
+    def forget(self: Fold, views: Iterable[BoundView], name: str, _: int) -> None:
+        self._changes.gone |= {(view.name, name) for view in views}  # pyright: ignore[reportPrivateUsage]
+
+    with _replaced((Fold, "_forget"), by=forget):
+        yield
+
+
+def readers_of_own_levels_not_woken(_: Laboratory) -> Generator[None]:
+    """A view that is given the levels of its parent is not woken when one of them is decided on."""
+    with _replaced((cut, "woken"), by=lambda *_: {}):
+        yield
+
+
+def left_out_untold(_: Laboratory) -> Generator[None]:
+    """Nor is it when a filter leaves its parent out of another view."""
+    with _replaced((Fold, "_wake_readers"), by=lambda *_: None):
+        yield
+
+
+def readers_do_not_wait(_: Laboratory) -> Generator[None]:
+    """A view that reads levels is decided on although these are to be decided on first."""
+
+    async def none(*_: Any) -> Collection[ViewParent]:
+        return ()
+
+    with _replaced((cut, "read_early"), by=none):
+        yield
+
+
+def every_telling_counts(_: Laboratory) -> Generator[None]:
+    """How new the levels of another parent are is part of what their readers saw."""
+    real = getattr(lookups, "_contents")  # noqa: B009
+
+    def with_version(index: str, key: str, bucket: Bucket) -> tuple[bytes, ...]:
+        found: tuple[bytes, ...] = real(index, key, bucket)
+        return (*found, str(bucket.version).encode()) if is_of_levels((index, key)) else found
+
+    with _replaced((lookups, "_contents"), by=with_version):
         yield
 
 

@@ -11,7 +11,7 @@ from levelog.levels import drift_between
 from levelog.wire.objects import ObjectKey
 from rigs.machine.cluster import Happening
 from rigs.machine.log import PARTITIONS, Log
-from rigs.machine.reference import VIEWS, Look, Outcome, Reference
+from rigs.machine.reference import LEVELS, VIEWS, Look, Outcome, Reference
 from rigs.machine.tables import Row, Tables
 
 Effects = Mapping[str, Sequence[Happening]]
@@ -52,6 +52,7 @@ def check_call(
     reference: Reference,
     log: Log,
     effects: Effects,
+    now: datetime,
 ) -> None:
     """Judge a call on what was there when the cut began.
 
@@ -69,7 +70,8 @@ def check_call(
     if before is not None and not has_cause:
         raise Broken(6, f"{level}, {before['status']}, is called, but sees what it saw before: {call.look}")
     view = VIEWS[call.view]
-    unlisted = [resource for resource in (view.resource, *view.sources) if not reference.is_listed(resource)]
+    needed = (view.resource, *view.sources, *view.behind_levels)
+    unlisted = [resource for resource in needed if not reference.is_listed(resource)]
     if unlisted:
         raise Broken(9, f"{level} is called before {unlisted} are listed")
     if view.sources:
@@ -80,6 +82,28 @@ def check_call(
                     f"{level} is called for record {wake['cause']}, but partition {partition} is folded up to "
                     f"{reference.folded_to[partition]} only",
                 )
+    if awaited := _awaited(call, last, tables, now):
+        raise Broken(9, f"{level} is called before {awaited} are decided on, which it stands on")
+
+
+def _awaited(call: Call, last: Call | None, tables: Tables, now: datetime) -> list[tuple[str, ObjectKey]]:
+    """Levels that have to be decided on first: of its parent, and of those that it looked up the last time.
+
+    Of the latter those alone that were asked for no later than itself.
+    """
+    own, _ = _stands_on(call.look, call.parent)
+    is_same = last is not None and last.look.uid == call.look.uid
+    _, before = _stands_on(last.look, call.parent) if last is not None and is_same else ((), ())
+    cause = tables.wakes[call.view, call.parent]["cause"]
+    late = [place for place in before if place in tables.wakes and tables.wakes[place]["cause"] <= cause]
+    return [place for place in (*own, *late) if tables.is_due(*place, now)]
+
+
+def _stands_on(look: Look, parent: ObjectKey) -> tuple[list[tuple[str, ObjectKey]], list[tuple[str, ObjectKey]]]:
+    """Levels that a view read: those of its parent, and those of others, also where there are none."""
+    of = [read[1] for read in look.reads if read[0] == LEVELS]
+    read = [(name, key) for key in of for name, view in VIEWS.items() if view.is_shown_of(key)]
+    return [each for each in read if each[1] == parent], [each for each in read if each[1] != parent]
 
 
 def check_tables(tables: Tables, reference: Reference, effects: Effects, now: datetime) -> None:
@@ -124,6 +148,9 @@ def _check_levels(tables: Tables, reference: Reference, effects: Effects, now: d
             expected.add((view, parent))
             if tables.is_due(view, parent, now):
                 continue
+            read = _stands_on(reference.look(view, parent, now, tables.levels), parent)
+            if any(tables.is_due(*place, now) for places in read for place in places):
+                continue  # it is woken when they are decided on
             row = tables.levels.get((view, parent))
             if flaw := _flaw(row, view, parent, tables, reference, effects, now):
                 raise Broken(4 if is_quiet else 5, f"{view} of {parent}: no wake is pending, but {flaw}")
@@ -146,7 +173,7 @@ def _flaw(
     shown = reference.objects[parent]
     if "deletionTimestamp" in shown.metadata:
         return "" if row["status"] == "deleting" else f"it is {row['status']}, its parent is being deleted"
-    outcome = reference.outcome(view, parent, now)
+    outcome = reference.outcome(view, parent, now, tables.levels)
     unsettled = [each for each in tables.intents_of(view, parent, shown.uid) if is_unsettled(each, reference, effects)]
     status, reason = row["status"], row["reason"]
     if status == "settling" and not unsettled:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
 from levelog import Index, Intent, Level, Objects, Operator, Resource, Struct, apply, delete
+from levelog.levels import Levels, Standing
 from levelog.resources import LabelledResource
 
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,6 +93,25 @@ def paint_level(part: LabelledPart, objects: Lookup) -> Level[str]:
     return Level(config.spec.color if config else part.spec.color, part.spec.color)
 
 
+def state_level(_: Part, levels: Levels) -> Level[dict[str, str]]:
+    return Level({}, shown(levels))
+
+
+def kin_level(part: Part, levels: Levels) -> Level[dict[str, str]]:
+    owner = part.metadata.controller
+    return Level({}, shown(levels.of(Web, owner.name)) if owner else {})
+
+
+def overview_level(config: Config, levels: Levels) -> Level[dict[str, str]]:
+    web = {"red": "w0", "blue": "w1"}.get(config.spec.color, config.spec.color)
+    return Level({}, shown(levels.of(Web, web)) | shown(levels.of(Part, "w0-0")))
+
+
+def shown(levels: Mapping[str, Standing]) -> dict[str, str]:
+    """How levels stand, as far as it wakes who reads it."""
+    return {name: f"{each.status}; {each.reason}; {sorted(each.drift.items())}" for name, each in levels.items()}
+
+
 def owned_entries(part: Part) -> Iterator[tuple[str, tuple[str, str]]]:
     if owner := part.metadata.controller:
         yield owner.uid, (part.metadata.name, part.spec.color)
@@ -168,5 +188,20 @@ def make_operator(heard: Heard) -> Operator:
     def paint(part: LabelledPart, objects: Objects) -> Level[str]:
         heard("paint", part)
         return paint_level(part, objects)
+
+    @op.view
+    def state(part: Part, levels: Levels) -> Level[dict[str, str]]:
+        heard("state", part)
+        return state_level(part, levels)
+
+    @op.view(levels_of=[Web])
+    def kin(part: Part, levels: Levels) -> Level[dict[str, str]]:
+        heard("kin", part)
+        return kin_level(part, levels)
+
+    @op.view(levels_of=[Web, Part])
+    def overview(config: Config, levels: Levels) -> Level[dict[str, str]]:
+        heard("overview", config)
+        return overview_level(config, levels)
 
     return op

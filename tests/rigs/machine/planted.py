@@ -25,6 +25,12 @@ def _planted(bug: Bug, *invariants: int, examples: int) -> Planted:
 PLANTED: Final = (
     _planted(bugs.dropped_absent_key, 5, 4, examples=20),
     _planted(bugs.dropped_old_key, 5, 4, examples=40),
+    _planted(bugs.readers_of_levels_not_told, 5, 4, examples=40),
+    _planted(bugs.levels_go_untold, 5, 4, examples=40),
+    _planted(bugs.readers_of_own_levels_not_woken, 5, 4, examples=40),
+    _planted(bugs.left_out_untold, 5, 4, examples=80),
+    _planted(bugs.readers_do_not_wait, 9, examples=40),
+    _planted(bugs.every_telling_counts, 6, examples=40),
     _planted(bugs.wake_by_version, 6, examples=40),
     _planted(bugs.key_without_round, 7, 4, 5, examples=40),
     _planted(bugs.settled_by_receipt, 8, 4, 5, 7, examples=1600),

@@ -1,7 +1,7 @@
 """What should be: the records folded one by one into plain dictionaries, and levels computed from nothing else.
 
 It shares with levelog the user's functions and msgspec; how objects are held, entries found, reads noted and levels
-compared is its own.
+compared is its own. How levels stand that a view reads is taken from the table: each is compared by itself.
 """
 
 from collections import Counter
@@ -13,12 +13,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from levelog.levels import Level
+from levelog.levels import Level, Levels, Standing
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from rigs.machine import operator as user
 from rigs.machine.cluster import CONFIGS, NAMESPACE, PARTS, WEBS
 from rigs.machine.log import PARTITIONS
+from rigs.machine.tables import Row
 
 LOOKUPS: Final = "@Config"
 """Name of the index that levelog makes of the class that a view looks objects up by."""
@@ -73,14 +74,33 @@ class View(Struct, frozen=True):
     label: tuple[str, str] | None = None
     """That the parent has to have."""
     is_reconciled: bool = False
+    reads_levels: bool = False
+    """It is given levels, and its own are shown to nobody."""
+    behind_levels: tuple[str, ...] = ()
+    """Resources that those of its parent come from, which it does not wait for itself once they are listed."""
 
+    def is_shown_of(self, parent: ObjectKey) -> bool:
+        """Tell whether its level of an object is among those that others read."""
+        return not self.reads_levels and parent.resource == self.resource
+
+
+ALL: Final = (WEBS, PARTS, CONFIGS)
 
 VIEWS: Final = {
     "parts": View(WEBS, user.Web, (PARTS, CONFIGS), user.parts_level, indices=("owned", "configs"), is_reconciled=True),
     "members": View(WEBS, user.Web, (PARTS,), user.members_level, indices=("by_team",)),
     "lateness": View(WEBS, user.Web, (), user.lateness_level, takes_now=True),
     "paint": View(PARTS, user.LabelledPart, (CONFIGS,), user.paint_level, looks_up=True, label=("app", "web")),
+    "state": View(PARTS, user.Part, (), user.state_level, reads_levels=True, behind_levels=(CONFIGS,)),
+    "kin": View(PARTS, user.Part, ALL, user.kin_level, reads_levels=True),
+    "overview": View(CONFIGS, user.Config, ALL, user.overview_level, reads_levels=True),
 }
+
+LevelRows = Mapping[tuple[str, ObjectKey], Row]
+"""Rows of the table `levels`, by view and parent."""
+
+LEVELS: Final = "@levels"
+"""Notes that levels were read, of a parent that stands there as the key."""
 
 
 class _Noting(Mapping[Any, Collection[Any]]):
@@ -168,13 +188,13 @@ class Reference:
         """Objects that have a level of the view."""
         return [key for key in sorted(self.objects) if self._is_parent(VIEWS[view], key)]
 
-    def outcome(self, view: str, parent: ObjectKey, now: datetime) -> Outcome:
-        """What the view says of the parent."""
-        return self._evaluate(VIEWS[view], parent, now)[0]
+    def outcome(self, view: str, parent: ObjectKey, now: datetime, levels: LevelRows) -> Outcome:
+        """What the view says of the parent, where the levels that it may read stand as in `levels`."""
+        return self._evaluate(VIEWS[view], parent, now, levels)[0]
 
-    def look(self, view: str, parent: ObjectKey, now: datetime) -> Look:
+    def look(self, view: str, parent: ObjectKey, now: datetime, levels: LevelRows) -> Look:
         """What the view sees."""
-        return self._evaluate(VIEWS[view], parent, now)[1]
+        return self._evaluate(VIEWS[view], parent, now, levels)[1]
 
     def entries(self) -> set[tuple[str, str, str, int, str]]:
         """Index, key, object, place and value of every entry, as JSON texts."""
@@ -236,7 +256,7 @@ class Reference:
         labels = self.objects[key].metadata.get("labels") or {}
         return view.label is None or labels.get(view.label[0]) == view.label[1]
 
-    def _evaluate(self, view: View, key: ObjectKey, now: datetime) -> tuple[Outcome, Look]:
+    def _evaluate(self, view: View, key: ObjectKey, now: datetime, levels: LevelRows) -> tuple[Outcome, Look]:
         shown = self.objects[key]
         parent = msgspec.json.decode(shown.body, type=view.parent)
         reads: list[Any] = []
@@ -250,12 +270,33 @@ class Reference:
             arguments.append(_Lookups(self._content(LOOKUPS), reads))
         if view.takes_now:
             arguments.append(now)
+        if view.reads_levels:
+            arguments.append(self._levels(key, levels, reads))
         try:
             level = view.level(parent, *arguments)
             outcome = Outcome(msgspec.to_builtins(level.desired), msgspec.to_builtins(level.actual))
         except ValueError as error:
             outcome = Outcome(error=str(error))
         return outcome, Look(shown.uid, msgspec.to_builtins(parent), tuple(reads))
+
+    def _levels(self, parent: ObjectKey, rows: LevelRows, reads: list[Any]) -> Levels:
+        """How the levels of an object stand, noted as read, and by it those of others."""
+        standings: dict[str, Standing] = {}
+        shown = self.objects.get(parent)
+        views = sorted(name for name, view in VIEWS.items() if view.is_shown_of(parent)) if shown is not None else []
+        for name in (each for each in views if self._is_parent(VIEWS[each], parent)):
+            row = rows.get((name, parent))
+            if row is None or shown is None or row["parent_uid"] != shown.uid:
+                standings[name] = Standing(status="blocked", reason="not evaluated yet")
+            else:
+                drift = {part: tuple(keys) for part, keys in msgspec.json.decode(row["drift"] or b"{}").items()}
+                standings[name] = Standing(status=row["status"], reason=row["reason"], drift=drift)
+        reads.append((LEVELS, parent, tuple((name, *each.identity) for name, each in standings.items())))
+
+        def named(resource: Any, name: str, _: str | None) -> str:
+            return str(resource.resource_type.key(NAMESPACE, name))
+
+        return Levels(standings, find=lambda name: self._levels(ObjectKey.parse(name), rows, reads), named=named)
 
     def _content(self, index: str) -> dict[Any, tuple[Any, ...]]:
         found: dict[Any, list[Any]] = {}

@@ -343,8 +343,8 @@ class World:
             raise RuntimeError("a function is called outside a cut")
         view = "parts" if function == "converge" else function
         key = key_of(type(parent).resource_type.plural, parent.metadata.name)
-        look: Look = self.reference.look(view, key, self.now)
-        outcome = self.reference.outcome(view, key, self.now)
+        look: Look = self.reference.look(view, key, self.now, self.before.levels)
+        outcome = self.reference.outcome(view, key, self.now, self.before.levels)
         call = Call(view=view, parent=key, is_reconcile=function == "converge", look=look, outcome=outcome)
         try:
             check_call(
@@ -354,6 +354,7 @@ class World:
                 self.reference,
                 self.log,
                 self.sender.effects,
+                self.now,
             )
         except Broken as broken:
             self._broken.append(broken)
