@@ -105,6 +105,7 @@ class Actuator:
         self._held = HeldClaims(database, scope, self.owner)
         self._limits = Limits(self._settings)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
+        caller.index = index
         if index is not None:
             caller.daemons = Daemons(database, scope, self.owner, index)
         self._effects = Effects(

@@ -13,7 +13,7 @@ from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
 from levelog.daemons import Run
-from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry
+from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry, looked_up
 from levelog.errors import Unavailable
 from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
@@ -21,7 +21,7 @@ from levelog.intents import IntentOptions
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import CallNoted
-from levelog_actuator.daemons import STEADY, Daemons, Interrupted, put_off
+from levelog_actuator.daemons import STEADY, Daemons, GiveIndex, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
@@ -54,6 +54,8 @@ class EffectCaller:
         self._caller = FunctionCaller(subject="this intent")
         self.daemons: Daemons | None = None
         """Runs what lasts; None: daemons are called as other effects are."""
+        self.index: GiveIndex | None = None
+        """Gives the live indices that calls look up; None: there are none for them."""
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes nobody's room."""
@@ -97,11 +99,15 @@ class EffectCaller:
             limit = min(limit, left)
         available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1, Given.STARTED: intent.decided_at}
         arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
+        operator = intent.view.partition("/")[0]
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
         try:
             if effect.daemon is not None and self.daemons is not None:
                 result: Any = await self.daemons.run(intent, effect, cast("Run", request), available)
             else:
+                if self.index is not None:
+                    found = {name: self.index(f"{operator}/{name}", kind) for name, kind in effect.snapshots.items()}
+                    looked_up.set({name: await index.everything() for name, index in found.items()})
                 result = await self._caller.run(
                     intent.key, lambda: effect.function(**arguments), limit, is_async=effect.is_async
                 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Self
 
@@ -12,13 +12,14 @@ from levelog.absence import level_of
 from levelog.errors import LevelogError, Unavailable
 from levelog.indices import Contact, LiveIndex
 from levelog_log.hints import Hints, Topic
+from levelog_processors.decide.lookups import key_from
 from levelog_processors.fold.entries import canonical_key
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_buckets, read_versions
+from levelog_store.decide.inputreads import read_buckets, read_versions, read_whole_index
 from levelog_store.look.contact import read_contact
-from levelog_store.rows import IndexKey, Scope
+from levelog_store.rows import IndexKey, Scope, WholeIndex, whole_index_key
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ class LiveIndices:
         self._sweep = sweep
         self.waiting: Final[set[_Changes]] = set()
         """Iterations whose next step somebody waits for."""
+        self.wholes: dict[str, WholeIndex] = {}
+        """Indices that were read whole, as of the last look."""
+        self.decoded: dict[str, Mapping[Any, Collection[Any]]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -71,6 +75,16 @@ class LiveIndices:
         async with self._database.reading() as connection:
             bucket = (await read_buckets(connection, self._scope, [place]))[place]
         return max(bucket.version, 0), bucket.values
+
+    async def whole(self, name: str, held: WholeIndex | None) -> WholeIndex:
+        """All of an index; the same as is held where nothing has changed since. Raises Unavailable."""
+        keys = [whole_index_key(partition) for partition in range(self._partitions)]
+        async with self._database.reading() as connection:
+            if held is not None:
+                versions = await read_versions(connection, self._scope, [(name, key) for key in keys])
+                if all(versions.get((name, key), -1) == held.versions[key] for key in keys):
+                    return held
+            return await read_whole_index(connection, self._scope, name, keys)
 
     async def contact(self, resource: str) -> Contact:
         """Tell how far the watch of a resource can be trusted. Raises Unavailable."""
@@ -109,6 +123,15 @@ class _Live(LiveIndex[Any, Any]):
     async def get(self, key: Any) -> Collection[Any]:
         _, values = await self._live.values(self._place(key))
         return _decoded(self._decoder, values)
+
+    async def everything(self) -> Mapping[Any, Collection[Any]]:
+        whole = await self._live.whole(self._name, self._live.wholes.get(self._name))
+        if self._live.wholes.get(self._name) is not whole:
+            self._live.wholes[self._name] = whole
+            self._live.decoded[self._name] = {
+                key_from(text): _decoded(self._decoder, values) for text, values in whole.buckets.items()
+            }
+        return self._live.decoded[self._name]
 
     def changes(self, key: Any) -> "_Changes":
         return _Changes(self._live, self._place(key), self._decoder)

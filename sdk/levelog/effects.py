@@ -1,7 +1,8 @@
 """External effects: functions that the actuator calls for a level, at least once, always with the same key."""
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from types import new_class
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
@@ -38,6 +39,9 @@ OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.
 
 
 MOST_DELAY: Final = timedelta(days=366)
+
+looked_up: Final[ContextVar[Mapping[str, Mapping[Any, Collection[Any]]]]] = ContextVar("levelog_looked_up")
+"""What the call that runs now finds in the indices of `EffectHandler.snapshots`, by their names."""
 
 
 class Retry(Exception):
@@ -123,6 +127,8 @@ class EffectHandler:
         """Over all calls since the first was decided; None: never."""
         self.yielding: Yields | None = None
         """What its result has to be read by, where it is intents."""
+        self.snapshots: Mapping[str, Any] = {}
+        """Indices that a call finds whole in `looked_up`, with the types of their values."""
         self.daemon: DaemonHandler | None = None
         """Whose run a call is, which lasts; None: of no daemon."""
         self.index = EffectIndex(self.name, request, returns)

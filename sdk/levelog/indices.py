@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from levelog.resources import ResourceBase
 
@@ -66,6 +66,10 @@ class LiveIndex(ABC, Generic[K_contra, V_co]):
     @abstractmethod
     async def get(self, key: K_contra) -> Collection[V_co]:
         """Values under the key now; an empty collection if no object gave any. Raises Unavailable."""
+
+    @abstractmethod
+    async def everything(self) -> Mapping[Any, Collection[V_co]]:
+        """Values under every key now, as of one moment; held in memory until the index changes. Raises Unavailable."""
 
     @abstractmethod
     def changes(self, key: K_contra) -> AsyncIterator[Collection[V_co]]:

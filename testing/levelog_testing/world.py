@@ -77,6 +77,7 @@ class World:
         self.effects = StandIns(program.effects, self.engine.calls.count)
         """What is called in place of effects."""
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
+        self._caller.index = self.live.index
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
         self.externals = Externals(program.sources)

@@ -228,6 +228,24 @@ def test_errors_are_tried_again_as_their_kind_and_the_options_say(tmp_path: Path
         assert kopf.told() == []
 
 
+def test_a_timeout_is_that_of_all_calls_together(tmp_path: Path) -> None:
+    source = """
+    seen = set()
+
+    @kopf.on.create("example.com", "v1", "shops", timeout=25)
+    def slow(retry, started, **_):
+        seen.add(started)
+        told.append((retry, len(seen)))
+        raise kopf.TemporaryError("later", delay=10)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply()
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == [(0, 1), (1, 1), (2, 1)]
+        level = kopf.simulation.level("slow", "default", "a")
+        assert (level.status, "given up 0:00:25 after" in level.reason) == ("failed", True)
+
+
 def test_memo_and_param_reach_the_handlers(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops", param=7)
@@ -283,12 +301,14 @@ def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -
         ('@kopf.on.create("example.com", "v1", "shops", errors="none")', "not one of kopf.ErrorsMode"),
         ('@kopf.on.create("example.com", "v1", "shops", backoff=0)', "not a number of seconds"),
         ('@kopf.on.field("example.com", "v1", "shops")', "says no field"),
-        ('@kopf.on.resume("example.com", "v1", "shops")', "a restart is no event"),
         ('@kopf.on.event("example.com", "v1", "shops")', "levelog history"),
         ('@kopf.on.validate("example.com", "v1", "shops")', "no webhooks"),
         ('@kopf.on.mutate("example.com", "v1", "shops")', "no webhooks"),
-        ('@kopf.daemon("example.com", "v1", "shops")', "no task for each object"),
-        ('@kopf.subhandler()', "handlers inside of handlers"),
+        ('@kopf.subhandler()', "inside of a handler"),
+        ('@kopf.on.create("example.com", "v1", "shops", registry=1)', "registry= is of no use here"),
+        ('@kopf.daemon("example.com", "v1", "shops", initial_delay=lambda **_: 1)', "is a function"),
+        ('@kopf.daemon("example.com", "v1", "shops", interval=1)', "takes no option 'interval'"),
+        ('@kopf.index("example.com", "v1", "shops", id="a b")', "ask for it by this name"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_a_sentence_when_the_file_is_loaded(

@@ -151,10 +151,9 @@ def test_what_a_child_has_of_its_own_stays_unless_it_is_forced() -> None:
     ("source", "said"),
     [
         ('@kopf.timer("example.com", "v1", "shops")', "says no interval"),
-        ('@kopf.timer("example.com", "v1", "shops", interval=1, idle=5)', "idle= is not known here"),
+        ('@kopf.timer("example.com", "v1", "shops", interval=1, idle=0.5)', "each change is recorded"),
         ('@kopf.timer("example.com", "v1", "shops", interval="1")', "not a number of seconds"),
         ('@kopf.timer("example.com", "v1", "shops", interval=0.1)', "less than a second"),
-        ('@kopf.index("example.com", "v1", "shops")', "a handler cannot look up an index"),
         ("@kopf.on.startup(interval=1)", "takes no option 'interval'"),
     ],
 )

@@ -51,6 +51,20 @@ async def test_values_are_those_of_now_and_then_those_of_each_change(
             assert await anext(changes) == (("shop-0", "b"),)
 
 
+async def test_the_whole_of_an_index_is_read_again_only_after_a_change(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    async with Processing(nats_server.url, database_url) as stack, live_indices(stack) as live:
+        await stack.folded(await _started(stack, pod("shop-0", 2, owner="uid-shop")))
+        found = await images(live).everything()
+        assert found == {"uid-shop": (("shop-0", "a"),)}
+        assert await images(live).everything() is found
+        await stack.folded(
+            await stack.tell(pod("other-0", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop", image="b"))
+        )
+        assert await images(live).everything() == {"uid-shop": (("shop-0", "b"),), "uid-other": (("other-0", "a"),)}
+
+
 async def test_a_condition_that_a_fold_of_this_process_fulfils_is_seen_without_hint_or_sweep(
     nats_server: NatsServer, database_url: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -45,6 +46,15 @@ class KopfRun:
         self.simulation.run()
         return self.told()
 
+    def start(self) -> list[Any]:
+        """Start the operator again, as ingest notes it, a second later; run, and give what was told."""
+        [source] = self.operator.sources.values()
+        cls: Any = source.cls
+        self.simulation.advance(timedelta(seconds=1))
+        self.simulation.observe(cls, [cls(name="started", started=self.simulation.now)])
+        self.simulation.run()
+        return self.told()
+
     def read(self, name: str = "a") -> dict[str, Any]:
         """A shop as the cluster has it."""
         [found] = [each for each in self.simulation.objects(Shop) if each["metadata"]["name"] == name]
@@ -71,7 +81,7 @@ def load_kopf(folder: Path, source: str, name: str = "shops") -> Operator:
 @contextmanager
 def kopf_run(folder: Path, source: str) -> Generator[KopfRun]:
     operator = load_kopf(folder, source)
-    origins = [effect.origin for effect in operator.effects.values()]
+    origins = [effect.origin for effect in operator.effects.values() if effect.daemon is None]
     with Simulation(operator) as simulation:
         simulation.call_through(*origins)
         yield KopfRun(operator, simulation, _told_of(origins))

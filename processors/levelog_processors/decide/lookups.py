@@ -306,7 +306,7 @@ class IndexReader(Index[Any, Any]):
         return bool(self._reads.bucket(self._name, canonical_key(key)))
 
     def __iter__(self) -> Iterator[Any]:
-        return (_key_from(text) for text in sorted(self._reads.whole(self._name).buckets))
+        return (key_from(text) for text in sorted(self._reads.whole(self._name).buckets))
 
     def __len__(self) -> int:
         return len(self._reads.whole(self._name).buckets)
@@ -320,7 +320,8 @@ class IndexReader(Index[Any, Any]):
         return tuple(self._decoder.decode(value) for value in values)
 
 
-def _key_from(text: str) -> Any:
+def key_from(text: str) -> Any:
+    """The key of a canonical text."""
     return _as_key(msgspec.json.decode(text))
 
 

@@ -5,17 +5,17 @@ Written from Kopf's documentation and behaviour; no code of it is in here.
 
 from typing import NoReturn
 
-from levelog.compat.kopf.attempts import (
+from levelog.compat.kopf.decorators import daemon, index, on, register, subhandler, timer
+from levelog.compat.kopf.failures import (
     ErrorsMode,
     HandlerRetriesError,
     HandlerTimeoutError,
     PermanentError,
     TemporaryError,
 )
-from levelog.compat.kopf.decorators import on, timer
-from levelog.compat.kopf.events import event, exception, info, warn
 from levelog.compat.kopf.filters import all_, any_, none_, not_
-from levelog.compat.kopf.hierarchies import (
+from levelog.compat.kopf.given.events import event, exception, info, warn
+from levelog.compat.kopf.given.hierarchies import (
     adjust_namespace,
     adopt,
     append_owner_reference,
@@ -25,7 +25,30 @@ from levelog.compat.kopf.hierarchies import (
     label,
     remove_owner_reference,
 )
-from levelog.compat.kopf.keywords import Body, DiffItem, Memo, Meta, Patch, ReadOnly
+from levelog.compat.kopf.given.keywords import Body, DiffItem, Memo, Meta, Patch, ReadOnly
+from levelog.compat.kopf.given.lookups import KopfIndex as Index
+from levelog.compat.kopf.given.lookups import KopfStore as Store
+from levelog.compat.kopf.given.words import (
+    BodyEssence,
+    ConnectionInfo,
+    DiffOperation,
+    FieldPath,
+    FieldSpec,
+    HandlerId,
+    LocalObjectLogger,
+    Logger,
+    LoginError,
+    ObjectLogger,
+    ObjectReference,
+    OwnerReference,
+    PatchFn,
+    RawBody,
+    RawEvent,
+    RawEventType,
+    Reason,
+)
+from levelog.compat.kopf.kinds.lasting import AsyncDaemonStopperChecker, DaemonStopped, SyncDaemonStopperChecker
+from levelog.compat.kopf.subhandlers import execute
 from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError
 from levelog.selectors import ABSENT, PRESENT
@@ -33,26 +56,53 @@ from levelog.selectors import ABSENT, PRESENT
 Annotations = Labels = Spec = Status = ReadOnly
 Diff = tuple[DiffItem, ...]
 AnnotationsDiffBaseStorage = AnnotationsProgressStorage = MultiDiffBaseStorage = MultiProgressStorage = UnusedStorage
-SmartProgressStorage = StatusDiffBaseStorage = StatusProgressStorage = UnusedStorage
+SmartProgressStorage = StatusDiffBaseStorage = StatusProgressStorage = DiffBaseStorage = ProgressStorage = UnusedStorage
 
+_RUN = "an operator is run by `levelog run FILE`, in a process of its own"
+_LOGIN = "levelog logs in by itself, with KUBECONFIG or as the service account of its pod"
+_WEBHOOKS = "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md"
+_LIFECYCLE = "handlers of one object run side by side, and none is chosen before another"
+_REGISTRY = "the handlers of a file are one operator, and there is no other registry"
+_TESTING = "KopfRunner runs a file on a cluster: levelog.testing.Simulation runs it without one, docs/from-kopf.md"
 _REFUSED = {
     "EVERYTHING": "levelog records the resources that handlers name: write a decorator for each",
-    "daemon": "there is no task for each object: a source, or a task of a start-up hook, docs/from-kopf.md",
-    "index": "a handler cannot look up an index: make it one of levelog's, @op.index, and read it in a view: "
-    "docs/indices.md",
-    "WebhookServer": "levelog serves no webhooks: write rules into the definition, docs/custom-resources.md",
-    "run": "an operator is run by `levelog run FILE`",
-    "operator": "an operator is run by `levelog run FILE`",
-    "register": "handlers inside of handlers are not supported: register each function by itself",
-    "execute": "handlers inside of handlers are not supported: register each function by itself",
-    "subhandler": "handlers inside of handlers are not supported: register each function by itself",
+    "Resource": "levelog records the resources that handlers name, and asks no function which: write a decorator for "
+    "each",
+    "DaemonStoppingReason": "stopped.reason is 'unwanted', 'shutdown' or 'lost'",
+    "ProgressRecord": "progress is in the log and in SQL: `levelog levels`, docs/sql.md",
+    "AiohttpSession": "take a client of your own in a start-up handler, and put it into memo",
+    "SSLPeer": _WEBHOOKS,
+    "UserInfo": _WEBHOOKS,
+    "Headers": _WEBHOOKS,
+    "Operation": _WEBHOOKS,
+    "AdmissionError": _WEBHOOKS,
+    "login_via_async_client": _LOGIN,
+    "login_via_client": _LOGIN,
+    "login_via_pykube": _LOGIN,
+    "login_with_kubeconfig": _LOGIN,
+    "login_with_service_account": _LOGIN,
+    "run": _RUN,
+    "operator": _RUN,
+    "run_tasks": _RUN,
+    "spawn_tasks": _RUN,
+    "configure": "levelog logs as --log-format says: docs/configuration.md",
+    "LogFormat": "levelog logs as --log-format says: docs/configuration.md",
+    "lifecycles": _LIFECYCLE,
+    "get_default_lifecycle": _LIFECYCLE,
+    "set_default_lifecycle": _LIFECYCLE,
+    "OperatorRegistry": _REGISTRY,
+    "get_default_registry": _REGISTRY,
+    "set_default_registry": _REGISTRY,
+    "testing": _TESTING,
+    "KopfRunner": _TESTING,
 }
 
 
 def __getattr__(name: str) -> NoReturn:
     """Say of names of Kopf that mean nothing here what to do instead. Raises OperatorError for them."""
-    if name in _REFUSED:
-        raise OperatorError(f"kopf.{name}: {_REFUSED[name]}")
+    sentence = _REFUSED.get(name, _WEBHOOKS if name.startswith("Webhook") else "")
+    if sentence:
+        raise OperatorError(f"kopf.{name}: {sentence}")
     raise AttributeError(f"levelog.compat.kopf has no {name!r}; docs/from-kopf.md lists what it has")
 
 
@@ -62,25 +112,49 @@ __all__ = [
     "Annotations",
     "AnnotationsDiffBaseStorage",
     "AnnotationsProgressStorage",
+    "AsyncDaemonStopperChecker",
     "Body",
+    "BodyEssence",
+    "ConnectionInfo",
+    "DaemonStopped",
     "Diff",
+    "DiffBaseStorage",
     "DiffItem",
+    "DiffOperation",
     "ErrorsMode",
+    "FieldPath",
+    "FieldSpec",
+    "HandlerId",
     "HandlerRetriesError",
     "HandlerTimeoutError",
+    "Index",
     "Labels",
+    "LocalObjectLogger",
+    "Logger",
+    "LoginError",
     "Memo",
     "Meta",
     "MultiDiffBaseStorage",
     "MultiProgressStorage",
+    "ObjectLogger",
+    "ObjectReference",
     "OperatorSettings",
+    "OwnerReference",
     "Patch",
+    "PatchFn",
     "PermanentError",
+    "ProgressStorage",
+    "RawBody",
+    "RawEvent",
+    "RawEventType",
+    "Reason",
     "SmartProgressStorage",
     "Spec",
     "Status",
     "StatusDiffBaseStorage",
     "StatusProgressStorage",
+    "Store",
+    "SyncDaemonStopperChecker",
     "TemporaryError",
     "adjust_namespace",
     "adopt",
@@ -89,15 +163,20 @@ __all__ = [
     "append_owner_reference",
     "build_object_reference",
     "build_owner_reference",
+    "daemon",
     "event",
     "exception",
+    "execute",
     "harmonize_naming",
+    "index",
     "info",
     "label",
     "none_",
     "not_",
     "on",
+    "register",
     "remove_owner_reference",
+    "subhandler",
     "timer",
     "warn",
 ]

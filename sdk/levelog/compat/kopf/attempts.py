@@ -2,56 +2,23 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from enum import Enum
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from levelog.compat.kopf.events import posted
-from levelog.compat.kopf.hierarchies import at_hand
-from levelog.compat.kopf.keywords import Memo, Patch, call_keywords, object_keywords
+from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, TryLimits
+from levelog.compat.kopf.given.events import posted
+from levelog.compat.kopf.given.hierarchies import at_hand
+from levelog.compat.kopf.given.keywords import Memo, Patch, call_keywords, object_keywords
+from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
+from levelog.compat.kopf.patches import merge_patches
+from levelog.compat.kopf.subhandlers import MOST_REMEMBERED, Calls, InnerPending, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
-from levelog.effects import GiveUp, Retry
-
-
-class TemporaryError(Retry):
-    """Raised by a handler that is to be called again, `delay` seconds later; None: at once."""
-
-    def __init__(self, message: str = "", delay: float | timedelta | None = 60) -> None:
-        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0
-        super().__init__(message, delay=timedelta(seconds=seconds))
-
-
-class PermanentError(GiveUp):
-    """Raised by a handler that is not to be called again for this state of the object."""
-
-
-class HandlerTimeoutError(PermanentError):
-    """A handler has been tried for longer than its `timeout`."""
-
-
-class HandlerRetriesError(PermanentError):
-    """A handler was called as often as its `retries` say."""
-
-
-class ErrorsMode(Enum):
-    """What an error means that is neither TemporaryError nor PermanentError."""
-
-    IGNORED = "ignored"
-    TEMPORARY = "temporary"
-    PERMANENT = "permanent"
-
-
-class TryLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a handler is called, and for how long."""
-
-    errors: ErrorsMode = ErrorsMode.TEMPORARY
-    timeout: timedelta | None = None
-    """From the first call on; an async function is cancelled in its middle after that long too."""
-    retries: int | None = None
-    """How often it is called in all; None: for ever."""
+from levelog.effects import GiveUp, Retry, looked_up
 
 
 class Attempts:
@@ -75,80 +42,143 @@ class Attempts:
         self.param = param
         self.settings = settings
         self.memo = memo
-        self._began: dict[str, datetime] = {}
+        self.indices: list[str] = []
+        """Names of those that the function looks up."""
+        self._inner: dict[str, dict[str, InnerProgress]] = {}
+        """How far the handlers are that one registers while it runs, by the key of its call."""
         self.is_async = inspect.iscoroutinefunction(function)
+
+    def take_indices(self, names: Mapping[str, Any]) -> bool:
+        """Look up those of these indices that the function has parameters for; tells whether one is new to it."""
+        before, self.indices = self.indices, asked_for(self.function, names)
+        return self.indices != before
 
     def object_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments about an object, without those of a call; filters get them too."""
         memo = _memos.setdefault(str(body["metadata"].get("uid", "")), Memo(self.memo))
         return {**object_keywords(body, memo, self.param, self.logger), "settings": self.settings}
 
-    def run(self, body: Mapping[str, Any], key: str, retry: int, told: Mapping[str, Any]) -> dict[str, Any] | None:
+    def run(self, body: Mapping[str, Any], key: str, retry: int, started: datetime, told: Mapping[str, Any]) -> Any:
         """Call a plain function; the merge patch of its object that it asks for, and Events, None for neither.
 
-        Raises Retry and GiveUp as its user's errors mean them, and other errors of the function as they are.
+        It is a coroutine that gives that, where the function has registered others. Raises Retry and GiveUp as its
+        user's errors mean them, and other errors of the function as they are.
         """
-        patch, kwargs = self._begin(body, key, retry, told)
-        tokens = at_hand.set(body), posted.set([])
+        call = self._begin(body, key, retry, started, told)
         try:
-            return self._end(body, key, patch, self.function(**kwargs))
+            with call.at_work():
+                result = self.function(**call.kwargs)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            self._failed(error, key, retry)
+            self._failed(error, call)
             return None
-        finally:
-            at_hand.reset(tokens[0])
-            posted.reset(tokens[1])
+        return self._finish(call, result) if call.inner else self._end(call, result)
 
     async def run_async(
-        self, body: Mapping[str, Any], key: str, retry: int, told: Mapping[str, Any]
+        self, body: Mapping[str, Any], key: str, retry: int, started: datetime, told: Mapping[str, Any]
     ) -> dict[str, Any] | None:
         """Call an async function, as `run` does."""
-        patch, kwargs = self._begin(body, key, retry, told)
-        tokens = at_hand.set(body), posted.set([])
+        call = self._begin(body, key, retry, started, told)
         try:
-            return self._end(body, key, patch, await self.function(**kwargs))
+            with call.at_work():
+                result = await self.function(**call.kwargs)
+                if call.inner:
+                    await call.inner.run()
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            self._failed(error, key, retry)
+            self._failed(error, call)
             return None
-        finally:
-            at_hand.reset(tokens[0])
-            posted.reset(tokens[1])
+        return self._end(call, result)
+
+    async def _finish(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
+        """Call what a plain function has registered, in the loop."""
+        try:
+            with call.at_work():
+                await call.inner.run()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._failed(error, call)
+            return None
+        return self._end(call, result)
 
     def _begin(
-        self, body: Mapping[str, Any], key: str, retry: int, told: Mapping[str, Any]
-    ) -> tuple[Patch, dict[str, Any]]:
+        self, body: Mapping[str, Any], key: str, retry: int, started: datetime, told: Mapping[str, Any]
+    ) -> "_Attempt":
         patch = Patch()
-        began = self._began.setdefault(key, datetime.now(UTC))
-        if self.limits.timeout is not None and datetime.now(UTC) - began > self.limits.timeout:
-            del self._began[key]
-            raise HandlerTimeoutError(f"{self.id} has timed out after {self.limits.timeout}")
-        return patch, {**self.object_arguments(body), **call_keywords(began, retry, patch), **told}
+        kwargs = {**self.object_arguments(body), **call_keywords(started, retry, patch), **told}
+        found = looked_up.get({})
+        for name in self.indices:
+            kwargs.setdefault(name, KopfIndex(partial(_part, found, name)))
+        while len(self._inner) > MOST_REMEMBERED:
+            del self._inner[next(iter(self._inner))]
+        progress = self._inner.get(key, {})
+        return _Attempt(body, key, retry, patch, kwargs, Calls(f"{self.id}/", kwargs, progress, body), progress)
 
-    def _end(self, body: Mapping[str, Any], key: str, patch: Patch, result: Any) -> dict[str, Any] | None:
+    def _end(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
         if result is not None:
-            patch.status[self.id] = msgspec.to_builtins(result, enc_hook=dict)
-        merged, events = patch.merged(body), posted.get()
-        self._began.pop(key, None)
-        return {"patch": merged, "events": events or []} if merged or events else None
+            call.patch.status[self.id] = msgspec.to_builtins(result, enc_hook=dict)
+        merged = call.patch.merged(call.body)
+        for each in call.progress.values():
+            merge_patches(merged, each.patch or {})
+        self._inner.pop(call.key, None)
+        return {"patch": merged, "events": call.events} if merged or call.events else None
 
-    def _failed(self, error: Exception, key: str, retry: int) -> None:
+    def _failed(self, error: Exception, call: "_Attempt") -> None:
         """Raise what the error means, or nothing where errors are ignored."""
-        is_last = self.limits.retries is not None and retry + 1 >= self.limits.retries
+        if isinstance(error, InnerPending):
+            self._inner[call.key] = call.progress
+            raise error
+        is_last = self.limits.retries is not None and call.retry + 1 >= self.limits.retries
         if isinstance(error, GiveUp):
-            self._began.pop(key, None)
+            self._inner.pop(call.key, None)
             raise error
         if not isinstance(error, Retry):
             if self.limits.errors is ErrorsMode.IGNORED:
-                self._began.pop(key, None)
+                self._inner.pop(call.key, None)
                 self.logger.error("%s failed, which is ignored", self.id, exc_info=error)
                 return
             if self.limits.errors is ErrorsMode.PERMANENT:
                 is_last = True
         if is_last:
-            self._began.pop(key, None)
+            self._inner.pop(call.key, None)
             if isinstance(error, Retry):
                 raise HandlerRetriesError(f"{self.id} has exceeded {self.limits.retries} retries: {error}") from error
         raise error
+
+
+class _Attempt:
+    """What belongs to one call."""
+
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        key: str,
+        retry: int,
+        patch: Patch,
+        kwargs: dict[str, Any],
+        inner: Calls,
+        progress: dict[str, InnerProgress],
+    ) -> None:
+        self.body = body
+        self.key = key
+        self.retry = retry
+        self.patch = patch
+        self.kwargs = kwargs
+        self.inner = inner
+        self.progress = progress
+        self.events: list[list[str]] = []
+
+    @contextmanager
+    def at_work(self) -> Generator[None]:
+        """Tell what is called from here on which object it is for."""
+        tokens = at_hand.set(self.body), posted.set(self.events)
+        try:
+            with registering(self.inner):
+                yield
+        finally:
+            at_hand.reset(tokens[0])
+            posted.reset(tokens[1])
+
+
+def _part(found: Mapping[str, Mapping[Any, Collection[Any]]], name: str) -> Mapping[Any, Collection[Any]]:
+    return found.get(name, {})
 
 
 _memos: Final[dict[str, Memo]] = {}

@@ -1,4 +1,4 @@
-"""`kopf.on`: the decorators of a Kopf file."""
+"""The decorators of a Kopf file: `kopf.on`, `kopf.timer`, `kopf.daemon`, `kopf.index`, and those inside of handlers."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -7,32 +7,34 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from msgspec import UNSET
 
-from levelog.compat.kopf.attempts import ErrorsMode, TryLimits
 from levelog.compat.kopf.files import file_of
-from levelog.compat.kopf.filters import Filters
-from levelog.compat.kopf.targets import target
-from levelog.edges import Reason, pointer_of
+from levelog.compat.kopf.filters import holds
+from levelog.compat.kopf.options import (
+    BACKOFF,
+    COMMON,
+    LIMITS,
+    declared_as,
+    delay_of,
+    filters_of,
+    limits_of,
+    pointer,
+    require_known,
+    seconds_of,
+)
+from levelog.compat.kopf.subhandlers import InnerHandler, at_work
+from levelog.edges import Reason, value_at
 from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
+from levelog.handlers.runs import GRACE
 from levelog.handlers.timers import LEAST
-from levelog.resources import ResourceBase
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 
-BACKOFF: Final = 60.0
-"""Seconds after an error that is not TemporaryError. Origin: Kopf's documentation."""
-_SELECTORS: Final = ("group", "version", "kind", "plural", "singular", "shortcut", "category")
-_FILTERS: Final = ("labels", "annotations", "when", "value", "old", "new")
-_LIMITS: Final = ("errors", "timeout", "retries")
-_OTHERS: Final = ("id", "param", "backoff", "field")
 REFUSED: Final[Mapping[str, str]] = {
-    "resume": "a restart is no event to levelog, which remembers what was handled: leave @kopf.on.resume out; a new "
-    "handler is called by on.create for the objects that are there",
     "event": "each record of an object is in `levelog history`; what is written for every one is nearly always a "
     "level: docs/from-kopf.md",
     "validate": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
     "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
-    "subhandler": "handlers inside of handlers are not supported: register each function by itself",
 }
 """Decorators of Kopf that mean nothing here, and what to do instead."""
 
@@ -60,6 +62,18 @@ class KopfOn:
             raise OperatorError("kopf.on.field: says no field: field='spec.replicas'")
         return _changing("field", ("create", "update"), selectors, options)
 
+    def resume(
+        self, *selectors: Any, deleted: bool | None = None, **options: Any
+    ) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function for each object that is there when the operator is started."""
+
+        def register(function: DecoratedF) -> DecoratedF:
+            declared = declared_as("kopf.on.resume", function, selectors, options, (), is_of_field=True)
+            file_of(function).resume(declared, deleting=bool(deleted))
+            return function
+
+        return register
+
     def startup(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
         """Call the function when a process of the operator begins, before anything is handled."""
         return _hook("startup", options)
@@ -75,6 +89,26 @@ class KopfOn:
     def probe(self, **_: Any) -> Callable[[DecoratedF], DecoratedF]:
         """Leave the function alone: levelog has probes of its own."""
         return _unused("probe", "levelog answers probes by itself, --listen: docs/monitoring.md")
+
+    def timer(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Do as `kopf.timer`."""
+        return timer(*selectors, **options)
+
+    def daemon(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Do as `kopf.daemon`."""
+        return daemon(*selectors, **options)
+
+    def index(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Do as `kopf.index`."""
+        return index(*selectors, **options)
+
+    def register(self, fn: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """Do as `kopf.register`."""
+        return register(fn, **options)
+
+    def subhandler(self, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Do as `kopf.subhandler`."""
+        return subhandler(**options)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in REFUSED:
@@ -94,26 +128,17 @@ def _changing(
     finalizer: bool = False,
 ) -> Callable[[DecoratedF], DecoratedF]:
     where = f"kopf.on.{decorator}"
-    cls = resource_of(where, selectors, options, _OTHERS)
-    field = _pointer(where, options.get("field"))
-    filters = filters_of(where, options, has_field=bool(field))
 
     def register(function: DecoratedF) -> DecoratedF:
-        name = str(options.get("id") or getattr(function, "__name__", "handler"))
         given = options.get("field")
         suffix = given if isinstance(given, str) else ".".join(given or ())
         file_of(function).change(
-            function,
-            cls,
+            declared_as(where, function, selectors, options, (), is_of_field=False),
             reasons,
-            f"{name}/{suffix}" if suffix else name,
-            limits_of(where, options),
-            filters,
-            field=field,
+            suffix,
+            field=pointer(where, given),
             needs_change=decorator in ("field", "update"),
             finalizer=finalizer,
-            backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)),
-            param=options.get("param"),
         )
         return function
 
@@ -123,38 +148,111 @@ def _changing(
 def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
     """Call the function for each object every `interval` seconds."""
     where = "kopf.timer"
-    if options.get("idle") is not None:
-        raise OperatorError(f"{where}: idle= is not known here: look at the object in the function, and return at once")
-    cls = resource_of(where, selectors, options, ("id", "param", "backoff", "interval", "initial_delay", "sharp"))
-    filters = filters_of(where, options, has_field=False)
+    idle = seconds_of(where, "idle", options.get("idle") or None)
     interval = seconds_of(where, "interval", options.get("interval"))
     if interval is None:
         raise OperatorError(f"{where}: says no interval: interval=60, in seconds")
     if interval < LEAST:
         raise OperatorError(f"{where}: interval={options['interval']!r} is less than a second; each call is recorded")
-    delay = options.get("initial_delay") or None
+    if idle is not None and idle < LEAST:
+        raise OperatorError(f"{where}: idle={options['idle']!r} is less than a second; each change is recorded")
+    initial_delay = delay_of(where, options.get("initial_delay"))
 
     def register(function: DecoratedF) -> DecoratedF:
+        own = ("interval", "initial_delay", "sharp", "idle")
         file_of(function).pace(
-            function,
-            cls,
-            str(options.get("id") or getattr(function, "__name__", "timer")),
-            limits_of(where, options),
-            filters,
+            declared_as(where, function, selectors, options, own, is_of_field=True),
             interval=interval,
-            initial_delay=seconds_of(where, "initial_delay", delay) or timedelta(0),
+            initial_delay=initial_delay,
+            idle=idle,
             sharp=bool(options.get("sharp")),
-            backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)),
-            param=options.get("param"),
         )
         return function
 
     return register
 
 
+def daemon(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+    """Run the function for each object, until it returns or the object is gone."""
+    where = "kopf.daemon"
+    initial_delay = delay_of(where, options.get("initial_delay"))
+    times = [seconds_of(where, name, options.get(name) or None) for name in _ENDING]
+    grace = next((each for each in times if each is not None), GRACE)
+
+    def register(function: DecoratedF) -> DecoratedF:
+        own = ("initial_delay", "cancellation_polling", *_ENDING)
+        declared = declared_as(where, function, selectors, options, own, is_of_field=True)
+        file_of(function).last(declared, initial_delay=initial_delay, grace=grace)
+        return function
+
+    return register
+
+
+_ENDING: Final = ("cancellation_backoff", "cancellation_timeout")
+
+
+def index(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+    """Keep what the function returns for each object, for handlers to look up by the name of the function."""
+
+    def register(function: DecoratedF) -> DecoratedF:
+        declared = declared_as("kopf.index", function, selectors, options, (), is_of_field=True)
+        file_of(function).index(declared)
+        return function
+
+    return register
+
+
+def register(fn: Callable[..., Any], *, id: str | None = None, **options: Any) -> Callable[..., Any]:  # noqa: A002
+    """Call a function as a part of the handler that runs now, until it has succeeded or given up."""
+    where = "kopf.register"
+    require_known(where, options, (*LIMITS, *COMMON, "labels", "annotations", "when", "value", "old", "new"))
+    calls = at_work(where)
+    field = pointer(where, options.get("field"))
+    filters = filters_of(where, options)
+
+    def is_taken(told: Mapping[str, Any]) -> bool:
+        if not field:
+            return True
+        old, new = (_found(told[name], field) for name in ("old", "new"))
+        wanted = ((filters.old, old), (filters.new, new))
+        if any(each is not UNSET and not holds(each, value, told) for each, value in wanted):
+            return False
+        if filters.value is not UNSET:
+            return holds(filters.value, new, told) or holds(filters.value, old, told)
+        return bool(old != new)
+
+    calls.add(
+        InnerHandler(
+            id=f"{calls.prefix}{id or getattr(fn, '__name__', 'handler')}",
+            function=fn,
+            limits=limits_of(where, options),
+            backoff=seconds_of(where, "backoff", options.get("backoff", BACKOFF)) or timedelta(0),
+            param=options.get("param"),
+            filters=filters,
+            is_taken=is_taken,
+        )
+    )
+    return fn
+
+
+def subhandler(**options: Any) -> Callable[[DecoratedF], DecoratedF]:
+    """Call the function as a part of the handler that it is defined in."""
+
+    def registered(function: DecoratedF) -> DecoratedF:
+        register(function, **options)
+        return function
+
+    at_work("kopf.subhandler")
+    return registered
+
+
+def _found(content: Any, field: str) -> Any:
+    value = value_at(content if isinstance(content, Mapping) else None, field)  # pyright: ignore[reportUnknownArgumentType]
+    return None if value is UNSET else value
+
+
 def _hook(when: When, options: Mapping[str, Any]) -> Callable[[DecoratedF], DecoratedF]:
-    if unknown := options.keys() - {*_LIMITS, "id", "param", "backoff"}:
-        raise OperatorError(f"kopf.on.{when}: takes no option {min(unknown)!r}")
+    require_known(f"kopf.on.{when}", options, (*LIMITS, "id", "param", "backoff"))
 
     def register(function: DecoratedF) -> DecoratedF:
         file_of(function).hook(when, function, options.get("param"))
@@ -170,51 +268,3 @@ def _unused(decorator: str, why: str) -> Callable[[DecoratedF], DecoratedF]:
         return function
 
     return register
-
-
-def resource_of(
-    where: str, selectors: tuple[Any, ...], options: Mapping[str, Any], others: Sequence[str]
-) -> type[ResourceBase]:
-    """Class of the resource that a decorator is for. Raises OperatorError for options that it does not have."""
-    if unknown := options.keys() - {*_SELECTORS, *_FILTERS, *_LIMITS, *others}:
-        raise OperatorError(f"{where}: takes no option {min(unknown)!r}")
-    return target(where, selectors, {name: options.get(name) for name in _SELECTORS})
-
-
-def filters_of(where: str, options: Mapping[str, Any], *, has_field: bool) -> Filters:
-    """The filters of a decorator. Raises OperatorError for values of a field where none is named."""
-    given = {name: options[name] for name in _FILTERS if options.get(name) is not None}
-    if not has_field and (odd := {"value", "old", "new"} & given.keys()):
-        raise OperatorError(f"{where}: {min(odd)}= filters on the value of a field: say which, field='spec.replicas'")
-    return Filters(**{name: value for name, value in given.items() if value is not UNSET})
-
-
-def limits_of(where: str, options: Mapping[str, Any]) -> TryLimits:
-    """Errors mode, time limit and retries of a decorator. Raises OperatorError for those that are none."""
-    errors = options.get("errors") or ErrorsMode.TEMPORARY
-    if not isinstance(errors, ErrorsMode):
-        raise OperatorError(f"{where}: errors={errors!r} is not one of kopf.ErrorsMode")
-    retries = options.get("retries")
-    if retries is not None and (not isinstance(retries, int) or retries < 1):
-        raise OperatorError(f"{where}: retries={retries!r} is not a number of calls, 1 or more")
-    return TryLimits(errors=errors, timeout=seconds_of(where, "timeout", options.get("timeout")), retries=retries)
-
-
-def seconds_of(where: str, option: str, given: Any) -> timedelta | None:
-    """A time that is given in seconds. Raises OperatorError for what is none."""
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
-        raise OperatorError(f"{where}: {option}={given!r} is not a number of seconds above 0")
-    return timedelta(seconds=given)
-
-
-def _pointer(where: str, field: Any) -> str:
-    if field is None:
-        return ""
-    if isinstance(field, str):
-        return pointer_of(field)
-    if isinstance(field, Sequence) and all(isinstance(each, str) for each in field):  # pyright: ignore[reportUnknownVariableType]
-        keys: Sequence[str] = field
-        return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
-    raise OperatorError(f"{where}: field={field!r} is neither 'spec.replicas' nor ('spec', 'replicas')")

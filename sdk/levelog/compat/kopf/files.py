@@ -2,16 +2,20 @@
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from levelog.compat.kopf.attempts import Attempts, TryLimits
-from levelog.compat.kopf.changing import ChangeHandler, identifier
-from levelog.compat.kopf.filters import Filters
-from levelog.compat.kopf.keywords import Memo
-from levelog.compat.kopf.pacing import PacedHandler
+from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.given.keywords import Memo
+from levelog.compat.kopf.given.lookups import asked_for
+from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
+from levelog.compat.kopf.kinds.entries import kopf_index
+from levelog.compat.kopf.kinds.lasting import LastingHandler, run_ended
+from levelog.compat.kopf.kinds.pacing import PacedHandler
+from levelog.compat.kopf.kinds.resuming import ResumeHandler, resumed_view, starts_index, starts_of, starts_source
+from levelog.compat.kopf.options import Declaration
 from levelog.compat.kopf.patches import marks_effect, patches_view, patches_writer
 from levelog.compat.kopf.tuning import OperatorSettings
 from levelog.edges import Reason
@@ -19,9 +23,13 @@ from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import called
 from levelog.handlers.hooks import When
+from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
+from levelog.handlers.runs import daemon_view, daemon_writer, wanted_index
+from levelog.handlers.signatures import declared as declared_function
 from levelog.handlers.timers import ticked, timer_effect, timer_view, timer_writer
 from levelog.handlers.views import ViewHandler
+from levelog.indices import Index
 from levelog.operator import Operator
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
@@ -40,100 +48,125 @@ class KopfFile:
         self.memo = Memo()
         """What start-up handlers put down for all others."""
         self._changing: dict[str, ChangeHandler] = {}
+        self._pacing: list[PacedHandler] = []
+        self._resuming: list[ResumeHandler] = []
+        self._lasting: list[LastingHandler] = []
+        self._starts: IndexHandler | None = None
+        """The last start of the operator; None: no handler asks for it."""
+        self._looked_up: dict[str, IndexHandler] = {}
+        """Indices of the file, by the name that handlers ask for."""
         self._marks: dict[type[ResourceBase], EffectHandler] = {}
-        self._indices: dict[type[ResourceBase], dict[str, tuple[str, Any]]] = {}
+        self._patching: dict[type[ResourceBase], dict[str, tuple[str, Any]]] = {}
 
     def change(
         self,
-        function: Callable[..., Any],
-        cls: type[ResourceBase],
+        declared: Declaration,
         reasons: Sequence[Reason],
-        handler_id: str,
-        limits: TryLimits,
-        filters: Filters,
+        suffix: str,
         *,
         field: str,
         needs_change: bool,
         finalizer: bool,
-        backoff: timedelta | None,
-        param: Any,
     ) -> None:
-        """Have a function called for changes of some kinds; with the same options elsewhere it is one handler."""
-        for name in self._names(handler_id, cls, reasons[0]):
+        """Have a function called for changes of some kinds; with the same options elsewhere it is one handler.
+
+        `suffix` is added to its id.
+        """
+        handler_id = f"{declared.id}/{suffix}" if suffix else declared.id
+        for name in self._names(handler_id, declared.cls, reasons[0]):
             before = self._changing.get(name)
-            if before is None or _is_same(before, function, cls, limits, filters, field, param):
+            if before is None or _is_same(before, declared, field):
                 break
         else:
             raise OperatorError(
-                f"handler {handler_id}: {cls.resource_type.plural} have two handlers of this id for {reasons[0]}, with "
-                "different options: give one of them another id="
+                f"handler {handler_id}: {declared.cls.resource_type.plural} have two handlers of this id for "
+                f"{reasons[0]}, with different options: give one of them another id="
             )
         known = before.reasons if before is not None else frozenset[Reason]()
-        attempts = self._attempts(handler_id, name, function, limits, param)
         handler = ChangeHandler(
             name,
-            cls,
+            declared.cls,
             frozenset((*reasons, *known)),
-            attempts,
-            filters,
+            self._attempts(declared, handler_id, name),
+            declared.filters,
             field=field,
             needs_change=needs_change or (before is not None and before.needs_change),
             finalizer=finalizer or (before is not None and before.options.finalizer),
-            backoff=backoff,
-            marks=self._marks_of(cls).name,
+            backoff=declared.backoff,
+            marks=self._marks_of(declared.cls).name,
             before=before,
         )
         self._changing[name] = handler
-        self.operator.edges.put(handler)
-        self.keep_patches(cls, name, handler.handled_name, called(handler))
+        self._put_change(handler)
+        for resuming in self._resuming:
+            if handler in self._siblings(resuming):
+                self._put_resume(resuming)
 
     def pace(
         self,
-        function: Callable[..., Any],
-        cls: type[ResourceBase],
-        handler_id: str,
-        limits: TryLimits,
-        filters: Filters,
+        declared: Declaration,
         *,
         interval: timedelta,
         initial_delay: timedelta,
+        idle: timedelta | None,
         sharp: bool,
-        backoff: timedelta | None,
-        param: Any,
     ) -> None:
         """Have a function called for each object now and then."""
-        operator, taken = self.operator, {*self.operator.views, *self.operator.effects}
-        names = self._names(handler_id, cls, "timer")
-        name = next((each for each in names if each not in taken), "")
-        if not name:
-            raise OperatorError(
-                f"timer {handler_id}: {cls.resource_type.plural} have one of this id: give it another id="
-            )
-        attempts = self._attempts(handler_id, name, function, limits, param)
-        self._marks_of(cls)
+        name = self._free_name("timer", declared, declared.id)
+        attempts = self._attempts(declared, declared.id, name)
         handler = PacedHandler(
-            name,
-            cls,
-            attempts,
-            filters,
-            interval=interval,
-            initial_delay=initial_delay,
-            sharp=sharp,
-            backoff=backoff,
+            name, declared, attempts, interval=interval, initial_delay=initial_delay, idle=idle, sharp=sharp
         )
-        effect = timer_effect(handler, self._lender)
-        operator.effects[effect.name] = effect
-        operator.indices[effect.name] = effect.index
+        self._pacing.append(handler)
+        self._put_paced(handler)
 
-        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
-            selector = handler.options.selector
-            known = operator.indices
-            return ViewHandler.inspect(view, known, selector, self._lender, deleting=False, objects={}, of=cls)
+    def resume(self, declared: Declaration, *, deleting: bool) -> None:
+        """Have a function called for each object that is there when the operator is started."""
+        if self._starts is None:
+            cls = starts_of(self.operator.name)
+            self.operator.source(cls)(starts_source(cls))
+            self._starts = starts_index(self.operator.name, cls)
+            self.operator.indices[self._starts.name] = self._starts
+        name = self._free_name("resume", declared, f"{declared.id}_resume")
+        handler = ResumeHandler(name, declared, self._attempts(declared, declared.id, name), deleting=deleting)
+        self._resuming.append(handler)
+        self._put_resume(handler)
 
-        view = timer_view(handler, inspect_view)
-        operator.views[view.name] = view
-        operator.reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
-        self.keep_patches(cls, name, handler.calls_name, ticked(handler))
+    def last(self, declared: Declaration, *, initial_delay: timedelta, grace: timedelta) -> None:
+        """Have a function run for each object."""
+        name = self._free_name("daemon", declared, declared.id)
+        handler = LastingHandler(
+            name,
+            declared,
+            self._attempts(declared, declared.id, name),
+            operator=self.operator.name,
+            initial_delay=initial_delay,
+            grace=grace,
+        )
+        self._lasting.append(handler)
+        self._put_daemon(handler)
+
+    def index(self, declared: Declaration) -> None:
+        """Keep what a function returns for each object; handlers that ask for it above are given it too."""
+        name = declared.id
+        if not name.isidentifier() or name in self._looked_up or name in {*self.operator.views, *self.operator.effects}:
+            raise OperatorError(
+                f"index {name}: handlers ask for it by this name, which no other handler may have: give one another id="
+            )
+        made = kopf_index(name, declared, self._attempts(declared, name, name))
+        self.operator.indices[name] = self._looked_up[name] = made
+        for changing in self._changing.values():
+            if self._look_up(changing):
+                self._put_change(changing)
+        for pacing in self._pacing:
+            if self._look_up(pacing):
+                self._put_paced(pacing)
+        for resuming in self._resuming:
+            if self._look_up(resuming):
+                self._put_resume(resuming)
+        for lasting in self._lasting:
+            if self._look_up(lasting):
+                self._put_daemon(lasting)
 
     def hook(self, when: When, function: Callable[..., Any], param: Any) -> None:
         """Have a function called when a process of the operator begins, or ends."""
@@ -157,15 +190,92 @@ class KopfFile:
         else:
             self.operator.on.cleanup(hook)
 
-    def _attempts(
-        self, handler_id: str, name: str, function: Callable[..., Any], limits: TryLimits, param: Any
-    ) -> Attempts:
-        return Attempts(handler_id, function, limits, self._lender.logger(name), param, self.settings, self.memo)
+    def _put_change(self, handler: ChangeHandler) -> None:
+        self._look_up(handler)
+        self.operator.edges.put(handler)
+        self._give_snapshots(handler, handler.handled_name)
+        self._keep_patches(handler.reader.cls, handler.name, handler.handled_name, called(handler))
 
-    def keep_patches(self, cls: type[ResourceBase], name: str, index: str, hint: Any) -> None:
+    def _put_paced(self, handler: PacedHandler) -> None:
+        self._put_called(handler, timer_view(handler, self._inspected(handler)))
+
+    def _put_resume(self, handler: ResumeHandler) -> None:
+        inspect_view = self._inspected(handler, deleting=handler.deleting)
+        self._put_called(handler, resumed_view(handler, self._siblings(handler), inspect_view))
+
+    def _put_called(self, handler: PacedHandler, view: ViewHandler) -> None:
+        effect = self.operator.effects[handler.calls_name]
+        self.operator.views[view.name] = view
+        self.operator.reconcilers[view.name] = timer_writer(handler, view, effect, self._lender)
+        self._give_snapshots(handler, effect.name)
+        self._keep_patches(handler.reader.cls, handler.name, handler.calls_name, ticked(handler))
+
+    def _put_daemon(self, handler: LastingHandler) -> None:
+        operator, effect, wanted = self.operator, handler.effect(self._lender), wanted_index(handler)
+        operator.effects[effect.name] = effect
+        operator.indices |= {effect.name: effect.index, wanted.name: wanted}
+        view = daemon_view(handler, self._inspected(handler, wanted=wanted))
+        operator.views[view.name] = view
+        operator.reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
+        handler.indices = dict.fromkeys(handler.attempts.indices, Any)
+        self._keep_patches(handler.reader.cls, handler.name, handler.runs_name, run_ended())
+
+    def _inspected(
+        self, handler: PacedHandler | LastingHandler, *, deleting: bool = False, wanted: IndexHandler | None = None
+    ) -> Callable[[Callable[..., Any]], ViewHandler]:
+        """How a view of a handler is inspected: one that is decided on once the indices are filled that it looks up."""
+        self._look_up(handler)
+        if isinstance(handler, PacedHandler) and handler.calls_name not in self.operator.effects:
+            effect = timer_effect(handler, self._lender)
+            self.operator.effects[effect.name] = effect
+            self.operator.indices[effect.name] = effect.index
+
+        def inspect_view(view: Callable[..., Any]) -> ViewHandler:
+            filled = dict.fromkeys(handler.attempts.indices, Index[Any, Any])
+            annotations = {**view.__annotations__, **filled}
+            returns = annotations.pop("return")
+            known = dict(self.operator.indices)
+            known |= {"wanted": wanted} if wanted is not None else {}
+            known |= {"started": self._starts} if self._starts is not None else {}
+            return ViewHandler.inspect(
+                declared_function(view, view.__name__, annotations, returns),
+                known,
+                handler.options.selector,
+                self._lender,
+                deleting=deleting,
+                objects={},
+                of=handler.reader.cls,
+            )
+
+        return inspect_view
+
+    def _look_up(self, handler: ChangeHandler | PacedHandler | LastingHandler) -> bool:
+        """Have a handler's calls look up the indices that it asks for; tells whether one is new to it."""
+        when = handler.filters.when
+        if when is not None and (asked := asked_for(when, self._looked_up)):
+            raise OperatorError(
+                f"handler {handler.attempts.id}: its filter when= asks for the index {asked[0]}, which only handlers "
+                "look up: ask for it in the function, and return at once where it says no"
+            )
+        return handler.attempts.take_indices(self._looked_up)
+
+    def _give_snapshots(self, handler: ChangeHandler | PacedHandler, effect: str) -> None:
+        self.operator.effects[effect].snapshots = dict.fromkeys(handler.attempts.indices, Any)
+
+    def _siblings(self, handler: ResumeHandler) -> list[ChangeHandler]:
+        """The same function as handlers of changes."""
+        function, cls = handler.origin, handler.reader.cls
+        return [each for each in self._changing.values() if each.origin is function and each.reader.cls is cls]
+
+    def _attempts(self, declared: Declaration, handler_id: str, name: str) -> Attempts:
+        logger = self._lender.logger(name)
+        function, limits = declared.function, declared.limits
+        return Attempts(handler_id, function, limits, logger, declared.param, self.settings, self.memo)
+
+    def _keep_patches(self, cls: type[ResourceBase], name: str, index: str, hint: Any) -> None:
         """Have the patches written that the calls of a handler give: those in an index of its calls."""
         operator, marks = self.operator, self._marks_of(cls)
-        indices = self._indices.setdefault(cls, {})
+        indices = self._patching.setdefault(cls, {})
         indices[name] = index, hint
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
@@ -188,10 +298,20 @@ class KopfFile:
             self.operator.indices[marks.name] = marks.index
         return self._marks[cls]
 
-    def _names(self, handler_id: str, cls: type[ResourceBase], reason: str) -> list[str]:
+    def _free_name(self, kind: str, declared: Declaration, wanted: str) -> str:
+        """A name for a handler that stands for itself. Raises OperatorError where all are taken."""
+        taken = {*self.operator.views, *self.operator.effects, *self._looked_up}
+        for name in self._names(wanted, declared.cls, kind):
+            if name not in taken:
+                return name
+        raise OperatorError(
+            f"{kind} {declared.id}: {declared.cls.resource_type.plural} have one of this id: give it another id="
+        )
+
+    def _names(self, handler_id: str, cls: type[ResourceBase], reason: str) -> Iterator[str]:
         """Names that a handler of an id may have, the shortest first."""
         name, plural = identifier(handler_id), identifier(cls.resource_type.plural)
-        return [name, f"{name}_{plural}", f"{name}_{reason}", f"{name}_{plural}_{reason}"]
+        yield from (name, f"{name}_{plural}", f"{name}_{reason}", f"{name}_{plural}_{reason}")
 
 
 def file_of(function: Any) -> KopfFile:
@@ -213,18 +333,11 @@ def file_of(function: Any) -> KopfFile:
 _FILE: Final = "__levelog_kopf_file__"
 
 
-def _is_same(
-    before: ChangeHandler,
-    function: Callable[..., Any],
-    cls: type[ResourceBase],
-    limits: TryLimits,
-    filters: Filters,
-    field: str,
-    param: Any,
-) -> bool:
+def _is_same(before: ChangeHandler, declared: Declaration, field: str) -> bool:
     attempts = before.attempts
     return (
-        before.origin is function
-        and before.reader.cls is cls
-        and (attempts.limits, before.filters, before.options.field, attempts.param) == (limits, filters, field, param)
+        before.origin is declared.function
+        and before.reader.cls is declared.cls
+        and (attempts.limits, before.filters, before.options.field, attempts.param)
+        == (declared.limits, declared.filters, field, declared.param)
     )

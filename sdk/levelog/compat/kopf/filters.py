@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Struct
 
+from levelog.edges import value_at
 from levelog.selectors import Presence
 
 _OF_EDGES: Final = {"old", "new", "diff", "reason", "retry", "started", "runtime", "patch"}
@@ -18,6 +19,8 @@ class Filters(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] | None = None
     when: Callable[..., Any] | None = None
+    field: str = ""
+    """JSON pointer of a field that objects have to have, with the value; empty: of none."""
     value: Any = UNSET
     old: Any = UNSET
     new: Any = UNSET
@@ -35,13 +38,20 @@ class Filters(Struct, frozen=True, kw_only=True):
                 holds(wanted, kwargs["annotations"].get(name), kwargs)
                 for name, wanted in (self.annotations or {}).items()
             )
+            and (not self.field or self._has_field(kwargs))
             and (self.when is None or self.is_of_edges or bool(self.when(**kwargs)))
         )
 
     @property
     def takes_all(self) -> bool:
         """Whether no object is left out."""
-        return not self.labels and not self.annotations and (self.when is None or self.is_of_edges)
+        return not self.labels and not self.annotations and not self.field and (self.when is None or self.is_of_edges)
+
+    def _has_field(self, kwargs: Mapping[str, Any]) -> bool:
+        found = value_at(kwargs["body"], self.field)
+        if self.value is UNSET:
+            return found is not UNSET and found is not None
+        return holds(self.value, None if found is UNSET else found, kwargs)
 
 
 def holds(wanted: Any, value: Any, kwargs: Mapping[str, Any]) -> bool:

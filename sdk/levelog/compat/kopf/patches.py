@@ -8,7 +8,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.keywords import is_merged
+from levelog.compat.kopf.given.keywords import is_merged
+from levelog.daemons import RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.handlers.injection import Lender
 from levelog.handlers.signatures import declared
@@ -62,9 +63,10 @@ def patches_view(
         ends: list[datetime] = []
         for handler, (index, _) in indices.items():
             for each in read[index][uid]:
-                if each.name or not each.result:
+                result = each.result.state if isinstance(each.result, RunEnd) else each.result
+                if each.name or not result:
                     continue
-                wanted = desired[handler] = WantedPatch(call=each.idempotency_key, **each.result)
+                wanted = desired[handler] = WantedPatch(call=each.idempotency_key, **result)
                 if written.get(handler) == wanted.call:
                     actual[handler] = wanted
                 elif now >= each.called_at + WRITTEN_FOR:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
-from levelog.compat.kopf.hierarchies import at_hand
+from levelog.compat.kopf.given.hierarchies import at_hand
 
 posted: Final[ContextVar[list[list[str]] | None]] = ContextVar("levelog_kopf_events", default=None)
 """Type, reason and note of the Events of the call that runs now."""

@@ -1,16 +1,16 @@
 """Kopf's handlers of changes as handlers of edges: which edges they are called for, and what they are told of one."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts, ErrorsMode, forget
+from levelog.compat.kopf.attempts import Attempts, forget
 from levelog.compat.kopf.filters import Filters, holds
-from levelog.compat.kopf.keywords import Patch, kopf_diff, kopf_essence
+from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
 from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions
@@ -58,13 +58,13 @@ class ChangeHandler(EdgeHandler):
         self.needs_change = needs_change
         self.function = before.function if before is not None else self._wrapped()
         limits = attempts.limits
-        retries = 0 if limits.errors is ErrorsMode.PERMANENT else None if limits.retries is None else limits.retries - 1
         self.options = EdgeOptions(
             of=cls,
             selector=Selector() if filters.takes_all else Selector(when=self._takes),
             field=field,
             timeout=limits.timeout or LONGEST,
-            retries=retries,
+            retries=limits.again,
+            give_up_after=limits.timeout,
             backoff=backoff,
             finalizer=finalizer,
         )
@@ -80,8 +80,12 @@ class ChangeHandler(EdgeHandler):
 
     @property
     def reads(self) -> Mapping[str, Any]:
-        """The patches that were written: a handler is called again once its last one is."""
-        return {self.marks: Index[str, Call[str, None]]}
+        """The patches that were written: a handler is called again once its last one is.
+
+        The indices that the function looks up are not read, but have to be filled first.
+        """
+        filled = dict.fromkeys(self.attempts.indices, Index[Any, Any])
+        return {self.marks: Index[str, Call[str, None]], **filled}
 
     def shown(self, parent: Any) -> dict[str, Any]:
         """All of an object."""
@@ -145,7 +149,7 @@ class ChangeHandler(EdgeHandler):
 
     def arguments(self, edge: Edge, given: Mapping[Given, Any]) -> dict[str, Any]:
         """The arguments of the function that stands around the user's."""
-        return {"edge": edge, "key": given[Given.KEY], "retry": given[Given.RETRY]}
+        return {"edge": edge, "key": given[Given.KEY], "retry": given[Given.RETRY], "started": given[Given.STARTED]}
 
     def told(self, edge: Edge) -> tuple[Any, Any, Any]:
         """`old`, `new` and `diff` as Kopf gives them: of a handler of a field, the field's."""
@@ -175,17 +179,20 @@ class ChangeHandler(EdgeHandler):
             old, new, diff = self.told(edge)
             return {"reason": edge.reason, "old": old, "new": new, "diff": diff}
 
-        def plain_call(edge: Edge, key: str, retry: int) -> Any:
-            result = self.attempts.run(edge.object, key, retry, told(edge))
-            return self._kept(edge, result)
+        def plain_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
+            result = self.attempts.run(edge.object, key, retry, started, told(edge))
+            return self._kept_later(edge, result) if isinstance(result, Coroutine) else self._kept(edge, result)
 
-        async def async_call(edge: Edge, key: str, retry: int) -> Any:
-            result = await self.attempts.run_async(edge.object, key, retry, told(edge))
+        async def async_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
+            result = await self.attempts.run_async(edge.object, key, retry, started, told(edge))
             return self._kept(edge, result)
 
         made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
         made.__name__ = self.name
         return made
+
+    async def _kept_later(self, edge: Edge, result: Coroutine[Any, Any, dict[str, Any] | None]) -> Any:
+        return self._kept(edge, await result)
 
     def _kept(self, edge: Edge, result: dict[str, Any] | None) -> dict[str, Any] | None:
         if edge.reason == "delete":  # there is nothing left to be patched

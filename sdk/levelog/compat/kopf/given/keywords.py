@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from levelog.edges import essence
@@ -230,7 +230,12 @@ def object_keywords(body: Mapping[str, Any], memo: Memo, param: Any, logger: Any
 
 def call_keywords(started: datetime, retry: int, patch: Patch) -> dict[str, Any]:
     """The arguments that say which call it is."""
-    return {"retry": retry, "started": started, "runtime": datetime.now(UTC) - started, "patch": patch}
+    return {
+        "retry": retry,
+        "started": started,
+        "runtime": max(datetime.now(UTC) - started, timedelta(0)),
+        "patch": patch,
+    }
 
 
 def without_empty(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,19 +1,18 @@
 """Kopf's timers as those of levelog."""
 
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts, ErrorsMode
-from levelog.compat.kopf.changing import LONGEST
-from levelog.compat.kopf.filters import Filters
+from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.kinds.changing import LONGEST
+from levelog.compat.kopf.options import Declaration
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.timers import Tick, TimerHandler
-from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
@@ -26,29 +25,32 @@ class PacedHandler(TimerHandler):
     def __init__(
         self,
         name: str,
-        cls: type[ResourceBase],
+        declared: Declaration,
         attempts: Attempts,
-        filters: Filters,
         *,
         interval: timedelta,
         initial_delay: timedelta,
+        idle: timedelta | None,
         sharp: bool,
-        backoff: timedelta | None,
     ) -> None:
         self.name = name
         self.attempts = attempts
-        self.filters = filters
-        self.every, self.initial_delay, self.idle, self.sharp = interval, initial_delay, None, sharp
+        self.filters = declared.filters
+        self.every, self.initial_delay, self.idle, self.sharp = interval, initial_delay, idle, sharp
         self.function = self._wrapped()
         limits = attempts.limits
-        retries = 0 if limits.errors is ErrorsMode.PERMANENT else None if limits.retries is None else limits.retries - 1
-        selector = Selector() if filters.takes_all else Selector(when=self._takes)
+        selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
         self.options = EdgeOptions(
-            of=cls, selector=selector, timeout=limits.timeout or LONGEST, retries=retries, backoff=backoff
+            of=declared.cls,
+            selector=selector,
+            timeout=limits.timeout or LONGEST,
+            retries=limits.again,
+            give_up_after=limits.timeout,
+            backoff=declared.backoff,
         )
-        self.reader = ObjectReader(cls, selector, is_plain=True)
+        self.reader = ObjectReader(declared.cls, selector, is_plain=True)
         self.parameter = "tick"
-        code = (filters, attempts.id, limits, attempts.param)
+        code = (self.filters, attempts.id, limits, attempts.param)
         self.given = Injections({}, {}, {}, digest(value_fingerprint(code)))
 
     @property
@@ -63,17 +65,21 @@ class PacedHandler(TimerHandler):
 
     def arguments(self, tick: Tick, given: Mapping[Given, Any]) -> dict[str, Any]:
         """The arguments of the function that stands around the user's."""
-        return {"tick": tick, "key": given[Given.KEY], "retry": given[Given.RETRY]}
+        return {"tick": tick, "key": given[Given.KEY], "retry": given[Given.RETRY], "started": given[Given.STARTED]}
+
+    def told(self, tick: Tick) -> dict[str, Any]:  # noqa: ARG002 - handlers of this kind are told more of it
+        """What only handlers of this kind are told."""
+        return {}
 
     def _takes(self, body: Mapping[str, Any]) -> bool:
         return self.filters.take(self.attempts.object_arguments(plain(body)))
 
     def _wrapped(self) -> Callable[..., Any]:
-        def plain_call(tick: Tick, key: str, retry: int) -> Any:
-            return self.attempts.run(tick.object, key, retry, {})
+        def plain_call(tick: Tick, key: str, retry: int, started: datetime) -> Any:
+            return self.attempts.run(tick.object, key, retry, started, self.told(tick))
 
-        async def async_call(tick: Tick, key: str, retry: int) -> Any:
-            return await self.attempts.run_async(tick.object, key, retry, {})
+        async def async_call(tick: Tick, key: str, retry: int, started: datetime) -> Any:
+            return await self.attempts.run_async(tick.object, key, retry, started, self.told(tick))
 
         made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
         made.__name__ = self.name

@@ -1,0 +1,53 @@
+"""What a handler raises, what other errors mean, and how often and for how long it is called."""
+
+from datetime import timedelta
+from enum import Enum
+
+import msgspec
+
+from levelog.effects import GiveUp, Retry
+
+
+class TemporaryError(Retry):
+    """Raised by a handler that is to be called again, `delay` seconds later; None: at once."""
+
+    def __init__(self, message: str = "", delay: float | timedelta | None = 60) -> None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0
+        super().__init__(message, delay=timedelta(seconds=seconds))
+
+
+class PermanentError(GiveUp):
+    """Raised by a handler that is not to be called again for this state of the object."""
+
+
+class HandlerTimeoutError(PermanentError):
+    """A handler has been tried for longer than its `timeout`."""
+
+
+class HandlerRetriesError(PermanentError):
+    """A handler was called as often as its `retries` say."""
+
+
+class ErrorsMode(Enum):
+    """What an error means that is neither TemporaryError nor PermanentError."""
+
+    IGNORED = "ignored"
+    TEMPORARY = "temporary"
+    PERMANENT = "permanent"
+
+
+class TryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a handler is called, and for how long."""
+
+    errors: ErrorsMode = ErrorsMode.TEMPORARY
+    timeout: timedelta | None = None
+    """From when the first call was decided on; an async function is cancelled in its middle after that long too."""
+    retries: int | None = None
+    """How often it is called in all; None: for ever."""
+
+    @property
+    def again(self) -> int | None:
+        """How often it is called again after an error; None: for ever."""
+        if self.errors is ErrorsMode.PERMANENT:
+            return 0
+        return None if self.retries is None else self.retries - 1

@@ -1,0 +1,239 @@
+"""Kopf's daemons as those of levelog."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from levelog.calls.caller import Threads
+from levelog.calls.mappings import plain
+from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.failures import HandlerTimeoutError
+from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
+from levelog.compat.kopf.given.lookups import KopfIndex
+from levelog.compat.kopf.kinds.changing import LONGEST
+from levelog.compat.kopf.options import Declaration
+from levelog.daemons import Daemon, Run, RunEnd, StopReason
+from levelog.effects import Call, EffectHandler
+from levelog.errors import Unavailable
+from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.injection import Given, Injections, Lender
+from levelog.handlers.readers import ObjectReader
+from levelog.handlers.runs import DaemonHandler, daemon_effect
+from levelog.indices import Index, LiveIndex
+from levelog.selectors import Selector
+from levelog.wire.canonical import digest
+
+log = logging.getLogger("levelog.compat.kopf")
+
+FOR_EVER: Final = timedelta(days=3650)
+"""How long a thread may run."""
+MOST_THREADS: Final = 10_000
+"""Daemons of one function that are not async: each has a thread."""
+REFRESH_SECONDS: Final = 1.0
+"""How old an index may be that a daemon looks up."""
+_CODE: Final = "kopf daemons 1"
+"""Stands for this module in fingerprints: raised when the same runs lead to others."""
+
+
+class DaemonStopped:
+    """Whether a daemon has to end: true once it does."""
+
+    def __init__(self, daemon: Daemon[Any, Any]) -> None:
+        self._daemon = daemon
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+    def is_set(self) -> bool:
+        """Whether it has to end."""
+        return self._daemon.reason is not None
+
+    @property
+    def reason(self) -> StopReason | None:
+        """Why, in levelog's words; None: it may go on."""
+        return self._daemon.reason
+
+
+class AsyncDaemonStopperChecker(DaemonStopped):
+    """What an async daemon is given as `stopped`."""
+
+    async def wait(self, timeout: float | None = None) -> "AsyncDaemonStopperChecker":  # noqa: ASYNC109 - as in Kopf
+        """Wait for so many seconds, or until it has to end; true if it has to."""
+        if timeout is None:
+            await self._daemon.stopped()
+        else:
+            await self._daemon.sleep(timedelta(seconds=timeout))
+        return self
+
+
+class SyncDaemonStopperChecker(DaemonStopped):
+    """What a daemon that is not async is given as `stopped`."""
+
+    def __init__(self, daemon: Daemon[Any, Any]) -> None:
+        super().__init__(daemon)
+        self.ended = threading.Event()
+        """Set once it has to end."""
+
+    def wait(self, timeout: float | None = None) -> "SyncDaemonStopperChecker":
+        """Wait for so many seconds, or until it has to end; true if it has to."""
+        self.ended.wait(timeout)
+        return self
+
+
+class Living(Mapping[str, Any]):
+    """A part of an object as the log last showed it."""
+
+    def __init__(self, look: Callable[[], Mapping[str, Any] | None]) -> None:
+        self._look = look
+
+    def __getitem__(self, key: str) -> Any:
+        return (self._look() or {})[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._look() or {})
+
+    def __len__(self) -> int:
+        return len(self._look() or {})
+
+    def __bool__(self) -> bool:
+        return True  # so that it is kept while it is empty
+
+
+class LastingHandler(DaemonHandler):
+    """A function of a Kopf file that runs for as long as its object is there, with keyword arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        declared: Declaration,
+        attempts: Attempts,
+        *,
+        operator: str,
+        initial_delay: timedelta,
+        grace: timedelta,
+    ) -> None:
+        self.name = name
+        self.operator = operator
+        self.grace = grace
+        self.attempts = attempts
+        self.filters = declared.filters
+        self.initial_delay = initial_delay
+        selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
+        self.options = EdgeOptions(
+            of=declared.cls,
+            selector=selector,
+            timeout=LONGEST,
+            retries=attempts.limits.again,
+            backoff=declared.backoff,
+        )
+        self.reader = ObjectReader(declared.cls, selector, is_plain=True)
+        self.parameter, self.itself = "found", "daemon"
+        self.state_type = Any
+        code = (self.filters, attempts.id, attempts.limits, attempts.param, str(initial_delay))
+        given = {"key": Given.KEY, "retry": Given.RETRY, "started": Given.STARTED}
+        self.given = Injections({}, given, {}, digest(value_fingerprint(code)))
+        self.indices = {}
+        self._threads: Threads | None = None
+        self.function = self._run
+
+    def effect(self, lender: Lender) -> EffectHandler:
+        """The effect whose call is a run."""
+        made = daemon_effect(self, lender)
+        made.origin = self.attempts.function
+        code = fingerprint(self.attempts.function)
+        made.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
+        return made
+
+    def _takes(self, body: Mapping[str, Any]) -> bool:
+        return self.filters.take(self.attempts.object_arguments(plain(body)))
+
+    async def _run(
+        self,
+        found: Any,
+        daemon: Daemon[Any, Any],
+        key: str,
+        retry: int,
+        started: datetime,
+        **indices: LiveIndex[Any, Any],
+    ) -> None:
+        del found  # it changes; the daemon has it
+        limit = self.attempts.limits.timeout
+        if limit is not None and datetime.now(UTC) - started > limit:
+            raise HandlerTimeoutError(f"{self.attempts.id} has timed out after {limit}")
+        if retry == 0 and self.initial_delay and not await daemon.sleep(self.initial_delay):
+            return
+        held = {name: await index.everything() for name, index in indices.items()}
+        beside = [asyncio.create_task(_refresh(held, indices))] if indices else []
+        told = self._told(daemon) | {name: KopfIndex(partial(held.__getitem__, name)) for name in indices}
+        body = self._body(daemon)
+        try:
+            if self.attempts.is_async:
+                told["stopped"] = AsyncDaemonStopperChecker(daemon)
+                result = await self.attempts.run_async(body, key, retry, started, told)
+            else:
+                told["stopped"] = stopped = SyncDaemonStopperChecker(daemon)
+                beside.append(asyncio.create_task(_tell(daemon, stopped)))
+                result = await self._in_thread(lambda: self.attempts.run(body, key, retry, started, told))
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+        if result or daemon.state:
+            await daemon.keep(result or {})
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        if self._threads is None:
+            self._threads = Threads(MOST_THREADS)
+        return await self._threads.run(call, FOR_EVER, on_late=lambda: None)
+
+    def _body(self, daemon: Daemon[Any, Any]) -> Mapping[str, Any]:
+        named = {"apiVersion": self.reader.resource.api_version, "kind": self.reader.resource.kind}
+        return Living(lambda: {**named, **daemon.object})
+
+    def _told(self, daemon: Daemon[Any, Any]) -> dict[str, Any]:
+        """The arguments about the object, which change with it."""
+
+        def part(*keys: str) -> Living:
+            def look() -> Mapping[str, Any] | None:
+                found: Any = daemon.object
+                for key in keys:
+                    found = found.get(key) or {}
+                return found  # type: ignore[no-any-return]
+
+            return Living(look)
+
+        return {
+            "body": Body(self._body(daemon)),
+            "spec": ReadOnly(part("spec")),
+            "status": ReadOnly(part("status")),
+            "meta": Meta(part("metadata")),
+            "labels": ReadOnly(part("metadata", "labels")),
+            "annotations": ReadOnly(part("metadata", "annotations")),
+        }
+
+
+def run_ended() -> Any:
+    """Type of the index of a daemon's runs that ended."""
+    return Index[str, Call[Run, RunEnd | None]]
+
+
+async def _tell(daemon: Daemon[Any, Any], stopped: SyncDaemonStopperChecker) -> None:
+    try:
+        await daemon.stopped()
+    finally:
+        stopped.ended.set()
+
+
+async def _refresh(held: dict[str, Mapping[Any, Collection[Any]]], indices: Mapping[str, LiveIndex[Any, Any]]) -> None:
+    while True:
+        await asyncio.sleep(REFRESH_SECONDS)
+        for name, index in indices.items():
+            try:
+                held[name] = await index.everything()
+            except Unavailable as error:
+                log.warning("index %s is looked up as it was: %s", name, error)

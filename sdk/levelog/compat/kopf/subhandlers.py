@@ -1,0 +1,198 @@
+"""Handlers inside of handlers: registered while one runs, and each called until it has succeeded or given up.
+
+Which of them have ended is known to the process alone: one that takes over calls all of them again.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from levelog.compat.kopf.failures import ErrorsMode, TryLimits
+from levelog.compat.kopf.filters import Filters
+from levelog.compat.kopf.given.keywords import Patch, call_keywords
+from levelog.effects import GiveUp, Retry
+from levelog.errors import OperatorError
+
+MOST_REMEMBERED: Final = 10_000
+"""Calls of handlers whose inner ones are known; of older ones all are called again."""
+
+
+class InnerPending(Retry):
+    """Some handlers inside of one have to be called again."""
+
+
+class InnerHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that was registered while a handler ran."""
+
+    id: str
+    function: Callable[..., Any]
+    limits: TryLimits
+    backoff: timedelta
+    param: Any
+    filters: Filters
+    is_taken: Callable[[Mapping[str, Any]], bool]
+    """Tells by the arguments whether the field that it is of differs, or has the value."""
+
+
+class InnerProgress(msgspec.Struct):
+    """How far one of them is."""
+
+    began: datetime
+    retry: int = 0
+    wait: timedelta = timedelta(0)
+    """How long it has to wait yet, when the handler around it is called again; none: it is due."""
+    error: str = ""
+    """Why it has to be called again."""
+    is_over: bool = False
+    patch: dict[str, Any] | None = None
+
+
+class Calls:
+    """Those that are registered while one handler runs; `progress` is that of its call."""
+
+    def __init__(
+        self, prefix: str, kwargs: Mapping[str, Any], progress: dict[str, InnerProgress], body: Mapping[str, Any]
+    ) -> None:
+        self.prefix = prefix
+        self._kwargs = kwargs
+        self._progress = progress
+        self._body = body
+        self._registered: dict[str, InnerHandler] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._registered)
+
+    def add(self, handler: InnerHandler) -> None:
+        """Register one. Raises OperatorError for a second one of its id."""
+        if handler.id in self._registered:
+            raise OperatorError(f"handler {handler.id}: is registered twice: give one of them another id=")
+        self._registered[handler.id] = handler
+
+    async def run(self) -> None:
+        """Call those that are due. Raises InnerPending as long as one has to be called again."""
+        waiting: dict[str, InnerProgress] = {}
+        for handler in list(self._registered.values()):
+            held = self._progress.setdefault(handler.id, InnerProgress(began=datetime.now(UTC)))
+            if not held.is_over and not held.wait:
+                await self._call(handler, held)
+            if not held.is_over:
+                waiting[handler.id] = held
+        self._registered.clear()
+        if waiting:
+            first = min(waiting, key=lambda name: waiting[name].wait)
+            least = waiting[first].wait
+            for held in waiting.values():
+                held.wait -= least
+            raise InnerPending(f"{first} is to be called again: {waiting[first].error}", delay=least)
+
+    async def _call(self, handler: InnerHandler, held: InnerProgress) -> None:
+        if handler.limits.timeout is not None and datetime.now(UTC) - held.began > handler.limits.timeout:
+            self._end(handler, held, f"has timed out after {handler.limits.timeout}")
+            return
+        patch = Patch()
+        told = {**self._kwargs, **call_keywords(held.began, held.retry, patch), "param": handler.param}
+        if not handler.filters.take(told) or not handler.is_taken(told):
+            held.is_over = True
+            return
+        with registering(Calls(f"{handler.id}/", told, self._progress, self._body)) as inner:
+            try:
+                result = await _called(handler.function, told)
+                if inner:
+                    await inner.run()
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self._failed(handler, held, error)
+                return
+        if result is not None:
+            patch.status[handler.id] = msgspec.to_builtins(result, enc_hook=dict)
+        held.patch, held.is_over = patch.merged(self._body), True
+
+    def _failed(self, handler: InnerHandler, held: InnerProgress, error: Exception) -> None:
+        logger, limits = self._kwargs["logger"], handler.limits
+        if isinstance(error, InnerPending):
+            held.wait, held.error = error.delay or timedelta(0), str(error)
+            return
+        held.retry += 1
+        is_odd = not isinstance(error, Retry | GiveUp)
+        if is_odd:
+            logger.error("%s failed", handler.id, exc_info=error)
+        if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
+            self._end(handler, held, f"{type(error).__name__}: {error}")
+        elif limits.retries is not None and held.retry >= limits.retries:
+            self._end(handler, held, f"has exceeded {limits.retries} retries: {error}")
+        else:
+            delay = error.delay if isinstance(error, Retry) else handler.backoff
+            held.wait, held.error = delay or timedelta(0), f"{type(error).__name__}: {error}"
+
+    def _end(self, handler: InnerHandler, held: InnerProgress, why: str) -> None:
+        """Leave one alone; the handler around it ends all the same, as in Kopf."""
+        self._kwargs["logger"].error("%s is given up: %s", handler.id, why)
+        held.is_over = True
+
+
+async def _called(function: Callable[..., Any], told: Mapping[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(**told)
+    return await asyncio.to_thread(function, **told)
+
+
+_calls: Final[ContextVar[Calls | None]] = ContextVar("levelog_kopf_inner", default=None)
+
+
+@contextmanager
+def registering(calls: Calls) -> Generator[Calls]:
+    """Have handlers that are registered from here on taken in."""
+    token = _calls.set(calls)
+    try:
+        yield calls
+    finally:
+        _calls.reset(token)
+
+
+def at_work(what: str) -> Calls:
+    """The handler that runs now. Raises OperatorError where none does."""
+    found = _calls.get()
+    if found is None:
+        raise OperatorError(f"{what}: is called inside of a handler of changes: nothing is handled here")
+    return found
+
+
+async def execute(
+    *,
+    fns: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]] | None = None,
+    handlers: Collection[Any] | None = None,
+    registry: Any = None,
+    lifecycle: Any = None,
+    cause: Any = None,
+) -> None:
+    """Call what is registered, and these functions, now. Raises as long as one has to be called again.
+
+    Raises OperatorError for what names Kopf's own objects: `handlers`, `registry`, `lifecycle` and `cause`.
+    """
+    for name, given in (("handlers", handlers), ("registry", registry), ("lifecycle", lifecycle), ("cause", cause)):
+        if given is not None:
+            _refuse(name)
+    calls = at_work("kopf.execute")
+    named = fns.items() if isinstance(fns, Mapping) else [(each.__name__, each) for each in fns or ()]
+    for name, function in named:
+        calls.add(
+            InnerHandler(
+                id=f"{calls.prefix}{name}",
+                function=function,
+                limits=TryLimits(),
+                backoff=timedelta(seconds=60),
+                param=None,
+                filters=Filters(),
+                is_taken=lambda _: True,
+            )
+        )
+    await calls.run()
+
+
+def _refuse(option: str) -> NoReturn:
+    raise OperatorError(f"kopf.execute: {option}= is of Kopf's own machinery: give functions, fns=[…]")

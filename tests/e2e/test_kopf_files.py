@@ -1,0 +1,166 @@
+"""Daemons and starts of a Kopf file on a real API server, where they run as they do for users."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rigs.api import MERGE_PATCH, Api
+from rigs.controlplane import ControlPlane
+from rigs.levelog import WEBS, Levelog, Running
+from rigs.waiting import until
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WEBS_PATH = "/apis/example.com/v1/namespaces/default/webs"
+SOURCE = """
+import asyncio
+import json
+from pathlib import Path
+
+from levelog.compat import kopf
+
+TOLD = Path(__file__).with_name("told.jsonl")
+
+
+def tell(*told):
+    with TOLD.open("a") as file:
+        file.write(json.dumps(told) + "\\n")
+
+
+@kopf.index("example.com", "v1", "webs")
+def images(spec, name, **_):
+    return {spec["image"]: name}
+
+
+@kopf.daemon("example.com", "v1", "webs", when=lambda spec, **_: spec["image"] != "none", backoff=0.5)
+async def follow(stopped, spec, name, retry, images, patch, logger, **_):
+    tell("async begins", name, retry)
+    if spec["image"] == "broken" and retry == 0:
+        raise ValueError("wrong")
+    while not stopped:
+        if spec["replicas"] == 0:
+            patch.status["phase"] = "followed"
+            tell("async returns", name)
+            return {"image": spec["image"]}
+        tell("async step", name, spec["replicas"], sorted(images.get(spec["image"], [])))
+        await stopped.wait(0.2)
+    tell("async ends", name, stopped.is_set(), str(stopped.reason))
+
+
+@kopf.daemon("example.com", "v1", "webs", labels={"thread": kopf.PRESENT}, cancellation_timeout=3, initial_delay=0.1)
+def watch(stopped, body, name, **_):
+    while not stopped.wait(0.2):
+        tell("thread step", name, body["kind"], body.spec["replicas"])
+    tell("thread ends", name, stopped.reason)
+
+
+@kopf.on.resume("example.com", "v1", "webs")
+@kopf.on.create("example.com", "v1", "webs")
+async def known(name, reason, **_):
+    tell(reason, name)
+"""
+
+
+class Followed:
+    """What the handlers of a folder have told, and the Webs that they are called for."""
+
+    def __init__(self, folder: Path, api: Api) -> None:
+        self._told = folder / "told.jsonl"
+        self._api = api
+
+    async def make(self, name: str, *, image: str = "nginx", labels: dict[str, str] | None = None) -> None:
+        metadata = {"name": name, "labels": labels or {}}
+        spec = {"image": image, "replicas": 1}
+        made = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+        async def is_created() -> bool:
+            return (await self._api.request("POST", WEBS_PATH, made))[0] == 201
+
+        await until(is_created, f"Web {name}", seconds=60)
+
+    async def change(self, name: str, **spec: Any) -> None:
+        status, _ = await self._api.request("PATCH", f"{WEBS_PATH}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
+        assert status == 200
+
+    async def remove(self, name: str) -> None:
+        await self._api.request("DELETE", f"{WEBS_PATH}/{name}")
+
+    async def status(self, name: str) -> Any:
+        return (await self._api.request("GET", f"{WEBS_PATH}/{name}"))[1].get("status")
+
+    def told(self, *begin: object) -> list[list[Any]]:
+        """What was told that begins so."""
+        lines = self._told.read_text().splitlines() if self._told.exists() else []
+        found = [json.loads(line) for line in lines if line.endswith("]")]
+        return [each for each in found if each[: len(begin)] == list(begin)]
+
+    async def tells(self, *begin: object, count: int = 1) -> list[list[Any]]:
+        async def is_there() -> bool:
+            return len(self.told(*begin)) >= count
+
+        await until(is_there, f"{count} times {begin}", seconds=60)
+        return self.told(*begin)
+
+
+@asynccontextmanager
+async def running(levelog: Levelog) -> AsyncGenerator[Running]:
+    process = levelog.start("run", "followers.py")
+    try:
+        yield process
+        assert await process.stops() == 0
+    finally:
+        process.kill()
+
+
+async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_what_is_there(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    (tmp_path / "followers.py").write_text(SOURCE)
+    levelog = Levelog(tmp_path, private_control_plane.kubeconfig)
+    api = private_control_plane.admin
+    definition = yaml.safe_load((WEBS / "crd.yaml").read_text())
+    [version] = definition["spec"]["versions"]
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = anything
+    await api.create(DEFINITIONS, definition)
+    followed = Followed(tmp_path, api)
+    await followed.make("first", labels={"thread": "yes"})
+    async with running(levelog):
+        await followed.tells("async step", "first", 1, ["first"])
+        await followed.tells("thread step", "first", "Web", 1)
+        await followed.make("second")
+        await followed.tells("async step", "first", 1, ["first", "second"])  # the index is as it is
+        await followed.change("first", replicas=3)
+        await followed.tells("async step", "first", 3)  # and so is the object
+        await followed.tells("thread step", "first", "Web", 3)
+
+        await followed.change("second", replicas=0)
+        await followed.tells("async returns", "second")
+
+        async def is_written() -> bool:
+            return bool(await followed.status("second") == {"phase": "followed", "follow": {"image": "nginx"}})
+
+        await until(is_written, "the patch of a daemon that returned", seconds=60)
+        await followed.make("third", image="broken")
+        await followed.tells("async begins", "third", 1)
+        await followed.change("third", image="none")
+        await followed.tells("async ends", "third", True, "unwanted")
+        await followed.remove("first")
+        await followed.tells("async ends", "first", True, "unwanted")
+        await followed.tells("thread ends", "first", "unwanted")
+        await followed.make("fourth", labels={"thread": "yes"})
+        await followed.tells("thread step", "fourth")
+    assert followed.told("thread ends", "fourth", "shutdown")
+    assert followed.told("create", "fourth")
+    assert not followed.told("resume")
+    begun = len(followed.told("async begins", "second"))
+    steps = len(followed.told("thread step", "fourth"))
+    async with running(levelog):
+        for name in ("second", "third", "fourth"):
+            assert len(await followed.tells("resume", name)) == 1
+        await followed.tells("thread step", "fourth", count=steps + 2)
+    assert len(followed.told("async begins", "second")) == begun  # it has returned
+    assert len(followed.told("resume")) == 3

@@ -1,0 +1,143 @@
+"""`kopf.index` on levelog: what handlers of a Kopf file look up by the names of their parameters."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from levelog import OperatorError
+from levelog.testing import Simulation
+from rigs.kopffiles import kopf_run, load_kopf
+
+LOOKING = """
+@kopf.on.update("example.com", "v1", "shops", field="spec.ask")
+def asks(by_node: kopf.Index, spec, **kwargs):
+    assert "others" not in kwargs
+    ask = spec["ask"]
+    told.append((sorted(by_node), len(by_node), sorted(by_node.get(ask, [])), ask in by_node))
+
+@kopf.index("pods", labels={"app": kopf.PRESENT})
+async def by_node(spec, name, namespace, **_):
+    return {spec.get("nodeName", ""): [namespace, name]}
+
+@kopf.index("pods")
+def others(name, **_):
+    return name
+
+@kopf.on.create("example.com", "v1", "shops")
+async def all_of_them(others, by_node, **_):
+    told.append(sorted(others.get(None, [])))
+
+@kopf.timer("example.com", "v1", "shops", interval=60, initial_delay=30)
+def looks(others, **_):
+    told.append(("timer", list(others[None])))
+"""
+
+
+def pod(simulation: Simulation, name: str, node: str, *, app: str | None = "a") -> None:
+    labels = {"app": app} if app else {}
+    simulation.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        }
+    )
+
+
+def test_handlers_look_up_what_objects_of_another_resource_gave(tmp_path: Path) -> None:
+    with kopf_run(tmp_path, LOOKING) as kopf:
+        pod(kopf.simulation, "one", "n1")
+        pod(kopf.simulation, "two", "n1")
+        pod(kopf.simulation, "three", "n2", app=None)
+        assert kopf.apply() == [["one", "three", "two"]]
+        assert kopf.apply(ask="n1") == [(["n1"], 1, [["default", "one"], ["default", "two"]], True)]
+        pod(kopf.simulation, "three", "n2")
+        assert kopf.apply(ask="n2") == [(["n1", "n2"], 2, [["default", "three"]], True)]
+        assert kopf.apply(ask="n3") == [(["n1", "n2"], 2, [], False)]
+        kopf.simulation.advance(timedelta(seconds=31))
+        assert kopf.told() == [("timer", ["one", "three", "two"])]
+
+
+def test_a_change_of_an_index_is_no_event_for_handlers_that_look_it_up(tmp_path: Path) -> None:
+    with kopf_run(tmp_path, LOOKING) as kopf:
+        kopf.apply()
+        pod(kopf.simulation, "one", "n1")
+        kopf.simulation.run()
+        assert kopf.told() == []
+
+
+def test_what_a_handler_changes_in_a_value_is_its_own(tmp_path: Path) -> None:
+    source = """
+    @kopf.index("example.com", "v1", "shops")
+    def sizes(name, spec, **_):
+        return {name: {"size": [spec.get("size")]}} if spec.get("size") else None
+
+    @kopf.on.create("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops")
+    def looks(sizes, **_):
+        for key in sizes:
+            for value in sizes[key]:
+                value["size"].append("changed")
+        told.append(repr(sizes))
+        try:
+            sizes["none"]
+        except KeyError:
+            told.append("no such key")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == ["{'a': ({'size': [1]},)}", "no such key"]
+        assert kopf.apply("b", metadata={"labels": {"x": "y"}})[0] == "{'a': ({'size': [1]},)}"
+        assert kopf.delete() == []
+        assert kopf.apply("b") == ["{}", "no such key"]
+
+
+def test_an_object_for_which_the_function_fails_keeps_its_values(tmp_path: Path) -> None:
+    source = """
+    @kopf.index("example.com", "v1", "shops", errors=kopf.ErrorsMode.PERMANENT)
+    async def sizes(name, spec, **_):
+        if spec["size"] > 9:
+            raise ValueError("too big")
+        return {name: spec["size"]}
+
+    @kopf.timer("example.com", "v1", "shops", interval=60)
+    def looks(sizes, name, **_):
+        told.append(list(sizes[name]))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [[1]]
+        kopf.apply(size=10)
+        kopf.simulation.advance(timedelta(seconds=61))
+        assert kopf.told() == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            """
+            @kopf.on.create("example.com", "v1", "shops", when=lambda pods, **_: pods)
+            def one(**_): pass
+
+            @kopf.index("pods")
+            def pods(**_): pass
+            """,
+            "its filter when= asks for the index pods",
+        ),
+        (
+            """
+            @kopf.index("pods")
+            def pods(**_): pass
+
+            @kopf.index("services", id="pods")
+            def services(**_): pass
+            """,
+            "which no other handler may have",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(OperatorError) as refused:
+        load_kopf(tmp_path, source)
+    assert said in str(refused.value)
