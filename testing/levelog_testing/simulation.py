@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, Protocol, Self, TypeVar
 
@@ -30,17 +31,21 @@ class Simulation:
 
     Used once, as `with Simulation(op) as simulation`, in tests with a running event loop too. Several operators that
     run together are given together. `now` is where time begins; only `advance` moves it. With `echo=False` the
-    operator's own writes do not reach the log until `echo` is set to True.
+    operator's own writes do not reach the log until `echo` is set to True. At `kubeconfig` it writes one of its
+    cluster, before start-up hooks run, for functions with a client of their own.
 
     What it does not imitate: processes do not fail, and the cluster is the sandbox, with the limits that its docstring
     lists. It serves the built-in kinds and the resources that the operators' classes declare, those with any content;
     apply a CustomResourceDefinition to have more, or to have content checked.
     """
 
-    def __init__(self, *operators: Operator, echo: bool = True, now: datetime = BEGIN) -> None:
+    def __init__(
+        self, *operators: Operator, echo: bool = True, now: datetime = BEGIN, kubeconfig: Path | None = None
+    ) -> None:
         self._operators = operators
         self._echo = echo
         self._clock = Clock(now)
+        self._kubeconfig = kubeconfig
         self._stack = AsyncExitStack()
         self._thread: LoopThread | None = None
         self._world: World | None = None
@@ -51,7 +56,8 @@ class Simulation:
             raise RuntimeError("a simulation is entered once: make another one")
         self._thread = LoopThread("the simulation's thread")
         try:
-            self._world = self._call(self._stack.enter_async_context(open_world(self._operators, self._clock)))
+            world = open_world(self._operators, self._clock, self._kubeconfig)
+            self._world = self._call(self._stack.enter_async_context(world))
         except BaseException:
             self._end()
             raise

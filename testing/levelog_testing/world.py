@@ -320,7 +320,9 @@ class Refusal:
 
 
 @asynccontextmanager
-async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenerator[World]:
+async def open_world(
+    operators: Sequence[Operator], clock: Clock, kubeconfig: Path | None = None
+) -> AsyncGenerator[World]:
     """Start a sandbox and make the tables; both go at the end."""
     program = Program(operators)
     refusals: list[Refusal] = []
@@ -335,6 +337,8 @@ async def open_world(operators: Sequence[Operator], clock: Clock) -> AsyncGenera
         async with database.transaction() as connection:
             # What the migrations make, in a third of their time; a test compares the two.
             await connection.run_sync(metadata.create_all, checkfirst=False)
+        if kubeconfig is not None:
+            sandbox.kubeconfig(kubeconfig)
         client: KubeClient = await stack.enter_async_context(await connect(sandbox.kubeconfig(folder / "kubeconfig")))
         uid = sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"]
         scope = await open_scope(

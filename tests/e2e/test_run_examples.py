@@ -336,3 +336,94 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_which_is_
             await holds({})
     finally:
         await runner.cleanup()
+
+
+async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    databases = "/apis/example.com/v1/namespaces/default/databases"
+    core = "/api/v1/namespaces/default"
+    rules = (
+        rule(["databases"], "list", "watch", "get", "patch", group="example.com"),
+        rule(["databases/status"], "patch", group="example.com"),
+        rule(["pods"], "list", "watch"),
+        rule(["persistentvolumeclaims"], "create", "patch"),
+        rule(["configmaps"], "create", "delete"),
+        rule(["events"], "create", "patch", group="events.k8s.io"),
+    )
+    await define(api, "databases")
+    [orders] = manifests("databases/orders.yaml")
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "disk", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "example.com/disk",
+        "allowVolumeExpansion": True,
+    }
+    await apply(api, "/apis/storage.k8s.io/v1/storageclasses", storage)
+
+    async def names() -> set[str]:
+        _, found = await api.request("GET", f"{core}/configmaps")
+        return {each["metadata"]["name"] for each in found["items"]} - {"kube-root-ca.crt"}
+
+    async def are(*expected: str) -> None:
+        async def are_there() -> bool:
+            return await names() == set(expected)
+
+        await until(are_there, f"the ConfigMaps {expected}", seconds=60)
+
+    async def change(change: dict[str, Any]) -> None:
+        status, _ = await api.request("PATCH", f"{databases}/orders", change, content_type=MERGE_PATCH)
+        assert status == 200
+
+    async with running(cluster, "databases", tmp_path, *rules) as levelog:
+        await apply(api, databases, orders)
+        await are("orders-ann", "orders-bob")
+        metadata = {"name": "server-0", "labels": {"app": "database-server"}}
+        containers = {"containers": [{"name": "server", "image": "server:1"}]}
+        await apply(api, f"{core}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": containers})
+        await are("orders-ann", "orders-bob", "orders-connection")
+
+        async def is_ready() -> bool:
+            _, found = await api.request("GET", f"{databases}/orders")
+            created = {"claim": "orders-data", "host": "server-0.default"}
+            status = found.get("status", {})
+            return bool(status.get("phase") == "Ready" and status.get("created") == created)
+
+        await until(is_ready, "a status", seconds=60)
+        await change({"spec": {"users": ["bob", "cid"]}})
+        await are("orders-bob", "orders-cid", "orders-connection")
+        claim = f"{core}/persistentvolumeclaims/orders-data"
+        bound = {"status": {"phase": "Bound", "capacity": {"storage": "2Gi"}}}
+        await api.request("PATCH", f"{claim}/status", bound, content_type=MERGE_PATCH)  # as its controller would
+        await change({"spec": {"gigabytes": 5}})
+
+        async def has_grown() -> bool:
+            _, found = await api.request("GET", claim)
+            [owner] = found["metadata"]["ownerReferences"]
+            size = found["spec"]["resources"]["requests"]["storage"]
+            return bool((owner["kind"], owner["name"], size) == ("Database", "orders", "5Gi"))
+
+        await until(has_grown, "a claim of 5 Gi", seconds=60)
+        await change({"metadata": {"annotations": {"example.com/keep": "ann"}}})
+        await api.request("DELETE", f"{databases}/orders")
+
+        async def is_refused() -> bool:
+            database = sqlite3.connect(levelog.data / "levelog.db")
+            try:
+                query = "select count(*) from intents where state = 'pending' and error like '%ann wants it kept%'"
+                return database.execute(query).fetchone() == (1,)
+            finally:
+                database.close()
+
+        await until(is_refused, "a call that waits to be tried again", seconds=60)
+        await change({"metadata": {"annotations": {"example.com/keep": None}}})
+
+        async def is_gone() -> bool:
+            return (await api.request("GET", f"{databases}/orders"))[0] == 404
+
+        await until(is_gone, "the end of the Database", seconds=60)
+        assert "orders-last" in await names()
+        _, events = await api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
+        assert {each["reason"] for each in events["items"]} >= {"Granted", "Revoked"}

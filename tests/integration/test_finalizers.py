@@ -1,6 +1,6 @@
 """Finalizers of handlers: on before anything is done, off once the end is handled, and never left without a handler."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -96,6 +96,34 @@ def test_a_finalizer_is_on_before_anything_is_done_and_off_once_the_end_is_handl
         simulation.patch(Web, "shop", {"metadata": {"finalizers": None}})
         simulation.advance(timedelta(minutes=1))
         assert handlers.told[1:] == [("mourn", None)]
+        assert not simulation.objects(Web)
+
+
+def test_a_handler_that_is_tried_again_is_given_the_newest_state_of_the_object() -> None:
+    op, seen, plainly = Operator("webs"), list[str](), list[str]()
+
+    @op.on.delete(finalizer=True)
+    def archive(web: Web) -> None:
+        seen.append(web.spec.image)
+        if web.spec.image != "released":
+            raise Retry("not yet", delay=timedelta(hours=1))
+
+    @op.on.delete(finalizer=True, of=Web)
+    def archive_plainly(web: Mapping[str, Any]) -> None:
+        plainly.append(web["spec"]["image"])
+        if web["spec"]["image"] != "released":
+            raise Retry("not yet", delay=timedelta(hours=1))
+
+    with Simulation(op) as simulation:
+        simulation.call_through(archive, archive_plainly)
+        simulation.apply(web())
+        simulation.run()
+        simulation.delete(Web, "shop")
+        simulation.advance(timedelta(minutes=1))
+        assert seen == plainly == ["a"]
+        simulation.patch(Web, "shop", {"spec": {"image": "released"}})
+        simulation.advance(timedelta(minutes=1))
+        assert seen == plainly == ["a", "released"]
         assert not simulation.objects(Web)
 
 

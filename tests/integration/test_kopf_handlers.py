@@ -59,6 +59,23 @@ def test_a_delete_handler_that_is_optional_needs_no_finalizer(tmp_path: Path) ->
         assert kopf.delete() == [("delete", {"size": 1}, False)]
 
 
+def test_a_delete_handler_that_is_tried_again_is_given_the_newest_body(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.delete("example.com", "v1", "shops")
+    def gone(annotations, **_):
+        told.append(dict(annotations))
+        if "keep" in annotations:
+            raise kopf.TemporaryError("is kept", delay=3600)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(metadata={"annotations": {"keep": "yes"}})
+        assert kopf.delete() == [{"keep": "yes"}]
+        kopf.simulation.patch(Shop, "a", {"metadata": {"annotations": None}})
+        kopf.simulation.run()
+        assert kopf.told() == [{}]
+        assert kopf.simulation.objects(Shop) == []
+
+
 def test_a_field_handler_is_told_of_its_field(tmp_path: Path) -> None:
     source = """
     @kopf.on.field("example.com", "v1", "shops", field="spec.box")

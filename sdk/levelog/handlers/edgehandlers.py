@@ -279,6 +279,8 @@ def edge_view(
         phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
         if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
             is_open = "held" in phases and not any(each.name == END for each in calls)
+            if is_open:
+                handler.state(found)  # a read of all that the call is given, so that it is given the newest
             level: Level[Any] = Level(desired=END, actual=KNOWN if is_open else END)
         else:
             level = handler.level(found, [each for each in calls if not each.name], read)

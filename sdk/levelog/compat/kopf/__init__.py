@@ -3,7 +3,7 @@
 Written from Kopf's documentation and behaviour; no code of it is in here.
 """
 
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from levelog.compat.kopf.decorators import daemon, index, on, register, subhandler, timer
 from levelog.compat.kopf.failures import (
@@ -13,6 +13,7 @@ from levelog.compat.kopf.failures import (
     PermanentError,
     TemporaryError,
 )
+from levelog.compat.kopf.files import operator_in
 from levelog.compat.kopf.filters import all_, any_, none_, not_
 from levelog.compat.kopf.given.events import event, exception, info, warn
 from levelog.compat.kopf.given.hierarchies import (
@@ -53,10 +54,20 @@ from levelog.compat.kopf.tuning import OperatorSettings, UnusedStorage
 from levelog.errors import OperatorError
 from levelog.selectors import ABSENT, PRESENT
 
-Annotations = Labels = Spec = Status = ReadOnly
-Diff = tuple[DiffItem, ...]
-AnnotationsDiffBaseStorage = AnnotationsProgressStorage = MultiDiffBaseStorage = MultiProgressStorage = UnusedStorage
-SmartProgressStorage = StatusDiffBaseStorage = StatusProgressStorage = DiffBaseStorage = ProgressStorage = UnusedStorage
+Annotations: TypeAlias = ReadOnly
+Labels: TypeAlias = ReadOnly
+Spec: TypeAlias = ReadOnly
+Status: TypeAlias = ReadOnly
+Diff: TypeAlias = tuple[DiffItem, ...]
+AnnotationsDiffBaseStorage: TypeAlias = UnusedStorage
+AnnotationsProgressStorage: TypeAlias = UnusedStorage
+DiffBaseStorage: TypeAlias = UnusedStorage
+MultiDiffBaseStorage: TypeAlias = UnusedStorage
+MultiProgressStorage: TypeAlias = UnusedStorage
+ProgressStorage: TypeAlias = UnusedStorage
+SmartProgressStorage: TypeAlias = UnusedStorage
+StatusDiffBaseStorage: TypeAlias = UnusedStorage
+StatusProgressStorage: TypeAlias = UnusedStorage
 
 _RUN = "an operator is run by `levelog run FILE`, in a process of its own"
 _LOGIN = "levelog logs in by itself, with KUBECONFIG or as the service account of its pod"
@@ -174,6 +185,7 @@ __all__ = [
     "none_",
     "not_",
     "on",
+    "operator_in",
     "register",
     "remove_owner_reference",
     "subhandler",

@@ -330,6 +330,14 @@ def file_of(function: Any) -> KopfFile:
     return found
 
 
+def operator_in(module: object) -> Operator:
+    """The operator of a Kopf file that was imported, for a test of it. Raises OperatorError where there is none."""
+    found = vars(module).get(OPERATOR)
+    if not isinstance(found, Operator):
+        raise OperatorError(f"{getattr(module, '__name__', module)!r} has no handlers of levelog.compat.kopf")
+    return found
+
+
 _FILE: Final = "__levelog_kopf_file__"
 
 
