@@ -413,7 +413,7 @@ async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
             database = sqlite3.connect(levelog.data / "levelog.db")
             try:
                 query = "select count(*) from intents where state = 'pending' and error like '%ann wants it kept%'"
-                return database.execute(query).fetchone() == (1,)
+                return bool(database.execute(query).fetchone() == (1,))
             finally:
                 database.close()
 

@@ -93,6 +93,25 @@ def test_what_a_handler_changes_in_a_value_is_its_own(tmp_path: Path) -> None:
         assert kopf.apply("b") == ["{}", "no such key"]
 
 
+def test_what_is_no_dict_is_one_value(tmp_path: Path) -> None:
+    source = """
+    @kopf.index("example.com", "v1", "shops")
+    def bodies(body, **_):
+        return body
+
+    @kopf.index("example.com", "v1", "shops")
+    def names(name, **_):
+        return {(name, "x"): {name}}
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def looks(bodies, names, **_):
+        told.append([each["metadata"]["name"] for each in bodies[None]])
+        told.append({key: list(values) for key, values in names.items()})
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [["a"], {("a", "x"): [["a"]]}]
+
+
 def test_an_object_for_which_the_function_fails_keeps_its_values(tmp_path: Path) -> None:
     source = """
     @kopf.index("example.com", "v1", "shops", errors=kopf.ErrorsMode.PERMANENT)

@@ -1,5 +1,6 @@
 """The decorators of a Kopf file: `kopf.on`, `kopf.timer`, `kopf.daemon`, `kopf.index`, and those inside of handlers."""
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -176,12 +177,17 @@ def daemon(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF
     """Run the function for each object, until it returns or the object is gone."""
     where = "kopf.daemon"
     initial_delay = delay_of(where, options.get("initial_delay"))
-    times = [seconds_of(where, name, options.get(name) or None) for name in _ENDING]
-    grace = next((each for each in times if each is not None), GRACE)
+    backoff, timeout = (seconds_of(where, name, options.get(name) or None) for name in _ENDING)
 
     def register(function: DecoratedF) -> DecoratedF:
         own = ("initial_delay", "cancellation_polling", *_ENDING)
         declared = declared_as(where, function, selectors, options, own, is_of_field=True)
+        if backoff is None and timeout is None:
+            grace = GRACE
+        elif inspect.iscoroutinefunction(function):  # is cancelled then
+            grace = backoff or timedelta(0)
+        else:
+            grace = (backoff or timedelta(0)) + (timeout or timedelta(0))
         file_of(function).last(declared, initial_delay=initial_delay, grace=grace)
         return function
 

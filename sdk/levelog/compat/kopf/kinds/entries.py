@@ -19,7 +19,7 @@ _CODE: Final = "kopf indices 1"
 
 
 def kopf_index(name: str, declared: Declaration, attempts: Attempts) -> IndexHandler:
-    """The index: a mapping gives keys and values, anything else but None is a value under the key None."""
+    """The index: a dict gives keys and values, anything else but None is a value under the key None."""
     filters, resource = declared.filters, declared.cls.resource_type
 
     def takes(found: Any) -> bool:
@@ -28,8 +28,8 @@ def kopf_index(name: str, declared: Declaration, attempts: Attempts) -> IndexHan
     def entries(found: Any) -> Iterator[tuple[Any, Any]]:
         body = {"apiVersion": resource.api_version, "kind": resource.kind, **plain(found)}
         result = _returned(attempts, {**attempts.object_arguments(body), "retry": 0})
-        if isinstance(result, Mapping):
-            for key, value in result.items():  # pyright: ignore[reportUnknownVariableType]
+        if type(result) is dict:  # strictly, as in Kopf: a body is one value
+            for key, value in result.items():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
                 yield key, msgspec.to_builtins(value, enc_hook=dict)
         elif result is not None:
             yield None, msgspec.to_builtins(result, enc_hook=dict)
