@@ -3,6 +3,8 @@
 Alembic is loaded where there is something to apply: every command that looks at a database comes through here first.
 """
 
+import logging
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -11,6 +13,8 @@ from sqlalchemy import Connection, column, func, inspect, select, table
 
 from levelog.errors import MigrationRequired
 from levelog_store.connect.database import Database
+
+log = logging.getLogger(__name__)
 
 _LOCK: Final = 0x6C65_7665_6C6F_6701  # "levelog" and a one: the key of an advisory lock of PostgreSQL, 64 bits
 _FILE: Final = "revision_"
@@ -43,13 +47,14 @@ async def check(url: str) -> None:
             )
 
 
-async def upgrade(url: str) -> None:
+async def upgrade(url: str, *, on_revision: Callable[[int, int], None] | None = None) -> None:
     """Bring the database to `head`, in one transaction; nothing if it is there already.
 
-    Any number of processes may call it at once: one does it, the others wait for that. Raises MigrationRequired, and
-    changes nothing, if the database is at a revision that this code does not know.
+    `on_revision` is told how many revisions are applied, of how many: before the first, and after each. Any number of
+    processes may call it at once: one does it, the others wait for that. Raises MigrationRequired, and changes nothing,
+    if the database is at a revision that this code does not know.
     """
-    await _run(url, head())
+    await _run(url, head(), on_revision)
 
 
 async def downgrade(url: str, revision: str) -> None:
@@ -57,7 +62,7 @@ async def downgrade(url: str, revision: str) -> None:
     await _run(url, revision)
 
 
-async def _run(url: str, revision: str) -> None:
+async def _run(url: str, revision: str, on_revision: Callable[[int, int], None] | None = None) -> None:
     async with await Database.open(url, statement_time=None) as database, database.transaction() as connection:
         if database.is_shared:
             await connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
@@ -66,7 +71,10 @@ async def _run(url: str, revision: str) -> None:
         if found != revision:
             from levelog_migrations.applying import apply
 
-            await connection.run_sync(apply, revision, is_newer=revision == head())
+            steps = len(known()) - (known().index(found) + 1 if found is not None else 0)
+            log.info("database %s goes from revision %s to %s", database.name, found or "none", revision)
+            tell = None if on_revision is None else lambda done: on_revision(done, steps)
+            await connection.run_sync(apply, revision, is_newer=revision == head(), tell=tell)
 
 
 def _revision(connection: Connection) -> str | None:

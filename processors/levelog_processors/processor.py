@@ -22,6 +22,7 @@ from levelog_processors.decide.cut import CallCounts, Cut
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folded
+from levelog_processors.headway import CatchingUp, Headway
 from levelog_processors.program import Program
 from levelog_processors.pulse import Pulse
 from levelog_processors.upkeep import PARTITION, Pruner, start_over
@@ -84,6 +85,8 @@ class Processor:
         self._hint = hints.listen(Topic.WAKE)
         self._engine.on_return(self._hint.set)
         self.pulse = Pulse()
+        self._catching_up = CatchingUp(monotonic)
+        self._backfiller: Backfiller | None = None
         self.records = 0
         """Records folded."""
         self._owned = 0
@@ -102,6 +105,13 @@ class Processor:
         if not self._leases.share:
             return ""
         return self.pulse.trouble() if self._engine.epochs else f"waits for {self._leases.share} partitions of others"
+
+    @property
+    def headway(self) -> list[Headway]:
+        """How far it is with what holds decisions up for long; empty: with nothing of the kind."""
+        catching_up = self._catching_up.headway
+        begun = self._backfiller.headway if self._backfiller is not None else []
+        return [catching_up, *begun] if catching_up is not None else begun
 
     async def workload(self) -> list[Workload]:
         """Levels and wakeups of the partitions that it holds, counted."""
@@ -175,7 +185,7 @@ class Processor:
         agenda = Agenda()
         clock = asyncio.get_running_loop().time
         pace = Pace(self._backfill_rate, clock)
-        backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
+        backfiller = self._backfiller = Backfiller(self._database, self._scope, self.program, epochs, pace)
         async with Reader(self._stream, start=start, newest=engine.newest, partitions=owned) as reader:
             arrivals = Arrivals(reader, self._hint)
             self.pulse.begin(arrivals)
@@ -193,9 +203,12 @@ class Processor:
                     elif records:
                         await self._fold(records, agenda)
                     if not is_reached:
+                        first = records[0].sequence if records else start
+                        self._catching_up.go_on(first - 1, arrivals.seen_to, horizon.end)
                         if not records:
                             await arrivals.wait(SAFETY_SWEEP)
                         continue
+                    self._catching_up.reach()
                     self.pulse.is_behind = False
                     is_busy = agenda.is_open and await self._decide(agenda, backfiller, arrivals.seen_to)
                     if await self._backfill(backfiller, agenda, is_busy=is_busy) or is_busy:
@@ -209,6 +222,8 @@ class Processor:
                 await start_over(self._database, self._scope, epochs, reason=str(lost))
                 raise
             finally:
+                self._backfiller = None
+                self._catching_up.reach()
                 await arrivals.close()
 
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:

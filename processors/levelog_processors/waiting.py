@@ -178,7 +178,8 @@ class Horizon:
         self._clock = clock
         self._beginnings: int | None = None
         """None: it has not begun to read."""
-        self._end = 0
+        self.end = 0
+        """First it is folded up to here."""
         self._gives_up_at: float | None = None
         """None: nothing is held up."""
 
@@ -194,7 +195,7 @@ class Horizon:
         self._beginnings = reader.beginnings
         if self._gives_up_at is None:
             self._gives_up_at = float("inf") if is_first else self._clock() + MOST_HELD_UP.total_seconds()
-        self._end = max(self._end, await reader.end())
+        self.end = max(self.end, await reader.end())
 
     async def is_reached(self, *, has_records: bool) -> bool:
         """Tell whether it may be decided; `has_records`: there may be more of them right now."""
@@ -202,7 +203,7 @@ class Horizon:
             return True
         if self._gives_up_at > self._clock():
             position = self._reader.position if has_records else self._reader.seen_to
-            if position < self._end and (has_records or await self._reader.confirm() < self._end):
+            if position < self.end and (has_records or await self._reader.confirm() < self.end):
                 return False
         self._gives_up_at = None
         return True

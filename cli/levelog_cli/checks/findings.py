@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from levelog.errors import LevelogError
 from levelog.wire.objects import Cluster
+from levelog_cli.printing.forms import is_coloured
 from levelog_cli.printing.tables import folded, line_width
 
 
@@ -54,7 +55,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 def print_finding(finding: Finding) -> None:
     """Print it to stdout, folded to the terminal, with a line for how to mend it."""
-    colour, reset = (_COLOURS[finding.found], "\033[0m") if sys.stdout.isatty() else ("", "")
+    colour, reset = (_COLOURS[finding.found], "\033[0m") if is_coloured() else ("", "")
     width = line_width() - _INDENT
     text = " ".join(finding.text.split())
     first, *more = folded(text, width)

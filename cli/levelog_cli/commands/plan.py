@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from levelog_cli.commands.run import Files
+from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import Settings, taking
 
@@ -17,6 +18,9 @@ def plan(
     allow_network: Annotated[
         bool, typer.Option("--allow-network", help="Let reconcile functions use the network.")
     ] = False,
+    output: Annotated[
+        PlainForm | None, typer.Option("--output", "-o", help="json or yaml.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show what these operators would change: levels, and writes. Ends with status 1 if anything.
@@ -27,7 +31,8 @@ def plan(
     async def work() -> None:
         from levelog_cli.wiring.rerun import plan_changes
 
-        if not await plan_changes(settings, files, allows_network=allow_network, as_json=as_json):
+        form = plain_form_of(output, as_json=as_json)
+        if not await plan_changes(settings, files, allows_network=allow_network, form=form):
             raise SystemExit(FAILED)
 
     execute(settings, work)

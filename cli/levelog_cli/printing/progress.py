@@ -1,17 +1,21 @@
-"""Progress bars on stderr, where that is a terminal: one for each first list, and one for a way through the log."""
+"""Progress bars on stderr, where that is a terminal, for what takes long; the log says it where there is none."""
 
 import asyncio
 import sys
+import threading
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
+
+from levelog_cli.settings import LogFormat, Settings
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from levelog_ingest.status import ResourceStatus
+    from levelog_processors.headway import Headway
 
 
 _FIRST_SECONDS: Final = 0.5
@@ -19,113 +23,158 @@ _FIRST_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 0.2
 
 
-class FirstLists:
-    """Shows how far the first list of each resource is, until all are complete; `with FirstLists(names)`.
+class Bars:
+    """The bars of one process, each by a name: the first that is shown begins them, with the last they go.
 
-    It is called with each status of ingest.
+    Where nobody watches, all of it does nothing.
     """
 
-    def __init__(self, resources: list[str]) -> None:
-        from rich.console import Console  # noqa: PLC0415 - loaded for terminals only
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
+    def __init__(self, *, is_wanted: bool | None = None) -> None:
+        self._is_wanted = sys.stderr.isatty() if is_wanted is None else is_wanted
+        self._progress: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._lock = threading.RLock()
 
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.fields[resource]:<32}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[state]}"),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._tasks: dict[str, TaskID] = {
-            name: self._progress.add_task("", total=None, resource=name, state="starting") for name in resources
-        }
-        self._waiting = set(resources)
-
-    @staticmethod
-    def is_wanted() -> bool:
-        """Whether somebody watches."""
-        return sys.stderr.isatty()
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of a process whose log is set up so: lines of JSON are for machines, and so is what is between them."""
+        return cls(is_wanted=sys.stderr.isatty() and settings.log_format is not LogFormat.JSON)
 
     def __enter__(self) -> Self:
-        self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
-
-    def __call__(self, status: "ResourceStatus") -> None:
-        """Take note of a status."""
-        name = str(status.watched.resource)
-        if name not in self._waiting:
-            return
-        self._progress.update(
-            self._tasks[name],
-            completed=status.objects,
-            total=status.total if status.phase != "watching" else status.objects,
-            state=status.detail or status.phase,
-        )
-        if status.phase == "watching":
-            self._waiting.discard(name)
-        if not self._waiting:
-            self._progress.stop()
-
-
-class RecordBar:
-    """Shows how many records are done, and how many a second; where nobody watches, it does nothing."""
-
-    def __init__(self) -> None:
-        self._is_wanted = sys.stderr.isatty()
-        self._progress: Progress | None = None
+        self.put_away()
 
     def put_away(self) -> None:
-        """Take the bar off the terminal for good, since something else is shown there."""
-        self._is_wanted = False
-        self._clear()
+        """Take them off the terminal for good."""
+        with self._lock:
+            self._is_wanted = False
+            self._clear()
+
+    def show(self, name: str, done: int = 0, total: int | None = None, state: str = "") -> None:
+        """Show a bar, or how far it is now; without a total it only says that something goes on."""
+        with self._lock:
+            if not self._is_wanted:
+                return
+            if self._progress is None:
+                self._progress = _progress()
+                self._progress.start()
+            if name not in self._tasks:
+                self._tasks[name] = self._progress.add_task(name, total=total, state=state)
+            self._progress.update(self._tasks[name], completed=done, total=total, state=state)
+
+    def end(self, name: str) -> None:
+        """Take one away."""
+        with self._lock:
+            task = self._tasks.pop(name, None)
+            if self._progress is None or task is None:
+                return
+            if self._tasks:
+                self._progress.remove_task(task)
+            else:
+                self._clear()
+
+    @contextmanager
+    def meanwhile(self, name: str) -> Generator[Callable[[int, int], None]]:
+        """Show that something goes on as long as the context is open, also if it keeps the event loop busy.
+
+        What it gives may be told how much is done, of how much.
+        """
+        far: tuple[int, int | None] = (0, None)
+
+        def begin() -> None:
+            self.show(name, *far)
+
+        def tell(done: int, total: int) -> None:
+            nonlocal far
+            far = done, total
+            with self._lock:
+                if name in self._tasks:
+                    self.show(name, *far)
+
+        timer = threading.Timer(_FIRST_SECONDS, begin)
+        timer.start()
+        try:
+            yield tell
+        finally:
+            timer.cancel()
+            timer.join()
+            self.end(name)
 
     @asynccontextmanager
     async def following(self, label: str, total: int, done: Callable[[], int]) -> AsyncGenerator[None]:
-        """Show a number of records, out of `total`, while the context lasts."""
-        task = asyncio.create_task(self._follow(label, total, done), name="progress")
+        """Show how many records are done out of `total`, and how many a second, while the context is open."""
+        task = asyncio.create_task(self._follow_records(label, total, done), name="progress")
         try:
             yield
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            self._clear()
+            self.end(label)
 
-    async def _follow(self, label: str, total: int, done: Callable[[], int]) -> None:
+    async def _follow_records(self, label: str, total: int, done: Callable[[], int]) -> None:
         begun = time.monotonic()
         await asyncio.sleep(_FIRST_SECONDS)
-        if not self._is_wanted:
-            return
-        self._progress = _record_progress()
-        shown = self._progress.add_task(label, total=total, rate="")
-        self._progress.start()
         while self._is_wanted:
             rate = done() / (time.monotonic() - begun)
-            self._progress.update(shown, completed=min(done(), total), rate=f"{rate:,.0f} records/s")
+            self.show(label, min(done(), total), total, f"{rate:,.0f} records/s")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def follow(self, headway: "Callable[[], Sequence[Headway]]") -> None:
+        """Show how far a processor is with what takes long, until cancelled."""
+        since: dict[str, float] = {}
+        while self._is_wanted:
+            there = {each.what: each for each in headway()}
+            for name in since.keys() - there.keys():
+                self.end(name)
+            since = {name: since.get(name, time.monotonic()) for name in there}
+            for name, each in there.items():
+                if time.monotonic() - since[name] >= _FIRST_SECONDS:
+                    self.show(name, each.done, each.total, each.unit)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _clear(self) -> None:
         if self._progress is not None:
             self._progress.stop()
-            self._progress = None
+        self._progress = None
+        self._tasks.clear()
 
 
-def _record_progress() -> "Progress":
+class FirstLists:
+    """Shows how far the first list of each resource is; it is called with each status of ingest."""
+
+    def __init__(self, bars: Bars, resources: Sequence[str]) -> None:
+        self._bars = bars
+        self._waiting = set(resources)
+        for name in resources:
+            bars.show(name, state="starting")
+
+    def __call__(self, status: "ResourceStatus") -> None:
+        """Take note of a status."""
+        name = str(status.watched.resource)
+        if name not in self._waiting:
+            return
+        if status.phase == "watching":
+            self._waiting.discard(name)
+            self._bars.end(name)
+        else:
+            self._bars.show(name, status.objects, status.total, status.detail or status.phase)
+
+
+def _progress() -> "Progress":
     from rich.console import Console  # noqa: PLC0415 - loaded for terminals only
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
 
     return Progress(
-        TextColumn("{task.description}"),
+        SpinnerColumn(),
+        TextColumn("{task.description:<32}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[state]}"),
         console=Console(stderr=True),
         transient=True,
     )

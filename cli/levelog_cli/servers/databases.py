@@ -7,6 +7,7 @@ from pathlib import Path
 
 from levelog.errors import ConfigurationError
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import check, head, upgrade
@@ -20,13 +21,18 @@ def database_url(settings: Settings) -> str:
     return settings.database_url or DataDir(settings.data_dir).database_url
 
 
-async def open_to_run(url: str, *, is_own: bool) -> Database:
+async def open_to_run(url: str, bars: Bars, *, is_own: bool) -> Database:
     """Open a database for the processes of an application.
 
     One that levelog made for itself is migrated; of any other the revision is checked. Raises MigrationRequired.
     """
-    await (upgrade(url) if is_own else check(url))
+    await (_upgrade(url, bars) if is_own else check(url))
     return await Database.open(url)
+
+
+async def _upgrade(url: str, bars: Bars) -> None:
+    with bars.meanwhile("migrate") as tell:
+        await upgrade(url, on_revision=tell)
 
 
 async def open_beside(settings: Settings) -> Database:
@@ -72,7 +78,7 @@ async def migrate_database(settings: Settings, files: Sequence[Path]) -> None:
 async def _migrate(settings: Settings, files: Sequence[Path]) -> None:
     application = load_application(settings, files) if files else None
     url = database_url(settings)
-    await upgrade(url)
+    await _upgrade(url, Bars.of(settings))
     sys.stdout.write(f"the database is at revision {head()}\n")
     if application is None:
         return

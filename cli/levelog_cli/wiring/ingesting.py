@@ -5,10 +5,10 @@ from typing import Final
 
 from levelog.secrets.redaction import Redactor
 from levelog_cli.loading import LoadedApplication
-from levelog_cli.printing.progress import FirstLists
-from levelog_cli.settings import LogFormat, Settings
+from levelog_cli.printing.progress import Bars, FirstLists
+from levelog_cli.settings import Settings
 from levelog_ingest.ingest import Ingest
-from levelog_ingest.status import Progress, WatchedResource
+from levelog_ingest.status import WatchedResource
 from levelog_kube.client import KubeClient
 from levelog_log.stream import LogStream
 
@@ -22,10 +22,11 @@ async def ingest(
     client: KubeClient,
     stream: LogStream,
     redactor: Redactor,
+    bars: Bars,
     *,
     on_begin: Callable[[Ingest], None],
 ) -> None:
-    """Watch what the program reads until cancelled; on a terminal, show how far the first lists are."""
+    """Watch what the program reads until cancelled; the bars show how far the first lists are."""
     watched = [
         WatchedResource(
             resource=resource.group_resource,
@@ -38,15 +39,14 @@ async def ingest(
     ]
     sources = list(application.program.sources.values())
 
-    async def run(on_change: Progress | None = None) -> None:
-        begun = Ingest(
-            client, stream, watched, redactor, sources=sources, on_change=on_change, application=application.name
-        )
-        on_begin(begun)
-        await begun.run()
-
-    if not FirstLists.is_wanted() or settings.log_format is LogFormat.JSON:
-        await run()
-        return
-    with FirstLists([str(each.resource) for each in watched] + list(application.program.sources)) as lists:
-        await run(lists)
+    begun = Ingest(
+        client,
+        stream,
+        watched,
+        redactor,
+        sources=sources,
+        on_change=FirstLists(bars, [str(each.resource) for each in watched] + list(application.program.sources)),
+        application=application.name,
+    )
+    on_begin(begun)
+    await begun.run()

@@ -14,9 +14,9 @@ from levelog.wire.objects import GroupResource
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.comparisons import as_json as told
 from levelog_cli.printing.comparisons import divergence_lines, lines, stop_lines
-from levelog_cli.printing.forms import print_plain
+from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.printing.planned import plan_json, plan_lines
-from levelog_cli.printing.progress import RecordBar
+from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.backing import known_redactor
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.servers.nats import opened_log
@@ -55,7 +55,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         history, begins = await _opened(stack, settings, choice, applications)
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
-        bar = RecordBar()
+        bar = Bars()
         # Nobody can be asked where the output is read by a program.
         stops = None if as_json else await _stops(choice, applications, history, selection, bar)
         names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
@@ -139,7 +139,7 @@ async def _stops(
     applications: Sequence[LoadedApplication],
     history: LiveHistory | LogRecording | Bundle,
     selection: Selection,
-    bar: RecordBar,
+    bar: Bars,
 ) -> Stops:
     breaks = Breaks()
     if choice.breaks and isinstance(history, LiveHistory | Bundle):
@@ -165,14 +165,16 @@ async def _recorded_scope(settings: Settings, database: Database, stream: LogStr
     return scope
 
 
-async def plan_changes(settings: Settings, files: Sequence[Path], *, allows_network: bool, as_json: bool) -> bool:
+async def plan_changes(
+    settings: Settings, files: Sequence[Path], *, allows_network: bool, form: PlainForm | None
+) -> bool:
     """Try operators on a copy of their application's tables, and print; tells whether they would change nothing.
 
     Raises ConfigurationError if the database does not hold the application, or on several clusters.
     """
     found = await planned(settings, load_application(settings, files), allows_network=allows_network)
-    if as_json:
-        print_plain(plan_json(found))
+    if form is not None:
+        print_plain(plan_json(found), form)
     else:
         sys.stdout.writelines(f"{line}\n" for line in plan_lines(found))
     return found.is_same
@@ -188,7 +190,8 @@ async def planned(settings: Settings, application: LoadedApplication, *, allows_
             held = ", ".join(each.cluster for each in (scope, *others))
             raise ConfigurationError(f"database {database.name} holds several clusters, {held}: give --cluster")
         caller = ReplayCaller(threads=settings.threads, allows_network=allows_network)
-        return await plan(database, scope, application.program, redactor=redactor, caller=caller)
+        with Bars().meanwhile("plan"):
+            return await plan(database, scope, application.program, redactor=redactor, caller=caller)
 
 
 def _quieten(settings: Settings) -> None:
@@ -224,5 +227,5 @@ async def export_history(
         schemas = await read_schemas(settings, stream.cluster, resources)
         begins = first or Moment(sequence=history.first)
         before = history.first - 1
-        async with RecordBar().following("export", history.last - before, lambda: history.read_to - before):
+        async with Bars().following("export", history.last - before, lambda: history.read_to - before):
             return await export(history, file, resources=resources, begins=begins, selection=selection, schemas=schemas)

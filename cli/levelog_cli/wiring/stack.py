@@ -16,6 +16,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
 from levelog_cli.monitoring.monitor import Monitor, monitoring
+from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.backing import Backing, embedded_backing, load_redactor
 from levelog_cli.servers.nats import await_log, connect_nats, refuse_disagreement
 from levelog_cli.settings import Settings
@@ -57,6 +58,7 @@ async def run_stack(
     given the processor before it starts.
     """
     async with AsyncExitStack() as stack:
+        bars = stack.enter_context(Bars.of(settings))
         monitor = await stack.enter_async_context(monitoring(settings.listen, roles))
         client, cluster = await stack.enter_async_context(_cluster(settings, application, roles))
         backing = await stack.enter_async_context(_backing(settings, roles))
@@ -71,9 +73,10 @@ async def run_stack(
             redactor=redactor,
             client=client,
             cluster=cluster,
-            database=await stack.enter_async_context(_database(backing, roles)),
+            database=await stack.enter_async_context(_database(backing, roles, bars)),
             on_processor=on_processor,
             monitor=monitor,
+            bars=bars,
         )
         await process.run()
 
@@ -101,13 +104,13 @@ async def _backing(settings: Settings, roles: frozenset[Role]) -> AsyncGenerator
 
 
 @asynccontextmanager
-async def _database(backing: Backing, roles: frozenset[Role]) -> AsyncGenerator["Database | None"]:
+async def _database(backing: Backing, roles: frozenset[Role], bars: Bars) -> AsyncGenerator["Database | None"]:
     if not needs_sql(roles):
         yield None
         return
     from levelog_cli.servers.databases import open_to_run
 
-    async with await open_to_run(backing.database_url, is_own=backing.has_own_database) as database:
+    async with await open_to_run(backing.database_url, bars, is_own=backing.has_own_database) as database:
         yield database
 
 
@@ -125,6 +128,7 @@ class _Process(Struct, kw_only=True):
     database: "Database | None"
     on_processor: "Callable[[Processor], None] | None"
     monitor: Monitor
+    bars: Bars
 
     async def run(self) -> None:
         """Run everything as tasks of a group, which lists their errors in the order in which they failed."""
@@ -163,7 +167,7 @@ class _Process(Struct, kw_only=True):
 
         async def watch() -> None:
             await ingest(
-                *(self.settings, self.application, client, stream, self.redactor),
+                *(self.settings, self.application, client, stream, self.redactor, self.bars),
                 on_begin=lambda begun: self.monitor.ingest(begun, leadership),
             )
 
@@ -228,6 +232,7 @@ class _Process(Struct, kw_only=True):
             self.monitor.processor(processor)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
+                tasks.create_task(self.bars.follow(lambda: processor.headway), name="progress")
                 if actuator is not None:
                     tasks.create_task(actuator.run(), name="actuator")
 

@@ -11,8 +11,10 @@ from datetime import timedelta
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog_processors.fold.rules import Fold
+from levelog_processors.headway import TELL_EVERY, Headway
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes
@@ -70,9 +72,6 @@ class Pace:
 
 log = logging.getLogger(__name__)
 
-TELL_EVERY: Final = timedelta(seconds=10)
-"""As often as the bar of a first list would be looked at."""
-
 NEVER: Final = timedelta.max
 
 
@@ -83,6 +82,8 @@ class Job(Struct, frozen=True):
     kind: str
     resource: str
     positions: dict[int, str]
+    objects: int
+    """That are done in them already."""
 
 
 class BackfillStep(Struct, frozen=True):
@@ -115,6 +116,11 @@ class Backfiller:
     def wait(self) -> timedelta:
         """Time until `step` has something to do, so far as is known."""
         return self._pace.wait if self._jobs() else NEVER
+
+    @property
+    def headway(self) -> list[Headway]:
+        """How far what it has begun is, of the objects of all processors."""
+        return [told.headway for told in self._told.values() if not told.is_over]
 
     async def look(self) -> Mapping[str, list[str]]:
         """Look what is to be done, here and elsewhere; returns the views that wait for indices, and for which."""
@@ -178,8 +184,9 @@ class Backfiller:
         jobs: dict[str, Job] = {}
         for row in self._unfinished:
             if row.partition in self._epochs and row.name not in blocked:
-                job = jobs.setdefault(row.name, Job(row.name, row.kind, row.resource, {}))
-                job.positions[row.partition] = row.position
+                job = jobs.get(row.name) or Job(row.name, row.kind, row.resource, {}, 0)
+                positions = {**job.positions, row.partition: row.position}
+                jobs[row.name] = replace(job, positions=positions, objects=job.objects + row.objects)
         return sorted(jobs.values(), key=lambda job: (job.kind, job.name))
 
     def _blocked(self) -> Mapping[str, list[str]]:
@@ -203,15 +210,25 @@ class _Told:
 
     def __init__(self, job: Job, objects: int) -> None:
         self._what = f"index {job.name} is computed" if job.kind == "index" else f"view {job.name} is evaluated"
+        self._name = f"{job.kind} {job.name}"
         self._objects = objects
+        self._before = job.objects
         self._done = 0
+        self.is_over = False
         self._clock = asyncio.get_running_loop().time
         self._at = self._clock()
         log.info("recomputing %s, since its code changed: %d objects of %s", self._what, objects, job.resource)
 
+    @property
+    def headway(self) -> Headway:
+        """How far it is."""
+        done = min(self._before + self._done, self._objects)
+        return Headway(what=self._name, done=done, total=self._objects, unit="objects")
+
     def tell(self, done: int, *, is_last: bool) -> None:
         """Count objects, and say so once in a while."""
         self._done += done
+        self.is_over = is_last
         if is_last:
             log.info("recomputing %s: all objects of this processor are done, %d by it", self._what, self._done)
         elif self._clock() - self._at >= TELL_EVERY.total_seconds():

@@ -64,6 +64,14 @@ async def test_migrations_make_the_tables_of_the_models(database_url: str) -> No
         await engine.dispose()
 
 
+async def test_a_migration_tells_how_many_revisions_it_has_applied(database_url: str) -> None:
+    told: list[tuple[int, int]] = []
+    await upgrade(database_url, on_revision=lambda done, total: told.append((done, total)))
+    assert told == [(done, len(known())) for done in range(len(known()) + 1)]
+    await upgrade(database_url, on_revision=lambda done, total: told.append((done, total)))
+    assert len(told) == len(known()) + 1, "there is nothing to apply"
+
+
 async def test_migrations_and_models_lead_to_the_same_catalog(database_url: str, tmp_path: Path) -> None:
     await upgrade(database_url)
     migrated = await catalog(database_url)

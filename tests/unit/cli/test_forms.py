@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from levelog.errors import ConfigurationError
+from levelog_cli.checks.findings import Finding, print_finding
 from levelog_cli.printing.forms import coloured, form_of, print_plain
 from levelog_cli.printing.tables import UNLIMITED, table_lines
 
@@ -47,6 +48,17 @@ def test_a_status_has_a_colour_on_a_terminal_unless_somebody_objects(monkeypatch
     assert coloured("STATUS") == "STATUS"
     monkeypatch.setenv("NO_COLOR", "1")
     assert coloured("failed") == "failed"
+
+
+def test_the_doctor_has_colours_on_a_terminal_unless_somebody_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for variable, value, is_coloured in (("TERM", "xterm", True), ("TERM", "dumb", False), ("NO_COLOR", "1", False)):
+        terminal = Terminal()
+        monkeypatch.setattr(sys, "stdout", terminal)
+        monkeypatch.setenv(variable, value)
+        print_finding(Finding.wrong("NATS", "it is away"))
+        assert ("\x1b[31m" in terminal.getvalue()) == is_coloured, f"{variable}={value}"
 
 
 @pytest.mark.parametrize("width", [30, UNLIMITED])
