@@ -156,6 +156,7 @@ async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_w
     assert followed.told("thread ends", "fourth", "shutdown")
     assert followed.told("create", "fourth")
     assert not followed.told("resume")
+    created = followed.told("create")
     begun = len(followed.told("async begins", "second"))
     steps = len(followed.told("thread step", "fourth"))
     async with running(levelog):
@@ -164,3 +165,4 @@ async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_w
         await followed.tells("thread step", "fourth", count=steps + 2)
     assert len(followed.told("async begins", "second")) == begun  # it has returned
     assert len(followed.told("resume")) == 3
+    assert followed.told("create") == created  # what was handled stays handled

@@ -68,6 +68,13 @@ def test_a_change_of_an_index_is_no_event_for_handlers_that_look_it_up(tmp_path:
         assert kopf.told() == []
 
 
+@pytest.mark.parametrize("view", ["asks_spec_ask", "all_of_them", "looks"])
+def test_a_handler_waits_until_the_indices_that_it_looks_up_are_filled(tmp_path: Path, view: str) -> None:
+    operator = load_kopf(tmp_path, LOOKING)
+    declared = {parameter.index.name for parameter in operator.views[view].indices}
+    assert declared & {"by_node", "others"}  # a view is blocked until what it declares is listed
+
+
 def test_what_a_handler_changes_in_a_value_is_its_own(tmp_path: Path) -> None:
     source = """
     @kopf.index("example.com", "v1", "shops")

@@ -1,0 +1,224 @@
+"""What Kopf's documentation says of handlers, and is no subject of a test beside this one: docs/kopf-features.md."""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from levelog.compat.kopf.targets import target
+from levelog.errors import HookFailed
+from rigs.kopffiles import Shop, kopf_run, load_kopf
+from rigs.levelog import Levelog
+
+Namespace = target("tests", ("namespaces",), {})
+
+
+def test_a_sharp_timer_keeps_its_grid_and_an_idle_one_waits_for_calm(tmp_path: Path) -> None:
+    source = """
+    @kopf.timer("example.com", "v1", "shops", interval=60, sharp=True)
+    def sharp(retry, **_):
+        told.append(("sharp", retry))
+        if retry < 1:
+            raise kopf.TemporaryError("not now", delay=20)
+
+    @kopf.timer("example.com", "v1", "shops", interval=600, idle=100)
+    def calm(spec, **_):
+        told.append(("calm", spec["size"]))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [("sharp", 0)]
+        kopf.simulation.advance(timedelta(seconds=59))
+        assert kopf.told() == [("sharp", 1)]
+        kopf.apply(size=2)
+        kopf.simulation.advance(timedelta(seconds=2))
+        assert kopf.told() == [("sharp", 0)]
+        kopf.simulation.advance(timedelta(seconds=90))
+        assert ("calm", 2) not in kopf.told()
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert ("calm", 2) in kopf.told()
+
+
+def test_a_timer_that_gives_up_is_not_called_again(tmp_path: Path) -> None:
+    source = """
+    @kopf.timer("example.com", "v1", "shops", interval=60)
+    def look(**_):
+        told.append("look")
+        raise kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == ["look"]
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+        assert kopf.simulation.level("look", "default", "a").status == "failed"
+        kopf.apply(size=1)
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+
+
+def test_a_patch_is_written_of_a_call_that_returns_and_of_no_other(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def later(patch, retry, **_):
+        patch.status["tries"] = retry
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=10)
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def never(patch, **_):
+        patch.status["never"] = True
+        raise kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply()
+        assert "status" not in kopf.read()
+        kopf.simulation.advance(timedelta(seconds=11))
+        assert kopf.read()["status"] == {"tries": 1}
+
+
+def test_a_handler_is_kept_from_an_object_by_what_it_returned_with(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.update("example.com", "v1", "shops", annotations={"never-again": kopf.ABSENT})
+    def once(patch, spec, **_):
+        told.append(spec["size"])
+        patch.metadata.annotations["never-again"] = "yes"
+        patch.spec["old"] = None
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1, old=1)
+        assert kopf.apply(size=2, old=1) == [2]
+        assert kopf.read()["spec"] == {"size": 2}  # None takes a field away
+        assert kopf.apply(metadata={"annotations": {"never-again": "yes"}}, size=3) == []
+
+
+def test_what_fits_for_the_first_time_is_new_to_a_handler(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", labels={"a": "b"})
+    @kopf.on.update("example.com", "v1", "shops", labels={"a": "b"})
+    def seen(reason, **_):
+        told.append(reason)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == []
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=1) == ["create"]
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=2) == ["update"]
+
+
+def test_resources_without_namespaces_and_static_methods_have_handlers(tmp_path: Path) -> None:
+    source = """
+    class Handlers:
+        @staticmethod
+        @kopf.on.create("v1", "namespaces", labels={"a": "b"})
+        def made(name, namespace, body, **_):
+            told.append((name, namespace, body.metadata.namespace))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        metadata = {"name": "team", "labels": {"a": "b"}}
+        kopf.simulation.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        kopf.simulation.run()
+        assert kopf.told() == [("team", None, None)]
+
+
+def test_memos_of_objects_begin_with_that_of_the_operator_and_are_their_own(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.startup()
+    def begin(memo, **_):
+        memo.shared = ["one"]
+        memo.count = 0
+
+    @kopf.on.create("example.com", "v1", "shops")
+    @kopf.on.update("example.com", "v1", "shops")
+    def counted(memo, name, **_):
+        memo.count += 1
+        memo["shared"].append(name)
+        told.append((memo.count, list(memo.shared)))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply("a", size=1) == [(1, ["one", "a"])]
+        assert kopf.apply("b", size=1) == [(1, ["one", "a", "b"])]
+        assert kopf.apply("a", size=2) == [(2, ["one", "a", "b", "a"])]
+        kopf.delete("b")
+        assert kopf.apply("b", size=1) == [(1, ["one", "a", "b", "a", "b"])]
+
+
+def test_what_is_logged_goes_to_the_log_and_is_no_event(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", errors=kopf.ErrorsMode.PERMANENT)
+    def made(logger, **_):
+        logger.error("something is wrong")
+        raise ValueError("very wrong")
+    """
+    with kopf_run(tmp_path, source) as kopf, caplog.at_level(logging.INFO):
+        kopf.apply()
+        assert kopf.simulation.events == []
+        level = kopf.simulation.level("made", "default", "a")
+        assert (level.status, "very wrong" in level.reason) == ("failed", True)
+    [record] = [each for each in caplog.records if each.message == "something is wrong"]
+    assert vars(record)["object"] == "shops.example.com/default/a"
+
+
+def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handled(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.startup()
+    async def begin(**_):
+        raise ValueError("no database")
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        told.append("made")
+    """
+    with pytest.raises(HookFailed, match="no database"), kopf_run(tmp_path, source):
+        raise AssertionError("it has begun")
+
+
+def test_an_index_forgets_what_an_object_gave_once_its_function_returns_none(tmp_path: Path) -> None:
+    source = """
+    @kopf.index("example.com", "v1", "shops")
+    def sizes(spec, name, **_):
+        return {name: spec["size"]} if spec["size"] < 5 else None
+
+    @kopf.timer("example.com", "v1", "shops", interval=60)
+    def looks(sizes, **_):
+        told.append(dict(sizes).keys())
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert [list(each) for each in kopf.apply(size=1)] == [["a"]]
+        kopf.apply(size=9)
+        kopf.simulation.advance(timedelta(seconds=61))
+        assert [list(each) for each in kopf.told()] == [[]]
+
+
+async def test_commands_take_a_kopf_file_as_any_other(tmp_path: Path) -> None:
+    load_kopf(
+        tmp_path,
+        """
+        @kopf.on.create("example.com", "v1", "shops")
+        def made(**_):
+            return 1
+
+        @kopf.on.delete("example.com", "v1", "shops")
+        def gone(**_):
+            pass
+        """,
+    )
+    levelog = Levelog(tmp_path)
+    granted = await levelog.ends("rbac", "shops.py")
+    assert granted.status == 0, granted.stderr
+    assert "shops/status" in granted.stdout
+    made = await levelog.ends("manifests", "shops.py", "--image", "shops:1", "--output", "deployed")
+    assert made.status == 0, made.stderr
+    assert (tmp_path / "deployed").is_dir()
+
+
+def test_an_object_that_is_made_again_is_new(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(uid, **_):
+        told.append(uid)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        [first] = kopf.apply()
+        kopf.delete()
+        [second] = kopf.apply()
+        assert first != second
+        assert [each["metadata"]["uid"] for each in kopf.simulation.objects(Shop)] == [second]

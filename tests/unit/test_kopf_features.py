@@ -1,0 +1,43 @@
+"""docs/kopf-features.md has each page of Kopf's documentation, and each row a test."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/kopf-features.md"
+PAGES = """
+install concepts walkthrough/problem walkthrough/prerequisites walkthrough/resources walkthrough/starting
+walkthrough/creation walkthrough/updates walkthrough/diffs walkthrough/deletion walkthrough/cleanup handlers daemons
+timers kwargs async loading resources filters patches results errors scopes memos indexing admission startup shutdown
+probing authentication configuration peering cli events hierarchies testing embedding docker deployment continuity
+idempotence reconciliation tips-and-tricks troubleshooting
+"""
+"""Of Kopf's documentation, in its order, but for those about Kopf itself and about its own development."""
+
+
+def rows() -> list[list[str]]:
+    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if row[0] != "page"]
+
+
+def test_each_page_of_kopfs_documentation_has_rows_in_its_order() -> None:
+    assert list(dict.fromkeys(row[0] for row in rows())) == PAGES.split()
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]}: {row[1]}")
+def test_each_row_says_what_becomes_of_a_feature_and_names_a_test_that_is_there(row: list[str]) -> None:
+    _, _, verdict, how, held_by = row
+    assert verdict in ("works", "differs", "refused")
+    assert how or verdict != "differs", "how does it differ?"
+    named = re.fullmatch(r"`(\w+/)?(\w+)::(\w+)`", held_by)
+    assert named, held_by
+    folder, stem, name = named.groups()
+    files = [*ROOT.glob(f"tests/**/{folder or ''}test_{stem}.py"), *ROOT.glob(f"examples/*/test_{stem}.py")]
+    assert len(files) == 1, files
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = {each.name for each in ast.parse(files[0].read_text()).body if isinstance(each, functions)}
+    assert f"test_{name}" in found
