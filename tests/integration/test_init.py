@@ -1,5 +1,6 @@
 """`levelog init`: what it makes is tested, linted and typed as it says, and nothing of yours is written over."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,22 @@ async def test_what_it_makes_passes_its_own_tests_and_the_linter(tmp_path: Path)
     again = await levelog.ends("init", "policy")
     assert (again.status, again.stdout) == (2, "")
     assert "policy is there already, and not empty" in again.stderr
+
+
+async def test_its_readme_leads_from_dev_to_manifests_by_commands_that_there_are(tmp_path: Path) -> None:
+    levelog = Levelog(tmp_path)
+    assert (await levelog.ends("init", "shop")).status == 0
+    text = (tmp_path / "shop/README.md").read_text()
+    commands = [found.split() for found in re.findall(r"(?<![-/\w])levelog ([a-z-]+[^\n`]*)", text)]
+    names = [command[0] for command in commands if command[-1] != "dev"]
+    led = [name for name in dict.fromkeys(names) if name in ("dev", "run", "plan", "crd", "manifests")]
+    assert led == ["dev", "run", "plan", "crd", "manifests"]
+    levelog.folder = tmp_path / "shop"
+    for command, *arguments in commands:
+        if command in ("crd", "rbac", "manifests") and not {">", "--check"}.intersection(arguments):
+            ended = await levelog.ends(command, *arguments)
+            assert ended.status == 0, f"{command} {arguments}: {ended.stderr}"
+    assert (tmp_path / "shop/deploy/README.md").is_file()
 
 
 @pytest.mark.long

@@ -209,7 +209,6 @@ class _Told:
     """What the log says of one job."""
 
     def __init__(self, job: Job, objects: int) -> None:
-        self._what = f"index {job.name} is computed" if job.kind == "index" else f"view {job.name} is evaluated"
         self._name = f"{job.kind} {job.name}"
         self._objects = objects
         self._before = job.objects
@@ -217,7 +216,7 @@ class _Told:
         self.is_over = False
         self._clock = asyncio.get_running_loop().time
         self._at = self._clock()
-        log.info("recomputing %s, since its code changed: %d objects of %s", self._what, objects, job.resource)
+        log.info("recomputes %s, since its code changed: %d objects of %s", self._name, objects, job.resource)
 
     @property
     def headway(self) -> Headway:
@@ -230,7 +229,7 @@ class _Told:
         self._done += done
         self.is_over = is_last
         if is_last:
-            log.info("recomputing %s: all objects of this processor are done, %d by it", self._what, self._done)
+            log.info("has recomputed %s: %d objects by this processor", self._name, self._done)
         elif self._clock() - self._at >= TELL_EVERY.total_seconds():
             self._at = self._clock()
-            log.info("recomputing %s: this processor has done %d of %d objects", self._what, self._done, self._objects)
+            log.info("recomputes %s: %d of %d objects by this processor", self._name, self._done, self._objects)
