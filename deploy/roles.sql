@@ -51,7 +51,7 @@ BEGIN
     GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed)
       ON intents TO levelog_actuator;
     -- `levelog retry` asks for a look at levels that are there, and sets the time of the next attempt of a write.
-    GRANT SELECT ON alembic_version, scopes, objects, levels, wakeups, intents, syncs TO levelog_retrier;
+    GRANT SELECT ON alembic_version, scopes, objects, levels, wakeups, intents, syncs, event_holds TO levelog_retrier;
     GRANT INSERT (scope, view, parent, partition, cause, generation, due_at), UPDATE (generation, due_at)
       ON wakeups TO levelog_retrier;
     GRANT UPDATE (due_at) ON intents TO levelog_retrier;

@@ -103,6 +103,10 @@ class Settings(Struct, frozen=True, kw_only=True):
         float,
         _option("Objects a second to recompute after a change of code; default: 500", metavar="NUMBER", least=0.001),
     ] = 500.0
+    events_from: Annotated[
+        str,
+        _option("Where functions under @op.on.event begin that are new: a sequence, a time, or 15m.", metavar="MOMENT"),
+    ] = ""
     longest_backoff: Annotated[
         float,
         _option("Seconds between two tries of what keeps failing; default: 960", metavar="NUMBER", least=1, most=1e7),

@@ -1,7 +1,7 @@
 """The stream that is the log of one cluster: its settings, its identity, and records looked up in it."""
 
 from collections.abc import AsyncGenerator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -42,6 +42,9 @@ class StreamIdentity(Struct, frozen=True, kw_only=True):
     name: str
     created: str
     """Time of creation as the server wrote it, to the nanosecond."""
+
+
+_BEGINNING: Final = Sequence(0)
 
 
 class LogStream:
@@ -98,9 +101,22 @@ class LogStream:
         """The record at a position; None if it has expired or was never written. Raises Unavailable."""
         return await self._fetch(MessageRequest(seq=sequence)) if sequence > 0 else None
 
-    async def records_of(self, subject: str) -> AsyncGenerator[LoggedRecord]:
+    async def position_before(self, time: datetime) -> Sequence:
+        """Sequence up to which all records are from before a time, as they say; raises as `state` does."""
+        state = await self.state()
+        low, high = max(state.first_seq, 1), state.last_seq + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = await self._fetch(MessageRequest(seq=middle, next_by_subj=stream_subjects(self.cluster)))
+            if found is None or found.record.time >= time:
+                high = middle
+            else:
+                low = found.sequence + 1
+        return Sequence(low - 1)
+
+    async def records_of(self, subject: str, *, after: Sequence = _BEGINNING) -> AsyncGenerator[LoggedRecord]:
         """The records of a subject, in order, each asked for by itself: for subjects with few. Raises Unavailable."""
-        sequence = 0
+        sequence = after
         while found := await self._fetch(MessageRequest(seq=sequence + 1, next_by_subj=subject)):
             yield found
             sequence = found.sequence

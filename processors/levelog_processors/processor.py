@@ -19,6 +19,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut
+from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folded
@@ -66,10 +67,12 @@ class Processor:
         backfill_rate: float = BACKFILL_RATE,
         redactor: Redactor | None = None,
         claimant: Claimant | None = None,
+        events_from: int | None = None,
     ) -> None:
         """`threads`: how many reconcile functions that are not async run at one time.
 
-        `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one.
+        `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one. `events_from`:
+        sequence after which handlers of records begin that are new; None: where the tables are.
         """
         self._database = database
         self._scope = scope = replace(scope, owner=owner)
@@ -82,6 +85,8 @@ class Processor:
         self._engine = Engine(
             database, scope, program, stream=stream, threads=threads, redactor=redactor, claimant=claimant
         )
+        self._feed = RecordFeed(database, scope, program, stream)
+        self._events_from = events_from
         self._hint = hints.listen(Topic.WAKE)
         self._engine.on_return(self._hint.set)
         self.pulse = Pulse()
@@ -138,6 +143,7 @@ class Processor:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
+            await self._feed.close()
             await self._engine.close()
             await self._release()
 
@@ -152,12 +158,16 @@ class Processor:
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
         self._owned = len(epochs)
         log.log(level, "owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
+        if self._feed.is_needed:
+            await self._feed.hold(epochs, start=self._events_from)
         tending = asyncio.create_task(self._tend(epochs), name="leases")
         working = asyncio.create_task(self._work(epochs), name="processor")
         tasks = [tending, working]
         if PARTITION in epochs:
             pruner = Pruner(self._database, self._scope, self._stream)
             tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
+        if self._feed.is_needed:
+            tasks.append(asyncio.create_task(self._feed.run(epochs), name="handlers of records"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -11,6 +11,7 @@ from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
 from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.indexers import IndexHandler
+from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.sources import SourceHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
@@ -92,13 +93,17 @@ class Program:
         """What has to be watched at the API, by `resource.group`."""
         self.sources: Final[dict[str, SourceHandler]] = {}
         """What gives the external records, by `resource.external`."""
+        self.record_handlers: Final[dict[str, RecordHandler]] = {}
+        """By name, `operator/function`."""
         self._lookups: Final[dict[str, list[BoundView]]] = {}
         """What `lookups_of` gives, once it was asked."""
         for operator in self.operators:
             self._add(operator)
-        if not self.views and not self.indices:
+        if not self.views and not self.indices and not self.record_handlers:
             names = ", ".join(operator.name for operator in self.operators)
-            raise OperatorError(f"operator {names}: defines no index and no view, so there is nothing to run")
+            raise OperatorError(
+                f"operator {names}: defines no index, no view and no handler, so there is nothing to run"
+            )
         ends = [view for view in self.views.values() if view.handler.is_of_deleted]
         self._indices_of = _grouped(self.indices.values(), lambda index: str(index.handler.resource.group_resource))
         self._views_of = _grouped(self.views.values(), lambda view: view.parents)
@@ -154,6 +159,7 @@ class Program:
                     "that name: rename the function"
                 )
         operator.edges.require_whole()
+        self.record_handlers.update((each.source, each) for each in operator.record_handlers.values())
         self.effects.update((f"{operator.name}/{name}", effect) for name, effect in operator.effects.items())
         _require_pure(operator)
         writes = operator.resources()
@@ -193,6 +199,9 @@ class Program:
             yield Handler(kind="view", name=name, fingerprint=code, resource=resource, reads=reads)
             if view.reconcile:
                 yield Handler(kind="reconcile", name=name, fingerprint=view.reconcile.fingerprint, resource=resource)
+        for name, handler in self.record_handlers.items():
+            resource = str(handler.reader.resource.group_resource)
+            yield Handler(kind="event", name=name, fingerprint=handler.fingerprint, resource=resource)
 
     def siblings_of(self, view: BoundView) -> list[BoundView]:
         """Views whose levels a view is given: those of its operator on the same resource that are given none."""

@@ -12,6 +12,7 @@ from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.edgeregistry import EdgeRegistry
 from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, OnError, require_resources
 from levelog.handlers.injection import Lender
+from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
 from levelog.handlers.runs import (
     GRACE,
@@ -60,7 +61,9 @@ class Operator:
             views=self.views,
             reconcilers=self.reconcilers,
         )
-        self.on = On(self._lender, self.indices, self.edges.register)
+        self.record_handlers: dict[str, RecordHandler] = {}
+        """By name: what is called for each record."""
+        self.on = On(self._lender, self.indices, self.edges.register, self._register_records)
         """Handlers of edges, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], str] = {}
 
@@ -447,6 +450,10 @@ class Operator:
 
         return register if function is None else register(function)
 
+    def _register_records(self, handler: RecordHandler) -> None:
+        self._claim(handler.name, handler.function)
+        self.record_handlers[handler.name] = handler
+
     def _keep(self, index: ImplicitIndex) -> None:
         """Hold an implicit index; the same one may be asked for by several handlers.
 
@@ -482,6 +489,7 @@ class Operator:
     def reads(self) -> list[ResourceType]:
         """What has to be watched, external records too: of indices, parents and `reads=`; each once, sorted."""
         reads = {h.resource for h in self.indices.values() if h.has_objects} | {h.resource for h in self.views.values()}
+        reads |= {handler.reader.resource for handler in self.record_handlers.values()}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 
     def _claim(self, name: str, function: Callable[..., Any]) -> None:
@@ -492,6 +500,8 @@ class Operator:
             held.append("reconcile function")
         if any(handler.name == name for handler in self.sources.values()):
             held.append("source")
+        if name in self.record_handlers:
+            held.append("event handler")
         if held:
             raise OperatorError(
                 f"{function.__qualname__}: operator {self.name!r} has the {held[0]} {name!r} already; "

@@ -180,6 +180,31 @@ unreadable = Table(
     comment="records that were skipped; a place is an object, else a resource or the subject of a control record",
 )
 
+event_positions = Table(
+    "event_positions",
+    metadata,
+    _scope(),
+    _key("handler"),
+    _key("partition", SmallInteger),
+    Column("sequence", BigInteger, nullable=False, comment="up to here all is handled, but for what is held"),
+    comment="how far each handler of records is",
+)
+
+event_holds = Table(
+    "event_holds",
+    metadata,
+    _scope(),
+    _key("handler"),
+    _key("object"),
+    Column("partition", SmallInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False, comment="of its first record that is not handled"),
+    Column("attempts", Integer, nullable=False, comment="calls for that record that failed"),
+    Column("error", BYTE_TEXT, nullable=False, comment="of the last of them; empty: it is being called"),
+    _time("since", nullable=False),
+    _time("due_at", nullable=False),
+    comment="objects whose records wait, for handlers of records",
+)
+
 index_entries = Table(
     "index_entries",
     metadata,

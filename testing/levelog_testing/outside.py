@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
 from levelog.errors import LevelogError
+from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External
 from levelog.secrets.redaction import Redactor
@@ -86,8 +87,15 @@ class Externals:
 class StandIns:
     """Effects by `operator/effect`, with other functions in their place; `count` is told the name of each call."""
 
-    def __init__(self, effects: Mapping[str, EffectHandler], count: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        effects: Mapping[str, EffectHandler],
+        count: Callable[[str], None],
+        records: Mapping[str, RecordHandler],
+    ) -> None:
         self._effects = effects
+        self._records = records
+        self._record_functions: dict[str, Callable[..., Any]] = {}
         self._count = count
         self._given: set[str] = set()
         self.handlers = {name: self._handler(name, _nothing) for name in effects}
@@ -101,8 +109,25 @@ class StandIns:
     def call_through(self, effects: Iterable[Callable[..., Any]]) -> None:
         """Have effects called as they would be live. Raises KeyError for what is no effect of the operators."""
         for effect in effects:
+            if found := [name for name, handler in self._records.items() if handler.function is effect]:
+                self._record_functions[found[0]] = effect
+                continue
             for name in self._named(effect):
                 self.handlers[name] = self._real(name)
+
+    def record_function(self, handler: RecordHandler) -> Callable[..., Any]:
+        """What is called for a record in place of a handler, if that is not called through: nothing."""
+        function = self._record_functions.get(handler.source)
+
+        def call(**arguments: Any) -> Any:
+            self._count(handler.source)
+            return function(**arguments) if function is not None else None
+
+        async def call_async(**arguments: Any) -> Any:
+            result = call(**arguments)
+            return await result if function is not None else None
+
+        return call_async if handler.is_async else call
 
     def _named(self, function: Callable[..., Any]) -> list[str]:
         """Names of the effects that call a function; of handlers of a Kopf file there may be several."""

@@ -173,7 +173,7 @@ class Simulation:
         self._in_loop(lambda: world.effects.put(effect, function))
 
     def call_through(self, *effects: Callable[..., Any]) -> None:
-        """Call these effects, handlers of edges and timers themselves from now on, as they would be called live.
+        """Call these effects, handlers of edges and of records, and timers themselves from now on, as is done live.
 
         Raises KeyError for a function that is none of the operators.
         """

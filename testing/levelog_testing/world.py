@@ -35,6 +35,7 @@ from levelog_actuator.sending import Sender
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hints
+from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.engine import Engine
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
@@ -74,8 +75,14 @@ class World:
         self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR)
         self.live = LiveIndices(database, scope, program, _NoHints())
         self._sender = sender
-        self.effects = StandIns(program.effects, self.engine.calls.count)
+        self.effects = StandIns(program.effects, self.engine.calls.count, program.record_handlers)
         """What is called in place of effects."""
+        self._records: list[LoggedRecord] = []
+        """The log, as far as handlers of records are called."""
+        self._delivery = Delivery(
+            database, scope, program, self._read_object, patience=None, clock=clock, call=self.effects.record_function
+        )
+        self._delivered_to = 0
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._caller.index = self.live.index
         self._sequence = 0
@@ -89,7 +96,10 @@ class World:
     async def begin(self) -> None:
         """Take the partitions and list every resource, empty as it is."""
         leases = Leases(self.database, self.scope, owner="simulation", duration=timedelta(days=1))
-        await self.engine.hold(await leases.tend())
+        epochs = await leases.tend()
+        if self.program.record_handlers:
+            await self._delivery.hold(epochs)
+        await self.engine.hold(epochs)
         begun: list[Record] = []
         ended: list[Record] = []
         for name in sorted(self.program.watched):
@@ -100,6 +110,7 @@ class World:
 
     async def close(self) -> None:
         """End what runs of the user's functions."""
+        await self._delivery.close()
         await self.engine.close()
         await self._caller.close()
 
@@ -111,6 +122,7 @@ class World:
             cut = await self.engine.decide(now=self.clock())
             moved |= cut is not None and bool(cut.decided)
             moved |= await self._send()
+            moved |= await self._deliver()
             if not moved:
                 return
         raise LevelogError(
@@ -178,7 +190,7 @@ class World:
             ends = index_entries.c.expires_at
             expiring = select(func.min(ends)).where(index_entries.c.scope == self.scope.number, ends > now)
             expiry: datetime | None = (await connection.execute(expiring)).scalar_one()
-        times = (first[0] if first else None, expiry, *postponed)
+        times = (first[0] if first else None, expiry, self._delivery.due_at, *postponed)
         return min((each for each in times if each is not None and each > now), default=None)
 
     def _served(self) -> list[str]:
@@ -226,8 +238,27 @@ class World:
                     record=record,
                 )
             )
+        if self.program.record_handlers:
+            self._records += logged
         folded = await self.engine.fold(logged)
         self.live.tell(folded.keys)
+
+    async def _deliver(self) -> bool:
+        """Call handlers of records for what is new, and again where that is due; tells whether anything was."""
+        delivery = self._delivery
+        fresh = self._records[self._delivered_to :]
+        due = delivery.due_at
+        if fresh:
+            self._delivered_to = len(self._records)
+            await delivery.deliver(fresh, fresh[-1].sequence)
+        elif not delivery.is_busy and (due is None or due > self.clock()):
+            return False
+        await delivery.step()
+        return True
+
+    async def _read_object(self, key: ObjectKey, partition: int, after: int, upto: int) -> Sequence[LoggedRecord]:
+        between = (each for each in self._records if each.partition == partition and after < each.sequence <= upto)
+        return [e for e in between if isinstance(e.record, ObjectSeen | ObjectDeleted) and e.record.key == key]
 
     async def _send(self) -> bool:
         """Send what is pending, in the order of decision; each receipt is folded at once.

@@ -172,7 +172,7 @@ async def test_an_operator_file_without_an_operator(levelog: Levelog) -> None:
 async def test_an_operator_that_does_nothing(levelog: Levelog) -> None:
     (levelog.folder / "idle.py").write_text("from levelog import Operator\nop = Operator('idle')\n")
     sentence = await levelog.refused("run", "idle.py", status=2)
-    assert sentence == "operator idle: defines no index and no view, so there is nothing to run"
+    assert sentence == "operator idle: defines no index, no view and no handler, so there is nothing to run"
 
 
 async def test_a_startup_hook_that_fails_ends_the_process_before_it_decided_anything(levelog: Levelog) -> None:

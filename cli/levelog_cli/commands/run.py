@@ -18,11 +18,12 @@ Files = Annotated[
 Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "longest_backoff", "dry_run")
+_PROCESSING: Final = ("threads", "backfill_rate", "events_from")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
 
 
-@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, "threads", "backfill_rate", *_WRITES, "listen")
+@taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, *_PROCESSING, *_WRITES, "listen")
 def run(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Run operators: watch, decide and write, in one process. NATS and SQL are embedded unless URLs are given."""
     _start(settings, files, ("ingest", "process", "actuate"), reload=reload)
@@ -34,7 +35,7 @@ def ingest(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     _start(settings, files, ("ingest",), reload=reload)
 
 
-@taking(*_SHARED, *_REDACTION, "threads", "backfill_rate", "longest_backoff", "listen")
+@taking(*_SHARED, *_REDACTION, *_PROCESSING, "longest_backoff", "listen")
 def process(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 

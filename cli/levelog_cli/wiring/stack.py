@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -226,6 +226,7 @@ class _Process(Struct, kw_only=True):
                 backfill_rate=self.settings.backfill_rate,
                 redactor=self.redactor,
                 claimant=actuator if isinstance(actuator, Claimant) else None,
+                events_from=await self._events_from(stream),
             )
             if self.on_processor is not None:
                 self.on_processor(processor)
@@ -235,6 +236,15 @@ class _Process(Struct, kw_only=True):
                 tasks.create_task(self.bars.follow(lambda: processor.headway), name="progress")
                 if actuator is not None:
                     tasks.create_task(actuator.run(), name="actuator")
+
+    async def _events_from(self, stream: LogStream) -> int | None:
+        """Sequence after which new handlers of records begin, if that was said. Raises ConfigurationError."""
+        if not self.settings.events_from:
+            return None
+        from levelog_history.reach import Moment
+
+        moment = Moment.parse(self.settings.events_from, datetime.now(UTC))
+        return moment.sequence - 1 if moment.time is None else await stream.position_before(moment.time)
 
     def _actuator(
         self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints, live: "LiveIndices | None"

@@ -12,11 +12,13 @@ from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
+from levelog.handlers.listeners import RecordHandler, RecordOptions
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value
 
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
+RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
 Register: TypeAlias = Callable[[Callable[..., Any], Reason, EdgeOptions | None], None]
 
 
@@ -30,9 +32,12 @@ class On(Hooks):
     these decorators; one of them may have the options.
     """
 
-    def __init__(self, lender: Lender, indices: Mapping[str, object], register: Register) -> None:
+    def __init__(
+        self, lender: Lender, indices: Mapping[str, object], register: Register, register_records: RegisterRecords
+    ) -> None:
         super().__init__(lender, indices)
         self._register = register
+        self._register_records = register_records
 
     @overload
     def create(self, function: HandlerF) -> HandlerF: ...
@@ -195,6 +200,44 @@ class On(Hooks):
             return function
 
         return register
+
+    @overload
+    def event(self, function: HandlerF) -> HandlerF: ...
+
+    @overload
+    def event(
+        self,
+        *,
+        of: type[ResourceBase] | None = None,
+        labels: Mapping[str, Value] | None = None,
+        annotations: Mapping[str, Value] | None = None,
+        when: Callable[[Any], object] | None = None,
+        timeout: timedelta = EFFECT_TIME,
+        retries: int | None = None,
+        backoff: timedelta | None = None,
+    ) -> Callable[[HandlerF], HandlerF]: ...
+
+    def event(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+        """Call the function for each record of an object in the log, at least once, in order for each object.
+
+        It runs in the processor that owns the object's partition, from a position of its own in SQL, and beside the
+        calls for other objects. By name it takes `is_deleted: bool`, `origin: str` (`list` or `watch`), `recorded_at:
+        datetime`, `sequence: int`, `retry: int` and `idempotency_key: str`, and a logger and the settings. What it
+        raises holds up the later records of that object alone: it is called again, `retries` times or for ever, after
+        `backoff` or a second, doubled up to a minute; then, and after `GiveUp`, the record is passed by. A handler that
+        is new begins with what is recorded from then on; with an empty database, where the log begins.
+        """
+        given = {name: options[name] for name in ("labels", "annotations", "when") if options.get(name) is not None}
+        rest = {name: value for name, value in options.items() if name not in ("labels", "annotations", "when")}
+        if unknown := rest.keys() - {"of", "timeout", "retries", "backoff"}:
+            raise OperatorError(f"on.event: takes no option {min(unknown)!r}")
+
+        def register(function: HandlerF) -> HandlerF:
+            made = RecordHandler(function, RecordOptions(selector=Selector(**given), **rest), self._lender)
+            self._register_records(made)
+            return function
+
+        return register if function is None else register(function)
 
     def _decorator(
         self, reason: Reason, function: HandlerF | None, given: Mapping[str, Any]

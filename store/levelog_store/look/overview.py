@@ -11,6 +11,7 @@ from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
+from levelog_store.deliver.positions import read_holds
 from levelog_store.dialects import now, one_of
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
@@ -198,9 +199,33 @@ async def read_level_lines(
     if any(_waits(line) for line in lines):
         reasons = await read_waits(connection, scope)
         lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
+    lines += [line for line in await _held_lines(connection, scope) if _is_asked_for(line, view, status, name)]
     writes = await _read_writes(connection, scope)
     lines = [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
     return sorted(lines, key=lambda line: (line.view, line.parent))
+
+
+async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLine]:
+    """Objects whose records wait for handlers of records: they have no level, and are shown as one."""
+    return [
+        LevelLine(
+            view=each.handler,
+            parent=each.object,
+            status="failed" if each.error else "settling",
+            reason=f"{each.error or 'is being called'} (record {each.sequence})",
+            drift=None,
+            round=0,
+            evaluated_at=None,
+            tried=Tried(count=each.attempts, since=each.since, next_at=each.due_at) if each.error else None,
+        )
+        for each in await read_holds(connection, scope)
+    ]
+
+
+def _is_asked_for(line: LevelLine, view: str, status: str, name: str) -> bool:
+    is_viewed = not view or line.view == view or line.view.endswith(f"/{view}")
+    is_named = not name or line.parent == name or line.parent.endswith(f"/{name}")
+    return is_viewed and is_named and status in ("", line.status)
 
 
 def _line(values: dict[str, Any]) -> LevelLine:

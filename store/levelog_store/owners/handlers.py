@@ -5,7 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-Kind: TypeAlias = Literal["index", "effect", "view", "reconcile"]
+Kind: TypeAlias = Literal["index", "effect", "view", "reconcile", "event"]
 
 HandlerName: TypeAlias = tuple[Kind, str]
 """Kind and `operator/function`; a reconcile function is named as its view, the index of an effect as the effect."""
@@ -39,6 +39,10 @@ class Differences(Struct, frozen=True, kw_only=True):
 
     Their reconcile function changed, or an effect of their operator.
     """
+    listening: frozenset[str] = frozenset()
+    """Handlers of records that are new, or changed."""
+    silenced: frozenset[str] = frozenset()
+    """Handlers of records whose positions go: they are removed, or are given other objects now."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -64,6 +68,8 @@ def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differen
         forgotten=_moved("view", old, new),
         evaluated=tuple(evaluated),
         decided=frozenset(decided - {view.name for view in evaluated}),
+        listening=frozenset(name for kind, name in changed if kind == "event" and (kind, name) in new),
+        silenced=_moved("event", old, new),
     )
 
 
@@ -110,6 +116,8 @@ RESERVED: Final = frozenset(
         "checkpoints",
         "decisions",
         "dependencies",
+        "event_holds",
+        "event_positions",
         "handlers",
         "index_entries",
         INPUTS,

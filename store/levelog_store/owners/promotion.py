@@ -18,6 +18,8 @@ from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
     dependencies,
+    event_holds,
+    event_positions,
     handlers,
     index_entries,
     intents,
@@ -73,6 +75,7 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
         return found
     await _empty_indices(connection, scope, found.emptied)
     await _forget_views(connection, scope, found.forgotten)
+    await _silence(connection, scope, found.silenced)
     evaluated = [view.name for view in found.evaluated]
     await _block_levels(connection, scope, evaluated)
     await _keep_rounds(connection, scope, evaluated)
@@ -103,6 +106,14 @@ async def _forget_views(connection: AsyncConnection, scope: Scope, names: Collec
         for table in (levels, dependencies, wakeups):
             await connection.execute(
                 delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.view, names))
+            )
+
+
+async def _silence(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> None:
+    if names:
+        for table in (event_positions, event_holds):
+            await connection.execute(
+                delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.handler, names))
             )
 
 

@@ -19,6 +19,8 @@ from levelog_store.tables import (
     backfills,
     checkpoints,
     dependencies,
+    event_holds,
+    event_positions,
     index_entries,
     intents,
     key_versions,
@@ -35,7 +37,19 @@ from levelog_store.tables import (
 
 log = logging.getLogger(__name__)
 
-_FOLDED: Final = (objects, tombstones, index_entries, key_versions, dependencies, wakeups, syncs, unreadable, backfills)
+_FOLDED: Final = (
+    objects,
+    tombstones,
+    index_entries,
+    key_versions,
+    dependencies,
+    wakeups,
+    syncs,
+    unreadable,
+    backfills,
+    event_positions,
+    event_holds,
+)
 
 
 async def open_scope(

@@ -1,0 +1,116 @@
+"""The log as handlers of records are fed with it: only what they ask for, of the partitions that are held."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from levelog.errors import HistoryLost
+from levelog.wire.objects import ObjectKey, Partition
+from levelog.wire.objects import Sequence as LogSequence
+from levelog.wire.records import LoggedRecord
+from levelog.wire.subjects import object_subject, resource_subjects
+from levelog_log.reader import Reader
+from levelog_log.stream import LogStream
+from levelog_processors.deliver.delivery import Delivery
+from levelog_processors.program import Program
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 256
+"""Records that are handled between two commits of the positions."""
+NOTE_EVERY: Final = timedelta(seconds=30)
+"""How often positions move that no record moves, so that what expires is behind them."""
+
+
+class RecordFeed:
+    """Reads the log for the handlers of records of one processor."""
+
+    def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream) -> None:
+        self._stream = stream
+        self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
+        self._partitions = scope.partitions
+        self._delivery = Delivery(database, scope, program, self._read_object)
+        self._news = asyncio.Event()
+        self._delivery.on_return = self._news.set
+
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether there are handlers of records."""
+        return bool(self._resources)
+
+    async def hold(self, epochs: Mapping[int, int], *, start: int | None) -> None:
+        """Take the positions of partitions over, before anything is folded there; raises LeaseLost."""
+        await self._delivery.hold(epochs, start=start)
+
+    async def close(self) -> None:
+        """End what runs."""
+        await self._delivery.close()
+
+    async def run(self, partitions: Collection[int]) -> None:
+        """RecordFeed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
+        while True:
+            try:
+                await self._read(partitions)
+            except HistoryLost as lost:
+                await self._pass_by_expired(lost)
+
+    async def _pass_by_expired(self, lost: HistoryLost) -> None:
+        """Go on where the log begins; raises the error if it begins before."""
+        first, read_to = (await self._stream.state()).first_seq, self._delivery.read_to
+        if first <= read_to + 1:
+            raise lost
+        said = "records %d to %d have expired before handlers of records were called for them: %s"
+        log.error(said, read_to + 1, first - 1, lost)
+        await self._delivery.note(first - 1)
+
+    async def _read(self, partitions: Collection[int]) -> None:
+        delivery, clock = self._delivery, asyncio.get_running_loop().time
+        start = LogSequence(delivery.read_to + 1)
+        async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
+            noted_at = clock()
+            while True:
+                records = await self._next(reader)
+                if records:
+                    await delivery.deliver(records, records[-1].sequence)
+                await delivery.step()
+                if clock() - noted_at >= NOTE_EVERY.total_seconds():
+                    noted_at = clock()
+                    await delivery.note(await reader.confirm())
+
+    def _subjects(self, partitions: Collection[int]) -> list[str]:
+        cluster = self._stream.cluster
+        wildcards = [resource_subjects(cluster, each) for each in sorted(self._resources, key=str)]
+        if len(partitions) == self._partitions:
+            return wildcards
+        return [each.replace(".*.", f".{partition}.", 1) for each in wildcards for partition in sorted(partitions)]
+
+    async def _next(self, reader: Reader) -> list[LoggedRecord]:
+        """Records that have come; none once a function has returned, or something is due."""
+        wait = NOTE_EVERY
+        if (due := self._delivery.due_at) is not None:
+            wait = min(wait, max(due - datetime.now(UTC), timedelta(0)))
+        self._news.clear()
+        if self._delivery.is_busy:
+            return []
+        coming = asyncio.create_task(reader.next_batch(BATCH), name="records to handle")
+        returning = asyncio.create_task(self._news.wait())
+        try:
+            await asyncio.wait({coming, returning}, timeout=wait.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (coming, returning):
+                task.cancel()
+            await asyncio.wait({coming, returning})
+        return [] if coming.cancelled() else coming.result()
+
+    async def _read_object(self, key: ObjectKey, partition: int, after: int, upto: int) -> Sequence[LoggedRecord]:
+        subject = object_subject(self._stream.cluster, key, Partition(partition))
+        found: list[LoggedRecord] = []
+        async for logged in self._stream.records_of(subject, after=LogSequence(after)):
+            if logged.sequence > upto or len(found) == BATCH:
+                break
+            found.append(logged)
+        return found

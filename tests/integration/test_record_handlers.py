@@ -1,0 +1,276 @@
+"""Handlers of records: called for each, in order for each object, at least once; a poisoned one holds up no other."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from sqlalchemy import update
+
+from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
+from levelog.errors import LeaseLost
+from levelog.testing import Simulation
+from levelog.wire.objects import Sequence
+from levelog.wire.records import LoggedRecord
+from levelog.wire.subjects import partition_of
+from levelog_processors.deliver.delivery import Delivery
+from levelog_processors.program import Program
+from levelog_store.look.overview import read_level_lines
+from levelog_store.owners.leases import Leases
+from levelog_store.tables import event_holds, event_positions, leases
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.waiting import until
+from rigs.webs import NOON, WEBS, deleted, web
+
+MINUTE = timedelta(minutes=1)
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Told:
+    """An operator whose handlers write down what they are told; those for objects in `failing` raise."""
+
+    def __init__(self, **options: Any) -> None:
+        self.op = op = Operator("webs")
+        self.records: dict[str, list[Any]] = defaultdict(list)
+        self.others: list[str] = []
+        self.failing: dict[str, BaseException] = {}
+        self.hanging: dict[str, asyncio.Event] = {}
+        self.retries: list[int] = []
+
+        @op.on.event(**options)
+        async def record(web: Web, is_deleted: bool, retry: int, sequence: int) -> None:
+            self.retries.append(retry)
+            if event := self.hanging.get(web.metadata.name):
+                await event.wait()
+            if error := self.failing.get(web.metadata.name):
+                raise error
+            self.records[web.metadata.name].append("deleted" if is_deleted else web.spec.replicas)
+
+        @op.on.event(of=Web, labels={"other": "yes"})
+        def other(web: Mapping[str, Any], origin: str, recorded_at: datetime, idempotency_key: str) -> None:
+            assert origin in ("list", "watch")
+            self.others.append(web["metadata"]["name"])
+
+        self.record, self.other = record, other
+
+
+def shop(name: str, /, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+async def wait_for(told: Callable[[], object], what: str) -> None:
+    async def is_so() -> bool:
+        return bool(told())
+
+    await until(is_so, what)
+
+
+async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    told = Told()
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        first = web("a", 1, replicas=1, labels={"other": "yes"})
+        await stack.listed(first, version=1, of=[WEBS])
+        stack.start()
+        await stack.tell(web("a", 2, replicas=3), web("a", 3, replicas=2), web("a", 4, replicas=3), deleted(first, 5))
+        await wait_for(lambda: len(told.records["a"]) == 5, "five records of a")
+        assert told.records["a"] == [1, 3, 2, 3, "deleted"]
+        assert told.others == ["a", "a"]  # the deletion shows the first body again
+
+        async def are_stored() -> bool:
+            return max(row["sequence"] for row in await stack.rows(event_positions)) >= 5
+
+        await until(are_stored, "positions")
+        await stack.stop()
+        await stack.tell(web("b", 6, replicas=6))  # while nothing runs
+        stack.start()
+        await wait_for(lambda: told.records["b"], "the record of b")
+        assert told.records == {"a": [1, 3, 2, 3, "deleted"], "b": [6]}
+
+
+@pytest.mark.parametrize("way", ["raises", "hangs"])
+async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one(
+    nats_server: NatsServer, database_url: str, way: str
+) -> None:
+    told = Told(backoff=timedelta(milliseconds=100))
+    release = asyncio.Event()
+    if way == "raises":
+        told.failing["bad"] = ValueError("poison")
+    else:
+        told.hanging["bad"] = release
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        await stack.listed(web("bad", 1, replicas=1), web("good", 2, replicas=1), version=2, of=[WEBS])
+        stack.start()
+        await wait_for(lambda: told.records["good"], "the other object")
+        await stack.tell(web("bad", 3, replicas=2), web("good", 4, replicas=2), web("bad", 5, replicas=3))
+        await wait_for(lambda: len(told.records["good"]) == 2, "the other object again")
+
+        async def is_shown() -> bool:
+            async with stack.database.reading() as connection:
+                lines = await read_level_lines(connection, stack.scope, view="record", name="bad")
+            wanted = ("failed", "poison") if way == "raises" else ("settling", "is being called")
+            return [(line.status, wanted[1] in line.reason) for line in lines] == [(wanted[0], True)]
+
+        await until(is_shown, "the object that is held")
+        assert told.records["bad"] == []
+        told.failing.clear()
+        release.set()
+        await wait_for(lambda: len(told.records["bad"]) == 3, "its records")
+        assert told.records["bad"] == [1, 2, 3]
+
+        async def is_released() -> bool:
+            return not await stack.rows(event_holds)
+
+        await until(is_released, "nothing held")
+        await stack.tell(web("bad", 6, replicas=4))
+        await wait_for(lambda: told.records["bad"] == [1, 2, 3, 4], "the next one at once")
+
+
+async def test_who_takes_a_partition_over_goes_on_and_who_lost_it_stores_nothing(
+    nats_server: NatsServer, postgres_url: str
+) -> None:
+    told = Told(backoff=timedelta(milliseconds=100))
+    told.failing["shop-0"] = ValueError("poison")
+    async with Processing(nats_server.url, postgres_url, [told.op]) as stack:
+        await stack.listed(*(web(f"shop-{n}", 1 + n) for n in range(20)), version=20, of=[WEBS])
+        stack.start("one")
+        await wait_for(lambda: len(told.records) >= 19, "all but one")
+        await stack.start_more("two")
+        await stack.tell(*(web(f"shop-{n}", 30 + n, replicas=2) for n in range(20)))
+        await wait_for(lambda: sum(2 in each for each in told.records.values()) == 19, "both processors")
+        await stack.stop("one")
+        told.failing.clear()
+        await stack.tell(*(web(f"shop-{n}", 60 + n, replicas=3) for n in range(20)))
+        await wait_for(lambda: sum(3 in each for each in told.records.values()) == 20, "all of them")
+        for seen in told.records.values():
+            assert list(dict.fromkeys(seen)) == [1, 2, 3]  # at least once, in order
+
+
+async def test_invariant_10_who_lost_its_partitions_moves_no_position(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    told = Told()
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        owned = replace(stack.scope, owner="one")
+        epochs = await Leases(stack.database, owned, owner="one").tend()
+
+        async def nothing(*_: object) -> list[LoggedRecord]:
+            return []
+
+        delivery = Delivery(stack.database, owned, stack.program, nothing)
+        await delivery.hold(epochs)
+        async with stack.database.transaction() as connection:
+            await connection.execute(update(leases).values(epoch=leases.c.epoch + 1, owner="two"))
+        record = web("a", 1)
+        partition = partition_of(record.key, stack.scope.partitions)
+        logged = LoggedRecord(sequence=Sequence(9), partition=partition, record_id="9", record=record)
+        with pytest.raises(LeaseLost):
+            await delivery.deliver([logged], 9)
+        await delivery.close()
+        assert {row["sequence"] for row in await stack.rows(event_positions)} == {0}
+
+
+async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    told = Told()
+    before = Operator("webs")
+
+    @before.index
+    def names(web: Web) -> dict[str, int]:
+        return {web.metadata.name: 1}
+
+    async with Processing(nats_server.url, database_url, [before]) as stack:
+        last = await stack.listed(web("a", 1), version=1, of=[WEBS])
+        stack.start()
+        await stack.folded(last)
+        await stack.stop()
+        stack.program = Program([told.op])
+        await stack.open()
+        stack.start()
+        await stack.tell(web("a", 2, replicas=2))
+        await wait_for(lambda: told.records["a"], "what is new")
+        assert told.records["a"] == [2]
+        assert await stack.stream.position_before(NOON) == 0
+        assert await stack.stream.position_before(NOON + MINUTE) == await stack.stream.last_sequence()
+
+
+def test_in_a_simulation_they_are_called_through_and_tried_again_in_its_time() -> None:
+    told = Told()
+    with Simulation(told.op) as simulation:
+        simulation.call_through(told.record)
+        simulation.apply(shop("a", replicas=1))
+        simulation.run()
+        told.failing["a"] = ValueError("busy")
+        simulation.apply(shop("a", replicas=2))
+        simulation.apply(shop("a", replicas=3))
+        simulation.advance(MINUTE)
+        assert told.records["a"] == [1]
+        assert told.retries == [0, 0, 1, 2, 3, 4, 5]
+        told.failing.clear()
+        simulation.delete(Web, "a")
+        simulation.advance(MINUTE)
+        assert told.records["a"] == [1, 2, 3, "deleted"]
+        assert told.others == []
+
+
+@pytest.mark.parametrize("error", [GiveUp("never"), ValueError("no"), Retry("no", delay=timedelta(seconds=5))])
+def test_a_record_is_passed_by_once_its_function_gives_up(error: Exception) -> None:
+    told = Told(retries=2, backoff=timedelta(seconds=10))
+    told.failing["a"] = error
+    with Simulation(told.op) as simulation:
+        simulation.call_through(told.record)
+        simulation.apply(shop("a", replicas=1))
+        simulation.advance(MINUTE)
+        attempts = {GiveUp: [0], ValueError: [0, 1, 2], Retry: list(range(13))}[type(error)]
+        assert told.retries == attempts
+        told.failing.clear()
+        simulation.apply(shop("a", replicas=2))
+        simulation.advance(MINUTE)
+        assert told.records["a"] == ([1, 2] if isinstance(error, Retry) else [2])
+
+
+def wrong_parameter(op: Operator) -> None:
+    @op.on.event
+    def handler(web: Web, origin: int) -> None:
+        pass
+
+
+def wrong_option(op: Operator) -> None:
+    op.on.event(since=NOON)  # type: ignore[call-overload]  # pyright: ignore
+
+
+def wrong_name(op: Operator) -> None:
+    @op.on.event
+    def handler(web: Web) -> None:
+        pass
+
+    @op.index
+    def handler(web: Web) -> dict[str, int]:  # type: ignore[no-redef]  # noqa: F811  # pyright: ignore
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (wrong_parameter, "event handler handler: parameter 'origin' is int: annotate it with str"),
+        (wrong_option, "on.event: takes no option 'since'"),
+        (wrong_name, "has the event handler 'handler' already"),
+    ],
+)
+def test_a_wrong_handler_of_records_is_refused(wrong: Callable[[Operator], None], says: str) -> None:
+    with pytest.raises(OperatorError, match=says):
+        wrong(Operator("webs"))
