@@ -45,10 +45,11 @@ BEGIN
     GRANT SELECT ON alembic_version, scopes, intents TO levelog_actuator;
     GRANT SELECT (scope, view, parent, parent_uid) ON levels TO levelog_actuator;
     GRANT SELECT, INSERT, UPDATE, DELETE ON actuators TO levelog_actuator;
-    -- What effects did it records again, and when it did so.
-    GRANT SELECT ON index_entries TO levelog_actuator;
+    -- What effects did it records again, and when it did so; daemons look up indices.
+    GRANT SELECT ON index_entries, key_versions, syncs TO levelog_actuator;
     GRANT UPDATE (calls_recorded_at) ON scopes TO levelog_actuator;
-    GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed)
+    GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed,
+                  progress)
       ON intents TO levelog_actuator;
     -- `levelog retry` asks for a look at levels that are there, and sets the time of the next attempt of a write.
     GRANT SELECT ON alembic_version, scopes, objects, levels, wakeups, intents, syncs, event_holds TO levelog_retrier;

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
@@ -38,14 +39,32 @@ class Interrupted(Exception):
     """A run that has to go on elsewhere, or later."""
 
 
+class Pauses:
+    """How time passes for daemons."""
+
+    async def pause(self, event: asyncio.Event, delay: timedelta | None = None) -> None:
+        """Wait for the event, at most for so long."""
+        await asyncio.sleep(0)  # else who goes on to wait although it has to end would hold up the process
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if delay is None else delay.total_seconds()):
+                await event.wait()
+
+
+is_following: Final[ContextVar[bool]] = ContextVar("levelog_following", default=False)
+"""Whether what runs follows the object of a daemon, and is not the daemon itself."""
+
+
 class Daemons:
     """The runs of one process; `index` gives what they look up, and says whether they are wanted."""
 
-    def __init__(self, database: Database, scope: Scope, owner: str, index: GiveIndex) -> None:
+    def __init__(
+        self, database: Database, scope: Scope, owner: str, index: GiveIndex, pauses: Pauses | None = None
+    ) -> None:
         self._database = database
         self._scope = scope
         self._owner = owner
         self._index = index
+        self._pauses = pauses or Pauses()
         self._running: dict[str, _Daemon] = {}
         self._is_ending = False
 
@@ -75,7 +94,9 @@ class Daemons:
         handler = effect.daemon
         if handler is None:
             raise OperatorError(f"{effect.title} is no daemon")
-        daemon = _Daemon(handler, request, lambda state: self._keep(intent, request, state))
+        if intent.progress is not None:
+            request = replace(request, state=msgspec.json.decode(intent.progress))
+        daemon = _Daemon(handler, request, lambda state: self._keep(intent, state), self._pauses)
         self._running[intent.key] = daemon
         if self._is_ending:
             daemon.end("shutdown")
@@ -106,11 +127,13 @@ class Daemons:
         if handler.itself is not None:
             arguments[handler.itself] = daemon
         task = asyncio.create_task(handler.function(**arguments), name=f"daemon {intent.target}")
-        ending = asyncio.create_task(daemon.stopped())
+        ended = asyncio.Event()
+        task.add_done_callback(lambda _: ended.set())
+        ending = asyncio.create_task(daemon.ending.wait())
         try:
             await asyncio.wait({task, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done() and handler.itself is not None and daemon.reason != "lost":
-                await asyncio.wait({task}, timeout=handler.grace.total_seconds())
+                await self._pauses.pause(ended, handler.grace)
         finally:
             ending.cancel()
             was_cancelled = not task.done()
@@ -141,10 +164,9 @@ class Daemons:
                 return ended.result.state
         return None
 
-    async def _keep(self, intent: ClaimedIntent, request: Run, state: Any) -> None:
-        body = canonical(replace(request, state=state))
+    async def _keep(self, intent: ClaimedIntent, state: Any) -> None:
         async with self._database.transaction() as connection:
-            is_kept = await keep_progress(connection, self._scope, self._owner, intent.key, body)
+            is_kept = await keep_progress(connection, self._scope, self._owner, intent.key, canonical(state))
         if not is_kept:
             self.lose([intent.key])
             raise DaemonLost(f"{intent.target}: its state is not kept, since another process may run it now")
@@ -157,8 +179,9 @@ class _Ended(msgspec.Struct):
 
 
 class _Daemon(Daemon[Any, Any]):
-    def __init__(self, handler: DaemonHandler, request: Run, keep: Callable[[Any], Any]) -> None:
+    def __init__(self, handler: DaemonHandler, request: Run, keep: Callable[[Any], Any], pauses: Pauses) -> None:
         self.handler = handler
+        self._pauses = pauses
         self.kept = request.state
         """The state as JSON."""
         self._keep = keep
@@ -166,7 +189,8 @@ class _Daemon(Daemon[Any, Any]):
         self._version = 0
         self._moved = asyncio.Event()
         self._reason: StopReason | None = None
-        self._stopped = asyncio.Event()
+        self.ending = asyncio.Event()
+        """It has to end."""
 
     @property
     def object(self) -> Any:
@@ -192,14 +216,12 @@ class _Daemon(Daemon[Any, Any]):
         self.kept = kept
 
     async def stopped(self) -> StopReason:
-        await self._stopped.wait()
+        await self._pauses.pause(self.ending)
         assert self._reason is not None  # noqa: S101 - it is set first
         return self._reason
 
     async def sleep(self, delay: timedelta) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay.total_seconds()):
-                await self._stopped.wait()
+        await self._pauses.pause(self.ending, delay)
         return self._reason is None
 
     async def changes(self) -> AsyncGenerator[Any]:
@@ -209,7 +231,7 @@ class _Daemon(Daemon[Any, Any]):
                 seen = self._version
                 yield self._object
                 continue
-            await self._moved.wait()
+            await self._pauses.pause(self._moved)
 
     async def until(self, condition: Callable[[Any], bool]) -> bool:
         async with contextlib.aclosing(self.changes()) as changes:
@@ -235,7 +257,7 @@ class _Daemon(Daemon[Any, Any]):
         """Tell the function that it has to end; only a lost claim is told after something else."""
         if self._reason is None or reason == "lost":
             self._reason = reason
-        self._stopped.set()
+        self.ending.set()
         self._wake()
 
     def _wake(self) -> None:
@@ -244,6 +266,7 @@ class _Daemon(Daemon[Any, Any]):
 
 
 async def _follow(daemon: _Daemon, wanted: Any) -> None:
+    is_following.set(True)
     async for values in wanted:
         try:
             daemon.show(values)

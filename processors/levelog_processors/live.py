@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, Final, Self
 
@@ -48,6 +49,8 @@ class LiveIndices:
         self.wholes: dict[str, WholeIndex] = {}
         """Indices that were read whole, as of the last look."""
         self.decoded: dict[str, Mapping[Any, Collection[Any]]] = {}
+        self.waits: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Stands around each wait for a change."""
         self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -175,7 +178,8 @@ class _Changes:
                     self._last = values
                     return _decoded(self._decoder, values)
                 self.is_idle = not self.moved.is_set()
-                await self.moved.wait()
+                with self._live.waits():
+                    await self.moved.wait()
                 self.is_idle = False
         finally:
             self._live.waiting.discard(self)

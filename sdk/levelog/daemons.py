@@ -65,7 +65,7 @@ class Daemon(ABC, Generic[ObjectT, StateT]):
 
 
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One run of a daemon: the request of its effect. Its row also keeps the state."""
+    """One run of a daemon: the request of its effect, with the state that it begins with once that is known."""
 
     number: int
     state: Any = None

@@ -343,6 +343,7 @@ intents = Table(
     Column("body", Json, nullable=False, comment="redacted, if something in it had to be"),
     Column("sealed", LargeBinary, comment="the body as it is to be sent, encrypted, where it is redacted"),
     Column("options", Json, nullable=False),
+    Column("progress", Json, comment="what a call that lasts has kept"),
     Column(
         "state", BYTE_TEXT, nullable=False, comment="pending, claimed, written, settled, satisfied, failed, superseded"
     ),

@@ -151,6 +151,8 @@ class StandIns:
 
     def _real(self, name: str) -> EffectHandler:
         effect = self._effects[name]
+        if effect.daemon is not None:
+            return effect
 
         def call(**arguments: Any) -> Any:
             self._count(name)
@@ -175,6 +177,7 @@ class StandIns:
             return effect.yielding.kept(list(result or ()), is_end=asked.reason == "delete")
 
         other = copy.copy(effect)
+        other.daemon = None
         other.function = call
         other.is_async = inspect.iscoroutinefunction(function)
         return other

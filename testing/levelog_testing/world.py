@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from levelog.wire.records import (
     SyncStarted,
 )
 from levelog.wire.subjects import partition_of
+from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Ended, Later, Result
@@ -47,7 +48,9 @@ from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import index_entries, intents, levels, metadata
+from levelog_testing.clock import Clock
 from levelog_testing.outside import Externals, StandIns
+from levelog_testing.pacing import Runs, VirtualPauses
 
 PARTITIONS: Final = 4
 REDACTOR: Final = Redactor(b"of simulations, where nothing is secret")
@@ -63,7 +66,7 @@ class World:
     """Everything that a simulation steps through; built by `open_world`, used in one event loop."""
 
     def __init__(
-        self, sandbox: Sandbox, database: Database, scope: Scope, program: Program, sender: Sender, clock: "Clock"
+        self, sandbox: Sandbox, database: Database, scope: Scope, program: Program, sender: Sender, clock: Clock
     ) -> None:
         self.sandbox = sandbox
         self.database = database
@@ -84,6 +87,13 @@ class World:
         )
         self._delivered_to = 0
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
+        self._pauses = VirtualPauses(clock)
+        self.live.waits = self._pauses.watching
+        self._daemons = Daemons(database, scope, _PROCESS, self.live.index, self._pauses)
+        self._caller.daemons = self._daemons
+        self._runs = Runs(self._pauses)
+        self._began: dict[str, ClaimedIntent] = {}
+        """Calls that are runs of daemons, by key."""
         self._caller.index = self.live.index
         self._sequence = 0
         self._revisions = dict.fromkeys(program.resources, 0)
@@ -110,6 +120,8 @@ class World:
 
     async def close(self) -> None:
         """End what runs of the user's functions."""
+        self._daemons.end()
+        await self._runs.end()
         await self._delivery.close()
         await self.engine.close()
         await self._caller.close()
@@ -123,6 +135,7 @@ class World:
             moved |= cut is not None and bool(cut.decided)
             moved |= await self._send()
             moved |= await self._deliver()
+            moved |= await self._settle_daemons()
             if not moved:
                 return
         raise LevelogError(
@@ -142,6 +155,7 @@ class World:
     async def _pass_to(self, time: datetime) -> None:
         """Let it be that time, by what the log records too if entries expire by it, and run."""
         self.clock.now = time
+        self._pauses.wake()
         if self.program.expires:
             marks = [
                 BookmarkNoted(resource=GroupResource.parse(name), version=Version(0), time=time)
@@ -190,7 +204,7 @@ class World:
             ends = index_entries.c.expires_at
             expiring = select(func.min(ends)).where(index_entries.c.scope == self.scope.number, ends > now)
             expiry: datetime | None = (await connection.execute(expiring)).scalar_one()
-        times = (first[0] if first else None, expiry, self._delivery.due_at, *postponed)
+        times = (first[0] if first else None, expiry, self._delivery.due_at, self._pauses.due_at, *postponed)
         return min((each for each in times if each is not None and each > now), default=None)
 
     def _served(self) -> list[str]:
@@ -276,7 +290,7 @@ class World:
             pending = [dict(row) for row in rows]
         has_ended, held = False, set[str]()
         for row in sorted(pending, key=lambda row: row["state"] == "pending"):
-            if row["target"] in held:
+            if row["target"] in held or row["key"] in self._runs:
                 continue
             if self._postponed.get(row["key"], self.clock()) <= self.clock() and await self._send_one(row):
                 has_ended = True
@@ -290,12 +304,42 @@ class World:
         intent = ClaimedIntent(
             **{name: row[name] for name in fields}, attempts=attempts, is_doubtful=row["state"] == "claimed"
         )
+        if self._caller.lasts(intent):
+            await self._begin_run(intent)
+            return True
         if intent.verb == "call":
             self.effects.require(f"{intent.view.partition('/')[0]}/{ObjectKey.parse(intent.target).resource}")
             result = await self._caller.carry_out(intent)
         else:
             result = await self._sender.carry_out(intent, lambda: True)
+        return await self._conclude(intent, result)
+
+    async def _begin_run(self, intent: ClaimedIntent) -> None:
+        """Let a daemon run, under a claim that lasts by the database's clock, which is not the simulation's."""
+        claim = {"state": "claimed", "owner": _PROCESS, "expires_at": datetime.now(UTC) + timedelta(days=1)}
+        async with self.database.transaction() as connection:
+            await connection.execute(
+                update(intents)
+                .where(intents.c.scope == self.scope.number, intents.c.key == intent.key)
+                .values(**claim, attempts=intent.attempts)
+            )
+        self._postponed.pop(intent.key, None)
+        name = ObjectKey.parse(intent.target).resource
+        self.engine.calls.count(f"{intent.view.partition('/')[0]}/{name}")
+        self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self._caller.carry_out(intent))
+        self._began[intent.key] = intent
+
+    async def _settle_daemons(self) -> bool:
+        """Let daemons run until all wait; tells whether one moved."""
+        has_moved, ended = await self._runs.settle()
+        for key, result in ended.items():
+            await self._conclude(self._began.pop(key), result)
+        return has_moved
+
+    async def _conclude(self, intent: ClaimedIntent, result: Result) -> bool:
+        """Store what came of an attempt, and fold its receipt; tells whether it has ended."""
         due_at = self.clock() + result.delay if isinstance(result, Later) else None
+        attempts = result.intent.attempts
         async with self.database.transaction() as connection:
             await connection.execute(
                 update(intents)
@@ -306,6 +350,7 @@ class World:
                     state=_state(result),
                     due_at=due_at,
                     owner="" if due_at is not None else _PROCESS,  # a claim ends by the receipt of who holds it
+                    expires_at=None,
                 )
             )
         if due_at is not None:
@@ -314,24 +359,13 @@ class World:
         assert isinstance(result, Ended)  # noqa: S101 - the other half of a closed union
         self._written.add(result.version)
         receipt = result.receipt(self.scope.application, self.clock(), _PROCESS)
-        await self._fold([(int(row["partition"]), receipt)])
+        await self._fold([(intent.partition, receipt)])
         return True
 
 
 def _state(result: Result) -> str:
     """State of an intent that was sent: claimed as long as it may have taken effect and nobody knows."""
     return "pending" if isinstance(result, Later) and not result.is_doubtful else "claimed"
-
-
-class Clock:
-    """The time of a simulation, which only `advance` moves."""
-
-    def __init__(self, now: datetime) -> None:
-        self.now = now
-
-    def __call__(self) -> datetime:
-        """Tell the time."""
-        return self.now
 
 
 class Refusal:

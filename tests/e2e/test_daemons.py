@@ -164,6 +164,30 @@ async def test_a_daemon_goes_on_with_its_state_after_a_kill_and_ends_with_its_ob
         running.stop()
 
 
+async def test_new_code_goes_on_with_the_state_that_the_old_has_kept(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    levelog = Levelog(tmp_path, private_control_plane.kubeconfig)
+    followed = Followed(tmp_path, private_control_plane.admin)
+    await followed.define()
+    await followed.make("shop")
+    running = levelog.start("run", "followers.py")
+    try:
+        await followed.tell("step", "shop", 3)
+        running.stop()
+        [(_, reason)] = followed.of("ends", "shop")
+        assert reason == "shutdown"
+        reached = max(steps for _, steps in followed.of("step", "shop"))
+        (tmp_path / "followers.py").write_text(SOURCE.replace("steps += 1", "steps += 100"))
+        running = levelog.start("run", "followers.py")
+        begun = await followed.tell("begins", "shop", 2)
+        assert begun[1][1] == reached
+        await followed.tell("step", "shop", reached + 1)
+        assert max(steps for _, steps in followed.of("step", "shop")) >= reached + 100
+    finally:
+        running.stop()
+
+
 async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_one_keeps_is_refused(
     private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:

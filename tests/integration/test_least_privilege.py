@@ -174,6 +174,82 @@ async def test_sources_effects_and_retries_work_with_the_rights_that_are_documen
                     process.kill()
 
 
+FOLLOWS = """
+from pathlib import Path
+
+from levelog import LiveIndex, Operator, Resource
+from levelog.daemons import Daemon
+
+op = Operator("follows")
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+
+@op.index
+def names(web: Web) -> dict[str, str]:
+    return {web.metadata.namespace: web.metadata.name}
+
+
+@op.daemon
+async def follow(web: Web, daemon: Daemon[Web, list[str]], names: LiveIndex[str, str]) -> None:
+    await daemon.keep(list(await names.get("default")))
+    Path("followed").write_text(str(daemon.state))
+    await daemon.stopped()
+
+
+@op.on.event
+def hear(web: Web) -> None:
+    Path("heard").touch()
+"""
+
+
+async def test_daemons_and_handlers_of_records_work_with_the_rights_that_are_documented(
+    private_postgres: PostgresServer, tmp_path: Path
+) -> None:
+    operator = tmp_path / "follows.py"
+    operator.write_text(FOLLOWS)
+    async with Sandbox() as sandbox, private_postgres.database() as url:
+        cluster = Cluster(sandbox.user.get("namespaces", "kube-system", namespace="")["metadata"]["uid"])
+        await define_webs(sandbox)
+        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+        await grant_roles(url)
+        migrated = await levelog.ends("migrate", operator, env={"LEVELOG_DATABASE_URL": as_role(url, "levelog_owner")})
+        assert migrated.status == 0, migrated
+        await grant_roles(url)
+        users, seeds = nats_users(tmp_path, cluster, "follows")
+        async with NatsServer(settings=users) as server:
+            running = [
+                levelog.start(
+                    role,
+                    operator,
+                    env={
+                        "LEVELOG_NATS_URL": server.url,
+                        "LEVELOG_NATS_NKEY_FILE": str(seeds[role]),
+                        "LEVELOG_DATABASE_URL": as_role(url, f"levelog_{database}"),
+                        "LEVELOG_CLUSTER": cluster,
+                    },
+                )
+                for role, database in (("ingest", "reader"), ("process", "processor"), ("actuate", "actuator"))
+            ]
+
+            async def is_followed() -> bool:
+                for process in running:
+                    process.check()
+                return all((tmp_path / name).exists() for name in ("followed", "heard"))
+
+            try:
+                await until(is_followed, "a daemon that keeps its state, and a handler of records", seconds=60)
+                assert (tmp_path / "followed").read_text() == "['shop']"
+                for process in running:
+                    assert await process.stops() == 0, process.log_tail()
+            finally:
+                for process in running:
+                    process.kill()
+
+
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
     users, _ = nats_users(tmp_path, UID, "webs")

@@ -41,6 +41,7 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "is_watched": True,
         "body": canonical({} if body is None else body),
         "sealed": None,
+        "progress": None,
         "options": canonical(options),
         "state": "pending",
         "attempts": 0,

@@ -66,6 +66,8 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     """Claims that came to something, this one included."""
     is_doubtful: bool
     """An earlier request may have taken effect: look at the target before writing."""
+    progress: bytes | None = None
+    """What earlier claims have kept, as JSON."""
 
 
 @runtime_checkable

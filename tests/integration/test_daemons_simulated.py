@@ -1,0 +1,181 @@
+"""Daemons in a simulation: they wait in its time, for their objects and for indices, and end as they would live."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from levelog import GiveUp, LevelogError, LiveIndex, Operator, Resource, Retry, Struct
+from levelog.daemons import Daemon
+from levelog.testing import Simulation
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+class WebSpec(Struct):
+    image: str = "a"
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+class Progress(Struct):
+    steps: int
+
+
+def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+def pod(name: str) -> dict[str, Any]:
+    spec = {"containers": [{"name": "a", "image": "a"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def test_a_daemon_sleeps_in_the_time_of_the_simulation_and_keeps_its_state() -> None:
+    op = Operator("webs")
+    told: list[tuple[str, int]] = []
+
+    @op.daemon
+    async def follow(web: Web, daemon: Daemon[Web, Progress]) -> None:
+        steps = daemon.state.steps if daemon.state else 0
+        while steps < daemon.object.spec.replicas and await daemon.sleep(MINUTE):
+            steps += 1
+            await daemon.keep(Progress(steps))
+            told.append((web.metadata.name, steps))
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web("shop", replicas=60))
+        simulation.apply(web("cart", replicas=2))
+        simulation.run()
+        assert simulation.level("follow", "default", "shop").status == "settling"
+        assert told == []
+        simulation.advance(timedelta(minutes=5))
+        assert sorted(told) == [("cart", 1), ("cart", 2), *(("shop", n) for n in range(1, 6))]
+        assert simulation.level("follow", "default", "cart").status == "in_sync"
+        simulation.apply(web("shop", replicas=7))
+        simulation.advance(timedelta(hours=1))
+        assert told[-1] == ("shop", 7)
+        assert simulation.level("follow", "default", "shop").status == "in_sync"
+        assert simulation.calls["follow_runs"] == 2
+
+
+def test_it_waits_for_its_object_and_for_an_index() -> None:
+    op = Operator("webs")
+    told: list[Any] = []
+
+    @op.index
+    def pods(pod: Pod) -> Iterator[tuple[str, str]]:
+        yield pod.metadata.namespace, pod.metadata.name
+
+    @op.daemon
+    async def count(web: Web, daemon: Daemon[Web, None], pods: LiveIndex[str, str]) -> None:
+        if not await daemon.until(lambda web: web.spec.replicas > 1):
+            return
+        told.append("ready")
+        async for names in pods.changes(web.metadata.namespace):
+            told.append(sorted(names))
+            if len(names) == 2:
+                break
+        async for found in daemon.changes():
+            told.append(found.spec.image)  # noqa: PERF401 - it is told at once
+        told.append(daemon.reason)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(count)
+        simulation.apply(web())
+        simulation.advance(MINUTE)
+        assert told == []
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        assert told == ["ready", []]
+        simulation.apply(pod("one"))
+        simulation.run()
+        assert told == ["ready", [], ["one"]]
+        simulation.apply(pod("two"))
+        simulation.run()
+        assert told[3:] == [["one", "two"], "a"]
+        simulation.apply(web(replicas=2, image="b"))
+        simulation.apply(web(replicas=2, image="c"))
+        simulation.run()
+        assert told[5:] == ["c"]  # changes that come faster than they are taken are one
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert told[6:] == ["unwanted"]
+
+
+def test_what_does_not_end_by_itself_is_cancelled_after_its_grace() -> None:
+    op = Operator("webs")
+    told: list[str] = []
+
+    @op.daemon(when=lambda web: web.spec.image != "none", grace=timedelta(seconds=30))
+    async def stubborn(web: Web, daemon: Daemon[Web, Progress]) -> None:
+        told.append(f"begins at {daemon.state.steps if daemon.state else 0}")
+        try:
+            await daemon.stopped()
+            await daemon.keep(Progress(7))
+            told.append(f"has to end: {daemon.reason}")
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append("cancelled")
+            raise
+
+    with Simulation(op) as simulation:
+        simulation.call_through(stubborn)
+        simulation.apply(web())
+        simulation.run()
+        simulation.apply(web(image="none"))
+        simulation.advance(timedelta(seconds=29))
+        assert told == ["begins at 0", "has to end: unwanted"]
+        simulation.advance(timedelta(seconds=2))
+        assert told[2:] == ["cancelled"]
+        simulation.apply(web(image="b"))  # it fits again
+        simulation.run()
+        assert told[3:] == ["begins at 7"]
+
+
+@pytest.mark.parametrize("error", [ValueError("busy"), Retry("busy", delay=MINUTE), GiveUp("never")])
+def test_a_failure_is_tried_again_with_the_state_or_given_up(error: Exception) -> None:
+    op = Operator("webs")
+    told: list[tuple[int, int]] = []
+
+    @op.daemon(retries=3, backoff=MINUTE)
+    async def follow(web: Web, daemon: Daemon[Web, Progress], retry: int) -> None:
+        steps = daemon.state.steps if daemon.state else 0
+        told.append((steps, retry))
+        await daemon.keep(Progress(steps + 1))
+        raise error
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        simulation.advance(timedelta(seconds=200))
+        most = 1 if isinstance(error, GiveUp) else 4
+        assert told == [(n, n) for n in range(most)]
+        status = "settling" if isinstance(error, Retry) else "failed"
+        assert simulation.level("follow", "default", "shop").status == status
+
+
+def test_a_daemon_that_waits_for_something_outside_is_named() -> None:
+    op = Operator("webs")
+
+    @op.daemon
+    async def follow(web: Web) -> None:
+        await asyncio.sleep(3600)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        with pytest.raises(LevelogError, match=r"daemon webs/follow of .*/shop waits for something"):
+            simulation.run()
