@@ -225,9 +225,9 @@ async def test_due_times_are_made_by_the_clock_that_they_are_compared_with(
     """By a clock of its own that is behind, a processor would find its next round due at once, and never pause."""
     ahead = timedelta(minutes=6)
 
-    async def read_wakes(*what: Any, at: datetime | None) -> tuple[list[PendingWake], datetime]:
+    async def read_wakes(*what: Any, at: datetime | None, **more: Any) -> tuple[list[PendingWake], datetime]:
         assert at is None, "a clock that is not the database's"
-        found, moment = await inputreads.read_wakes(*what)
+        found, moment = await inputreads.read_wakes(*what, **more)
         return found, moment + ahead
 
     # of the database, as decisions ask for it: the processor's own clock is not

@@ -1,9 +1,9 @@
 """A fold and a decision in one transaction come to what they come to in two."""
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, patch_status
+from levelog.conditions import Levels
 from levelog.errors import Unavailable
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen
@@ -33,6 +34,8 @@ from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, receipt, web
 PARTITIONS: Final = 2
 _TIME: Final = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+Z")
 NAMES: Final = ("a", "b")
+PARENTS: Final = tuple(f"webs.example.com/default/{name}" for name in NAMES)
+VIEWS: Final = ("webs/pods", "webs/shown", "webs/summary")
 LONG: Final = 10_000_000
 """So many numbers take longer than `PATIENCE` to add on any machine."""
 Told: TypeAlias = ObjectSeen | ObjectDeleted | ControlRecord
@@ -70,14 +73,18 @@ def operator() -> Operator:
             yield apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}})
 
     @op.view
-    def shown(web: Web) -> Level[str]:
+    def shown(web: Web, now: datetime) -> Level[str]:
         if web.spec.image == "slow":
             sum(range(LONG))
-        return Level(web.spec.image, "a")
+        return Level(web.spec.image, "a", recheck_at=now + timedelta(days=1) if web.spec.image == "y" else None)
 
     @op.reconcile(shown)
     def show(web: Web) -> Iterator[Intent]:
         yield patch_status(web, {"image": web.spec.image})
+
+    @op.view
+    def summary(web: Web, levels: Levels) -> Level[dict[str, str]]:
+        return Level({name: each.status for name, each in levels.items()}, {})
 
     return op
 
@@ -100,13 +107,13 @@ class Stepped:
         self._sequence += len(found)
         return found
 
-    async def in_two(self, placed: list[LoggedRecord]) -> None:
+    async def in_two(self, placed: list[LoggedRecord], left: Collection[ViewParent] = ()) -> None:
         await self.engine.fold(placed)
-        await self.engine.decide()
+        await self.engine.decide(leaving=left)
 
-    async def in_one(self, placed: list[LoggedRecord]) -> None:
-        def leaving(folded: Folded) -> Sequence[ViewParent] | None:
-            return () if folded.wakes else None
+    async def in_one(self, placed: list[LoggedRecord], left: Collection[ViewParent] = ()) -> None:
+        def leaving(_: Folded) -> Collection[ViewParent]:
+            return left
 
         assert self.engine.may_do_both(placed)
         await self.engine.fold_and_decide(placed, leaving)
@@ -158,11 +165,12 @@ async def engine_on(url: str) -> AsyncGenerator[Stepped]:
 
 
 @st.composite
-def changes(draw: st.DrawFn) -> list[tuple[str, str, int, str]]:
-    """What happens at once: kind, name, replicas or number, and image."""
+def changes(draw: st.DrawFn) -> tuple[list[tuple[str, str, int, str]], list[ViewParent]]:
+    """What happens at once: kind, name, replicas or number, and image; and levels that are left alone then."""
     kinds = st.sampled_from(("web", "web", "pod", "pod", "receipt", "receipt", "no web", "no pod"))
     one = st.tuples(kinds, st.sampled_from(NAMES), st.integers(0, 2), st.sampled_from("axy"))
-    return draw(st.lists(one, min_size=1, max_size=4))
+    left = st.lists(st.sampled_from([(view, parent) for view in VIEWS for parent in PARENTS]), max_size=2)
+    return draw(st.lists(one, min_size=1, max_size=4)), draw(left)
 
 
 class Watched:
@@ -206,10 +214,10 @@ async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], t
             engine_on(f"sqlite:///{folder}/one.db") as one,
             engine_on(f"sqlite:///{folder}/two.db") as two,
         ):
-            for changed in story:
+            for changed, left in story:
                 if records := cluster.records(changed, await two.asked()):
-                    await one.in_one(one.placed(records))
-                    await two.in_two(two.placed(records))
+                    await one.in_one(one.placed(records), left)
+                    await two.in_two(two.placed(records), left)
                     rows, others = await one.rows(), await two.rows()
                     assert not [(name, rows[name], others[name]) for name in rows if rows[name] != others[name]]
 
@@ -217,7 +225,7 @@ async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], t
 async def test_a_pass_that_fails_leaves_nothing_and_is_folded_alone_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(*_: Any) -> None:
+    async def refuse(*_: Any, **__: Any) -> None:
         raise Unavailable("no")
 
     async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:

@@ -1,9 +1,7 @@
 """One cut: wakeups are read, views called, reconcile functions asked, what follows is written. Counts calls."""
 
 import asyncio
-import logging
 import math
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
@@ -22,21 +20,19 @@ from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.snapshot import Namespaces, TableFetch, read_facts
 from levelog_processors.decide.standings import deciding_views, read_early, told, woken
+from levelog_processors.decide.transaction import NOTHING_CARRIED, Deciding
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
-from levelog_store.actuate import claims
-from levelog_store.actuate.claims import Claimant, ClaimedIntent
+from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.audience import tell_readers
-from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable, Target
+from levelog_store.decide.decisions import Decided, PendingWake, Target
 from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.owners.leases import guard
 from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent
-
-log = logging.getLogger(__name__)
 
 BATCH = 256
 """Wakeups decided in one transaction: large enough to share a commit, small enough to keep the fold waiting briefly."""
@@ -85,41 +81,6 @@ class Cut(Struct, frozen=True):
         """Tell whether there is something for an actuator."""
         rows = (row for decided in self.decided for row in decided.intents)
         return any(row.state == "pending" and row.key not in self.claimed for row in rows)
-
-
-class Deciding:
-    """A transaction in which is decided; what follows from that follows once it has committed."""
-
-    def __init__(
-        self, connection: AsyncConnection, claimant: Claimant | None, *, guarded: Collection[int] = ()
-    ) -> None:
-        """`claimant` may be given what is decided. `guarded` partitions are those that `guard` was asked about."""
-        self.connection = connection
-        self.claimant = claimant
-        self.guarded = guarded
-        self.objects: Mapping[str, StoredObject] = {}
-        """Those that it has written, as they are now."""
-        self.held: Sequence[Decided] = ()
-        self._claimed: Sequence[ClaimedIntent] = ()
-        self._began = asyncio.get_running_loop().time()
-
-    async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
-        """Claim those that were chosen of what was decided; what is behind others of its target is left to others."""
-        self.held = held
-        rows = [(each, row) for each in held for row in each.intents if row.key in chosen]
-        if self.claimant is None or not rows:
-            return ()
-        owner, keys = self.claimant.owner, [row.key for _, row in rows]
-        claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=self.claimant.lease)
-        self._claimed = [_claimed(each, row) for each, row in rows if row.key in claimed]
-        return claimed
-
-    def hand_over(self, *, is_certain: bool) -> None:
-        """Have carried out what is committed, or looked up where nobody knows that."""
-        if is_certain:
-            _tell(self.held)
-        if self.claimant is not None and self._claimed:
-            self.claimant.begin(self._claimed, self._began if is_certain else -math.inf)
 
 
 class Asker(Struct, frozen=True):
@@ -183,7 +144,7 @@ class Decider:
         found: Deciding | None = None
         try:
             async with self._database.transaction(durable=durable) as connection:
-                found = Deciding(connection, self.claimant if durable else None, guarded=guarded)
+                found = Deciding(connection, self._scope, self.claimant if durable else None, guarded=guarded)
                 yield found
         except BaseException:  # cut off or cancelled while it committed
             if found is not None:
@@ -216,8 +177,12 @@ class Decider:
             most = BATCH + (len(acting) + len(back) + len(leaving)) * (2 if self._program.readers else 1)
             views = deciding_views(self._program, views)
             # one clock for what is due and for what becomes due, however those of the processors differ
-            found, at = await stored.read_wakes(connection, self._scope, list(epochs), views, most, at=now)
-            early = await read_early(connection, self._scope, self._program, found, at)
+            carried = NOTHING_CARRIED if within is None else within.carried
+            rows, at = await stored.read_wakes(
+                connection, self._scope, list(epochs), views, most, at=now, of=carried.levels
+            )
+            found = (await carried.added_to(connection, rows, views))[:most]
+            early = await read_early(connection, self._scope, self._program, found, at, carried.causes)
             left = (acting, concluded, leaving, early)
             fresh = [w for w in found if not any((w.view, w.parent) in levels for levels in left)]
             fresh = fresh[: max(0, min(BATCH, MOST_BEGUN - len(acting)))]
@@ -382,26 +347,16 @@ class Decider:
             if late:
                 now = await self._askers(connection, late)
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
-            held = await decisionwrites.write_decisions(connection, self._scope, batch, self._program.fingerprint)
+            carried, fingerprint = within.carried, self._program.fingerprint
+            held = await decisionwrites.write_decisions(
+                connection, self._scope, batch, fingerprint, without_rows=carried.levels
+            )
+            await carried.leave(
+                connection, but={(each.view, each.parent) for each in (*stray, *(d.wake for d in held))}
+            )
             await write_wakes(connection, self._scope, woken(self._program, held))
             await tell_readers(connection, self._scope, told(self._program, held))
             return held, await within.claim(self._scope, held, frozenset(chosen))
-
-
-def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:
-    wake, at = decided.wake, decided.level.evaluated_at
-    if at is None:
-        raise TypeError(f"{row.target} is decided by a view that was not called")
-    return ClaimedIntent(
-        **{name: getattr(row, name) for name in Sendable.__struct_fields__},
-        view=wake.view,
-        parent=wake.parent,
-        parent_uid=decided.level.parent_uid,
-        partition=wake.partition,
-        decided_at=at,
-        attempts=1,
-        is_doubtful=False,
-    )
 
 
 def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:
@@ -412,31 +367,3 @@ def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:
     if asker.parent.uid != facts.parent.uid:
         return False
     return parent_inputs(facts.view, asker.parent.body, seen.looked_at or facts.before.looked_at) == seen.inputs
-
-
-def _tell(held: Sequence[Decided]) -> None:
-    """Log one line for all that is news, and each level at debug; a single one is news by its name."""
-    news = [each for each in held if each.level.status != each.status_before or each.intents]
-    single = news if len(news) == 1 else []
-    for decided in held if log.isEnabledFor(logging.DEBUG) else single:
-        level = decided.level
-        log.log(
-            logging.INFO if decided in single else logging.DEBUG,
-            "%s of %s is %s%s",
-            level.view,
-            level.parent,
-            level.status,
-            f" ({level.reason})" if level.reason else "",
-            extra={
-                "object": level.parent,
-                "view": level.view,
-                "sequence": level.cause,
-                "round": level.round,
-                "intents": [f"{row.verb} {row.target}" for row in decided.intents],
-            },
-        )
-    if len(news) > 1:
-        counts = Counter(each.level.status for each in news)
-        intents = sum(len(each.intents) for each in news)
-        by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-        log.info("%d levels: %s", len(news), by_status, extra={"intents": intents})

@@ -118,12 +118,17 @@ def seen_by(program: Program, view: BoundView) -> list[BoundView]:
 
 
 async def read_early(
-    connection: AsyncConnection, scope: Scope, program: Program, found: Sequence[PendingWake], now: datetime
+    connection: AsyncConnection,
+    scope: Scope,
+    program: Program,
+    found: Sequence[PendingWake],
+    now: datetime,
+    carried: Mapping[ViewParent, int],
 ) -> Collection[ViewParent]:
     """Levels that are asked for and have to wait: others of their parents, which they stand on, are asked for too.
 
     So are those that were looked up the last time, but for what asks for them since: else a level would starve that
-    stands on many.
+    stands on many. `carried` are levels that are asked for without a row, with the newest record that does.
     """
     needed = {
         (wake.view, wake.parent): {(each.name, wake.parent) for each in siblings}
@@ -133,9 +138,9 @@ async def read_early(
     looked_up = await _looked_up(connection, scope, program, found)
     if not needed and not looked_up:
         return ()
-    due = await stored.read_due(
-        connection, scope, sorted(set[ViewParent]().union(*needed.values(), *looked_up.values())), now
-    )
+    wanted = set[ViewParent]().union(*needed.values(), *looked_up.values())
+    due = await stored.read_due(connection, scope, sorted(wanted), now)
+    due |= {level: cause for level, cause in carried.items() if level in wanted}
     causes = {(wake.view, wake.parent): wake.cause for wake in found}
     early = {name for name, levels in needed.items() if not due.keys().isdisjoint(levels)}
     return early | {

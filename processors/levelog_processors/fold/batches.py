@@ -107,12 +107,12 @@ class Folder:
     ) -> tuple[Folded, Mapping[str, StoredObject]]:
         """Fold records that are `foldable_at_once`, in a transaction of the caller. Raises as `fold` does.
 
-        Returns the objects that it has written, too.
+        Returns the objects that it has written, too. The wakes are the caller's to write.
         """
         partitions = {logged.partition for logged in records}
         await guard(connection, self.scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
         changes = self.begin(await self._held(connection, records)).records(records)
-        wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking)
+        wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking, are_wakes_written=False)
         has_receipts, frees = bool(changes.receipts), changes.frees_targets
         return Folded(len(records), dict(wakes), False, False, set(changes.keys), has_receipts, frees), changes.objects
 

@@ -25,7 +25,7 @@ from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
 from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of, upsert
 from levelog_store.fold.levelwrites import supersede
-from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict, is_of_levels
+from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict, ViewParent, is_of_levels
 from levelog_store.tables import (
     decisions,
     dependencies,
@@ -37,11 +37,17 @@ from levelog_store.tables import (
 
 
 async def write_decisions(
-    connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], fingerprint: str
+    connection: AsyncConnection,
+    scope: Scope,
+    batch: Sequence[Decided],
+    fingerprint: str,
+    *,
+    without_rows: Collection[ViewParent] = (),
 ) -> list[Decided]:
     """Write the decisions whose reads still hold, and return them; the wakeups of the others stay.
 
-    Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile.
+    Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile. Levels
+    `without_rows` are those whose wakeups the caller has not written.
 
     The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
     """
@@ -55,7 +61,8 @@ async def write_decisions(
     await _write_levels(connection, scope, held)
     await _write_intents(connection, scope, held)
     await _write_history(connection, scope, held, fingerprint)
-    await _consume_wakes(connection, scope, held)
+    await _consume_wakes(connection, scope, [d for d in held if d.name not in without_rows])
+    await _add_timers(connection, scope, [d for d in held if d.name in without_rows])
     return held
 
 
@@ -264,6 +271,25 @@ async def _consume_wakes(connection: AsyncConnection, scope: Scope, batch: Seque
         await connection.execute(_delete_wakes(), done)
     if later:
         await connection.execute(_put_off_wakes(), later)
+
+
+async def _add_timers(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
+    """Note when levels are due that no wakeup asked for; one that was written meanwhile is due before that."""
+    rows = [
+        {
+            "scope": scope.number,
+            "view": d.wake.view,
+            "parent": d.wake.parent,
+            "partition": d.wake.partition,
+            "cause": d.wake.cause,
+            "causes": "",
+            "generation": d.wake.generation,
+            "due_at": d.due_at,
+        }
+        for d in sorted(batch, key=lambda d: d.name)
+        if d.due_at is not None
+    ]
+    await upsert(connection, wakeups, rows, update=())
 
 
 def _seen(scope: Scope, wake: PendingWake) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Dialect, Integer, Select, and_, bindparam, case, func, literal_column, or_, select
+from sqlalchemy import Dialect, Integer, Select, and_, bindparam, case, func, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
@@ -43,41 +43,48 @@ async def read_wakes(
     limit: int,
     *,
     at: datetime | None = None,
+    of: Sequence[ViewParent] = (),
 ) -> tuple[list[PendingWake], datetime]:
-    """Wakeups that are due at a time, by default now by the database's clock, oldest cause first; and that time."""
+    """Wakeups that are due at a time, by default now by the database's clock, oldest cause first; and that time.
+
+    With those of the levels `of`, whether due or not, which are no part of the `limit`.
+    """
     dialect = connection.dialect
     values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
     statement, moment = (_wakes(dialect, is_now=True), {}) if at is None else (_wakes(dialect), {"at": at})
+    values |= many_pairs(dialect, of)
     rows = (await connection.execute(statement, {"of_scope": scope.number, **values, **moment})).mappings().all()
-    found = [PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__}) for row in rows]
-    return found, rows[0]["moment"] if rows else at or await _read_moment(connection)
+    found = {
+        (row["view"], row["parent"]): PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__})
+        for row in rows
+        if row["view"] is not None
+    }
+    named = frozenset(of)
+    due = sorted(found.keys() - named, key=lambda level: (found[level].cause, level))[:limit]
+    wakes = [found[level] for level in (*due, *(found.keys() & named))]
+    return sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), rows[0]["moment"]
 
 
 @built_once
 def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
-    """Two parts, each in the order of an index, so that what is not handed out is not looked at."""
+    """Two parts, each in the order of an index, so that what is not handed out is not looked at, and those named.
+
+    With the moment in a row of its own if there are none.
+    """
     table = wakeups.c
-    moment = now(dialect) if is_now else bindparam("at", type_=table.due_at.type)
+    clock = select((now(dialect) if is_now else bindparam("at", type_=table.due_at.type)).label("moment")).cte("clock")
     limit = bindparam("limit", type_=Integer)
-    wanted = select(*(table[name] for name in PendingWake.__struct_fields__)).where(
-        table.scope == OF_SCOPE,
-        one_of_named(dialect, table.partition, "partitions"),
-        one_of_named(dialect, table.view, "views"),
-    )
+    columns = [table[name] for name in PendingWake.__struct_fields__]
+    are_wanted = (one_of_named(dialect, table.partition, "partitions"), one_of_named(dialect, table.view, "views"))
+    wanted = select(*columns).where(table.scope == OF_SCOPE, *are_wanted)
     by_cause = (table.cause, table.view, table.parent)
     fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(limit).cte("fresh")
+    moment = select(clock.c.moment).scalar_subquery()
     due = wanted.where(table.due_at <= moment).order_by(table.due_at).limit(limit).cte("due")
-    found = select(fresh).union_all(select(due)).subquery("found")
-    return select(found, moment.label("moment")).order_by(found.c.cause, found.c.view, found.c.parent).limit(limit)
-
-
-async def _read_moment(connection: AsyncConnection) -> datetime:
-    return (await connection.execute(_moment(connection.dialect))).scalar_one()
-
-
-@built_once
-def _moment(dialect: Dialect) -> Select[datetime]:
-    return select(now(dialect))
+    source, is_there = among(dialect, (table.view, table.parent))
+    named = select(*columns).select_from(source).where(is_there, *are_wanted)
+    found = select(fresh).union_all(select(due), named).subquery("found")
+    return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
 
 
 async def read_generations(

@@ -39,11 +39,17 @@ from levelog_store.tables import (
 
 
 async def write_changes(
-    connection: AsyncConnection, scope: Scope, changes: Changes, *, is_waking: bool = True
+    connection: AsyncConnection,
+    scope: Scope,
+    changes: Changes,
+    *,
+    is_waking: bool = True,
+    are_wakes_written: bool = True,
 ) -> dict[ViewParent, Wake]:
     """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
 
-    The caller holds the leases of the partitions (`leases.guard`) in the same transaction.
+    Without `are_wakes_written` these are left to the caller, who writes them, or decides on them, before it commits. It
+    holds the leases of the partitions (`leases.guard`) in the same transaction.
     """
     await _write_checkpoints(connection, scope, changes)
     if changes.deletions:
@@ -66,7 +72,8 @@ async def write_changes(
         await write_receipts(connection, scope, changes.receipts, gone=changes.gone)
     if changes.sightings:
         await write_sightings(connection, scope, changes.sightings)
-    await write_wakes(connection, scope, wakes)
+    if are_wakes_written:
+        await write_wakes(connection, scope, wakes)
     return wakes
 
 

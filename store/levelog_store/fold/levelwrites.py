@@ -262,11 +262,13 @@ def new_generation() -> int:
     return randbits(62)
 
 
-async def write_wakes(connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
+async def write_wakes(
+    connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake], *, generation: int | None = None
+) -> None:
     """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
     if not wakes:
         return
-    generation = new_generation()
+    generation = new_generation() if generation is None else generation
     rows = [
         {
             "scope": scope.number,

@@ -1,0 +1,168 @@
+"""The transaction of a cut: which wakes it carries, what is claimed in it, and what follows once it has committed."""
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog_store.actuate import claims
+from levelog_store.actuate.claims import Claimant, ClaimedIntent
+from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
+from levelog_store.fold.changes import Wake, added, noted
+from levelog_store.fold.levelwrites import new_generation, write_wakes
+from levelog_store.rows import Scope, StoredObject, ViewParent
+
+log = logging.getLogger(__name__)
+
+
+class Carried:
+    """Wakes of a fold whose levels are decided on in the same transaction, so that most never become rows.
+
+    Guarantees that what was not decided on is a row when the transaction commits, and that nobody sees a difference:
+    the causes are merged as `write_wakes` merges them.
+    """
+
+    def __init__(self, scope: Scope | None = None, wakes: Mapping[ViewParent, Wake] | None = None) -> None:
+        self._scope = scope
+        self._wakes = dict(wakes or {})
+        self._generation = new_generation()
+
+    @property
+    def levels(self) -> Sequence[ViewParent]:
+        """Those that no row asks for, in order."""
+        return sorted(self._wakes)
+
+    @property
+    def causes(self) -> Mapping[ViewParent, int]:
+        """The newest record that asks for each of them."""
+        return {level: wake.cause for level, wake in self._wakes.items()}
+
+    async def added_to(
+        self, connection: AsyncConnection, rows: Sequence[PendingWake], views: Collection[str]
+    ) -> list[PendingWake]:
+        """The wakeups of the `views` with those that are carried, oldest cause first.
+
+        `rows` are the wakeups that are due, and all those of the levels that are carried; the latter are written.
+        """
+        found = {(row.view, row.parent): row for row in rows}
+        asked = {level: wake for level, wake in self._wakes.items() if level in found}
+        await self._write(connection, asked)
+        for (view, parent), wake in (asked | self._wakes).items():
+            if view not in views:
+                continue
+            known = found.get((view, parent))
+            found[view, parent] = PendingWake(
+                view=view,
+                parent=parent,
+                partition=wake.partition,
+                cause=max(wake.cause, known.cause if known else 0),
+                causes=added(known.causes if known else "", noted(wake.causes)),
+                generation=self._generation,
+                due_at=None,
+            )
+        return sorted(found.values(), key=lambda wake: (wake.cause, wake.view, wake.parent))
+
+    async def leave(self, connection: AsyncConnection, *, but: Collection[ViewParent] = ()) -> None:
+        """Write what is carried, `but` what was decided on."""
+        await self._write(connection, {level: wake for level, wake in self._wakes.items() if level not in but})
+        self._wakes.clear()
+
+    async def _write(self, connection: AsyncConnection, wakes: Mapping[ViewParent, Wake]) -> None:
+        if wakes and self._scope is not None:
+            await write_wakes(connection, self._scope, wakes, generation=self._generation)
+        for level in wakes:
+            del self._wakes[level]
+
+
+NOTHING_CARRIED: Final = Carried()
+
+
+class Deciding:
+    """A transaction in which is decided; what follows from that follows once it has committed."""
+
+    def __init__(
+        self, connection: AsyncConnection, scope: Scope, claimant: Claimant | None, *, guarded: Collection[int] = ()
+    ) -> None:
+        """`claimant` may be given what is decided. `guarded` partitions are those that `guard` was asked about."""
+        self.connection = connection
+        self._scope = scope
+        self.claimant = claimant
+        self.guarded = guarded
+        self.objects: Mapping[str, StoredObject] = {}
+        """Those that it has written, as they are now."""
+        self.carried = NOTHING_CARRIED
+        self.held: Sequence[Decided] = ()
+        self._claimed: Sequence[ClaimedIntent] = ()
+        self._began = asyncio.get_running_loop().time()
+
+    async def carry(self, wakes: Mapping[ViewParent, Wake], acting: Collection[ViewParent]) -> None:
+        """Take the wakes of its fold; those of levels whose functions run are rows at once, which these look for."""
+        held_up = {level: wake for level, wake in wakes.items() if level in acting}
+        await write_wakes(self.connection, self._scope, held_up)
+        self.carried = Carried(self._scope, {level: wake for level, wake in wakes.items() if level not in held_up})
+
+    async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
+        """Claim those that were chosen of what was decided; what is behind others of its target is left to others."""
+        self.held = held
+        rows = [(each, row) for each in held for row in each.intents if row.key in chosen]
+        if self.claimant is None or not rows:
+            return ()
+        owner, keys = self.claimant.owner, [row.key for _, row in rows]
+        claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=self.claimant.lease)
+        self._claimed = [_claimed(each, row) for each, row in rows if row.key in claimed]
+        return claimed
+
+    def hand_over(self, *, is_certain: bool) -> None:
+        """Have carried out what is committed, or looked up where nobody knows that."""
+        if is_certain:
+            _tell(self.held)
+        if self.claimant is not None and self._claimed:
+            self.claimant.begin(self._claimed, self._began if is_certain else -math.inf)
+
+
+def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:
+    wake, at = decided.wake, decided.level.evaluated_at
+    if at is None:
+        raise TypeError(f"{row.target} is decided by a view that was not called")
+    return ClaimedIntent(
+        **{name: getattr(row, name) for name in Sendable.__struct_fields__},
+        view=wake.view,
+        parent=wake.parent,
+        parent_uid=decided.level.parent_uid,
+        partition=wake.partition,
+        decided_at=at,
+        attempts=1,
+        is_doubtful=False,
+    )
+
+
+def _tell(held: Sequence[Decided]) -> None:
+    """Log one line for all that is news, and each level at debug; a single one is news by its name."""
+    news = [each for each in held if each.level.status != each.status_before or each.intents]
+    single = news if len(news) == 1 else []
+    for decided in held if log.isEnabledFor(logging.DEBUG) else single:
+        level = decided.level
+        log.log(
+            logging.INFO if decided in single else logging.DEBUG,
+            "%s of %s is %s%s",
+            level.view,
+            level.parent,
+            level.status,
+            f" ({level.reason})" if level.reason else "",
+            extra={
+                "object": level.parent,
+                "view": level.view,
+                "sequence": level.cause,
+                "round": level.round,
+                "intents": [f"{row.verb} {row.target}" for row in decided.intents],
+            },
+        )
+    if len(news) > 1:
+        counts = Counter(each.level.status for each in news)
+        intents = sum(len(each.intents) for each in news)
+        by_status = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+        log.info("%d levels: %s", len(news), by_status, extra={"intents": intents})
