@@ -35,8 +35,11 @@ async def read_held(
     if not names:
         return held
     dialect = connection.dialect
-    rows = await connection.execute(_objects(dialect), _of(dialect, scope, names))
-    held.objects = {name: HeldObject(uid, version) for name, uid, version in rows}
+    rows = await connection.execute(_objects(dialect, has_levels=bool(parents)), _of(dialect, scope, names))
+    for name, uid, version, *level in rows:
+        held.objects[name] = HeldObject(uid, version)
+        if level and level[0] is not None:
+            held.levels[level[0], name] = HeldLevel(*level[1:])
     absent = [name for name in names if name not in held.objects]
     if absent:
         rows = await connection.execute(_tombstones(dialect), _of(dialect, scope, absent))
@@ -44,9 +47,6 @@ async def read_held(
     known = held.objects.keys()
     if with_entries := [name for name in indexed if name in known]:
         held.entries = await read_entries(connection, scope, with_entries)
-    if with_levels := [name for name in parents if name in known]:
-        of_levels = await connection.execute(_levels(dialect), _of(dialect, scope, with_levels))
-        held.levels = {(view, parent): HeldLevel(*values) for view, parent, *values in of_levels}
     return held
 
 
@@ -61,22 +61,21 @@ async def read_entries(connection: AsyncConnection, scope: Scope, names: Collect
 
 
 @built_once
-def _objects(dialect: Dialect) -> Select[str, str, int]:
-    table = objects.c
-    return select(table.object, table.uid, table.version).where(_named(dialect, objects))
+def _objects(dialect: Dialect, *, has_levels: bool) -> Select[Any]:
+    """With the levels that they are parents of, a row each."""
+    table, level = objects.c, levels.c
+    of_object = (table.object, table.uid, table.version)
+    if not has_levels:
+        return select(*of_object).where(_named(dialect, objects))
+    of_level = (level.view, level.parent_uid, level.inputs, level.looked_at, level.round)
+    is_parent = and_(level.scope == OF_SCOPE, level.parent == table.object)
+    return select(*of_object, *of_level).outerjoin(levels, is_parent).where(_named(dialect, objects))
 
 
 @built_once
 def _tombstones(dialect: Dialect) -> Select[str, str, int]:
     table = tombstones.c
     return select(table.object, table.uid, table.version).where(_named(dialect, tombstones))
-
-
-@built_once
-def _levels(dialect: Dialect) -> Select[Any, Any, Any, Any, Any, Any]:
-    table = levels.c
-    columns = (table.view, table.parent, table.parent_uid, table.inputs, table.looked_at, table.round)
-    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "names"))
 
 
 @built_once
