@@ -14,6 +14,7 @@ from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import BATCH, CallCounts, Cut, Decider
 from levelog_processors.decide.functions import PATIENCE, Acting, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
+from levelog_processors.decide.transaction import Carried
 from levelog_processors.fold.batches import Folded, Folder, foldable_at_once
 from levelog_processors.program import Program
 from levelog_store.actuate.claims import Claimant
@@ -177,7 +178,7 @@ class Engine:
                 within.connection, self.epochs, fresh, self.folded_to
             )
             self._decider.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
-            await within.carry(folded.wakes, self.acting)
+            within.carried = Carried(self._scope, folded.wakes)
             left = leaving(folded)
             if left is not None and views:
                 lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)

@@ -35,6 +35,7 @@ from levelog_store.tables import intents, metadata, wakeups
 from rigs.webs import WEBS, deleted, lists_done, logged, web
 
 PARTITIONS = 2
+ways = pytest.mark.parametrize("is_in_one", [False, True], ids=["fold and decide", "in one transaction"])
 SHOP = "webs.example.com/default/shop"
 
 
@@ -58,6 +59,8 @@ class Stepped:
         self._scope = scope
         self._engine = engine
         self._sequence = 0
+        self.is_in_one = False
+        """Each fold decides in its transaction."""
 
     def give_to(self, claimant: "Claimant") -> "Claimant":
         self._engine.claimant = claimant
@@ -69,7 +72,10 @@ class Stepped:
     async def fold(self, *records: Any) -> None:
         placed = logged(records, first=self._sequence + 1, partitions=PARTITIONS)
         self._sequence += len(placed)
-        await self._engine.fold(placed)
+        if self.is_in_one:
+            await self._engine.fold_and_decide(placed, lambda _: ())
+        else:
+            await self._engine.fold(placed)
 
     async def decide(self) -> Cut:
         cut = await self._engine.decide()
@@ -165,10 +171,12 @@ async def stepped(tmp_path: Path, released: asyncio.Event) -> AsyncIterator[Step
         await engine.close()
 
 
+@ways
 async def test_a_late_decision_on_a_parent_that_is_as_before_again_is_not_written(
-    stepped: Stepped, released: asyncio.Event
+    stepped: Stepped, released: asyncio.Event, is_in_one: bool
 ) -> None:
     """What is folded equals what the stored level was decided on, so that no wakeup tells of it."""
+    stepped.is_in_one = is_in_one
     await stepped.fold(web("shop", 1, image="x"))
     await stepped.decide()
     await stepped.fold(web("shop", 2, image="y"))
@@ -182,9 +190,11 @@ async def test_a_late_decision_on_a_parent_that_is_as_before_again_is_not_writte
     assert await stepped.asked() == []
 
 
+@ways
 async def test_invariant_11_a_late_decision_for_a_parent_that_was_made_anew_is_not_written(
-    stepped: Stepped, released: asyncio.Event
+    stepped: Stepped, released: asyncio.Event, is_in_one: bool
 ) -> None:
+    stepped.is_in_one = is_in_one
     first = web("shop", 1, image="y", uid="first")
     await stepped.fold(first)
     await stepped.decide()  # begins the function
@@ -198,9 +208,11 @@ async def test_invariant_11_a_late_decision_for_a_parent_that_was_made_anew_is_n
     assert [uid for _, uid in await stepped.asked()] == ["second"]
 
 
+@ways
 async def test_a_late_decision_is_written_if_its_level_is_as_it_was_seen(
-    stepped: Stepped, released: asyncio.Event
+    stepped: Stepped, released: asyncio.Event, is_in_one: bool
 ) -> None:
+    stepped.is_in_one = is_in_one
     await stepped.fold(web("shop", 1, image="y"))
     await stepped.decide()
     await stepped.fold(web("other", 2, image="x"))

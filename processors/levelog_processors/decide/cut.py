@@ -144,7 +144,7 @@ class Decider:
         found: Deciding | None = None
         try:
             async with self._database.transaction(durable=durable) as connection:
-                found = Deciding(connection, self._scope, self.claimant if durable else None, guarded=guarded)
+                found = Deciding(connection, self.claimant if durable else None, guarded=guarded)
                 yield found
         except BaseException:  # cut off or cancelled while it committed
             if found is not None:

@@ -85,11 +85,10 @@ class Deciding:
     """A transaction in which is decided; what follows from that follows once it has committed."""
 
     def __init__(
-        self, connection: AsyncConnection, scope: Scope, claimant: Claimant | None, *, guarded: Collection[int] = ()
+        self, connection: AsyncConnection, claimant: Claimant | None, *, guarded: Collection[int] = ()
     ) -> None:
         """`claimant` may be given what is decided. `guarded` partitions are those that `guard` was asked about."""
         self.connection = connection
-        self._scope = scope
         self.claimant = claimant
         self.guarded = guarded
         self.objects: Mapping[str, StoredObject] = {}
@@ -98,12 +97,6 @@ class Deciding:
         self.held: Sequence[Decided] = ()
         self._claimed: Sequence[ClaimedIntent] = ()
         self._began = asyncio.get_running_loop().time()
-
-    async def carry(self, wakes: Mapping[ViewParent, Wake], acting: Collection[ViewParent]) -> None:
-        """Take the wakes of its fold; those of levels whose functions run are rows at once, which these look for."""
-        held_up = {level: wake for level, wake in wakes.items() if level in acting}
-        await write_wakes(self.connection, self._scope, held_up)
-        self.carried = Carried(self._scope, {level: wake for level, wake in wakes.items() if level not in held_up})
 
     async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
         """Claim those that were chosen of what was decided; what is behind others of its target is left to others."""
