@@ -58,7 +58,7 @@ class Carried:
             found[view, parent] = PendingWake(
                 view=view,
                 parent=parent,
-                partition=wake.partition,
+                partition=known.partition if known else wake.partition,
                 cause=max(wake.cause, known.cause if known else 0),
                 causes=added(known.causes if known else "", noted(wake.causes)),
                 generation=self._generation,
