@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply, patch_status
-from levelog.conditions import Levels
 from levelog.errors import Unavailable
+from levelog.levels import Levels
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen
 from levelog_processors.decide import cut

@@ -18,6 +18,7 @@ from levelog_processors.decide import cut, facts, intents, lookups, settling, sn
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.decide.rules import conclude
+from levelog_processors.decide.transaction import Deciding
 from levelog_processors.fold import batches
 from levelog_processors.fold import rules as folding
 from levelog_processors.fold.lists import Mark, note_mark
@@ -341,15 +342,15 @@ def readers_not_blocked(_: Laboratory) -> Generator[None]:
 
 def sent_before_it_is_durable(_: Laboratory) -> Generator[None]:
     """An intent is handed over as it is claimed, before the commit."""
-    real = cut.Deciding.claim
+    real = Deciding.claim
 
-    async def claim(self: cut.Deciding, *asked: Any) -> Collection[str]:
+    async def claim(self: Deciding, *asked: Any) -> Collection[str]:
         claimed = await real(self, *asked)
         self.hand_over(is_certain=True)
         self.claimant = None
         return claimed
 
-    with _replaced((cut.Deciding, "claim"), by=claim):
+    with _replaced((Deciding, "claim"), by=claim):
         yield
 
 
