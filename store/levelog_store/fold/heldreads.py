@@ -36,7 +36,8 @@ async def read_held(
         return held
     dialect = connection.dialect
     rows = await connection.execute(_objects(dialect, has_levels=bool(parents)), _of(dialect, scope, names))
-    for name, uid, version, *level in rows:
+    for row in rows:
+        name, uid, version, *level = tuple[Any, ...](row)
         held.objects[name] = HeldObject(uid, version)
         if level and level[0] is not None:
             held.levels[level[0], name] = HeldLevel(*level[1:])
@@ -64,12 +65,12 @@ async def read_entries(connection: AsyncConnection, scope: Scope, names: Collect
 def _objects(dialect: Dialect, *, has_levels: bool) -> Select[Any]:
     """With the levels that they are parents of, a row each."""
     table, level = objects.c, levels.c
-    of_object = (table.object, table.uid, table.version)
+    columns: list[ColumnElement[Any]] = [table.object, table.uid, table.version]
     if not has_levels:
-        return select(*of_object).where(_named(dialect, objects))
-    of_level = (level.view, level.parent_uid, level.inputs, level.looked_at, level.round)
+        return select(*columns).where(_named(dialect, objects))
+    columns += [level.view, level.parent_uid, level.inputs, level.looked_at, level.round]
     is_parent = and_(level.scope == OF_SCOPE, level.parent == table.object)
-    return select(*of_object, *of_level).outerjoin(levels, is_parent).where(_named(dialect, objects))
+    return select(*columns).outerjoin(levels, is_parent).where(_named(dialect, objects))
 
 
 @built_once
