@@ -1,6 +1,7 @@
 """`python -m bench [WHAT ...]`: measurements, one after the other, on servers that all of them share.
 
-WHAT is `changes` (side by side with Go and Kopf), `first` (the first list, and a write for each object), `latency`,
+WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (side by side with Go and Kopf), `first` (the
+first list, and a write for each object), `latency`,
 `noise` (calls for changes that nothing reads), `starts` (start with one index), `groups` (evaluations for one changed
 pod of many), `replay` (history read and decided again); by default all.
 """
@@ -11,12 +12,12 @@ import asyncio
 import uvloop
 from rich.console import Console
 
-from bench import changes, first, groups, latency, noise, replay, starts
+from bench import changes, edges, first, groups, latency, noise, replay, starts
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
-PARTS = ("changes", "first", "latency", "noise", "starts", "groups", "replay")
+PARTS = ("edges", "changes", "first", "latency", "noise", "starts", "groups", "replay")
 
 
 async def main() -> None:
@@ -42,9 +43,11 @@ async def main() -> None:
     if "latency" in what and arguments.changes > arguments.webs:
         parser.error("--changes: at most --webs, since each object is changed once")
     console = Console(width=110)
+    if "edges" in what:
+        await edges.run(console)
     if "replay" in what:
         await replay.run(console, arguments.records)
-    if set(what) == {"replay"}:
+    if set(what) <= {"edges", "replay"}:
         return
     async with Servers() as servers:
         if "changes" in what:

@@ -1,0 +1,390 @@
+"""One file of handlers run by Kopf and by levelog, each on a sandbox of its own, and what came of it.
+
+Kopf runs in an environment of its own, `.venv-kopf`, which `make bench` makes.
+"""
+
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from levelog_sandbox import Sandbox
+from rigs.faultproxy import FaultProxy
+from rigs.faults import Refuse
+from rigs.levelog import Levelog, define
+from rigs.processes import Process
+from rigs.waiting import until
+
+Side: TypeAlias = Literal["Kopf", "levelog"]
+KOPF: Final = Path(__file__).parents[2] / ".venv-kopf/bin/kopf"
+SHOPS: Final = "shops.example.com"
+DEFINITION: Final[dict[str, Any]] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": SHOPS},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "shops", "singular": "shop", "kind": "Shop", "listKind": "ShopList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+_IMPORTS: Final[dict[Side, str]] = {"Kopf": "import kopf", "levelog": "from levelog.compat import kopf"}
+_HEAD: Final = """
+import asyncio
+import json
+import time
+from pathlib import Path
+
+SHOPS = ("example.com", "v1", "shops")
+
+
+def tell(*told):
+    with Path(__file__).with_name("told.jsonl").open("a") as file:
+        file.write(json.dumps(told) + "\\n")
+
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.posting.enabled = False
+    settings.scanning.disabled = True
+
+
+@kopf.on.create(*SHOPS)
+def made(name, **_):
+    tell("made", name)
+"""
+
+
+class _Running(Protocol):
+    @property
+    def is_running(self) -> bool: ...
+
+    def stop(self) -> None: ...
+
+
+class Seen(NamedTuple):
+    """What one of them did, and whether it is what its user wants."""
+
+    text: str
+    is_right: bool
+
+
+class Rival:
+    """One of the two, with a cluster of its own, to which it speaks through a proxy."""
+
+    def __init__(self, side: Side, folder: Path, sandbox: Sandbox, proxy: FaultProxy) -> None:
+        self.side = side
+        self.sandbox = sandbox
+        self.proxy = proxy
+        self._folder = folder
+        self._kubeconfig = proxy.kubeconfig(folder / "kubeconfig")
+        self._levelog = Levelog(folder, self._kubeconfig)
+        self._process: _Running | None = None
+        self._starts = 0
+
+    def start(self) -> None:
+        """Run the file, or run it again."""
+        self._starts += 1
+        if self.side == "levelog":
+            self._process = self._levelog.start("run", "shops.py")
+            return
+        env = {**os.environ, "KUBECONFIG": str(self._kubeconfig)}
+        command: list[str | Path] = [
+            KOPF,
+            "run",
+            "--standalone",
+            "--all-namespaces",
+            "--quiet",
+            self._folder / "shops.py",
+        ]
+        self._process = Process(command, self._folder / f"kopf-{self._starts}.log", env=env, folder=self._folder)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running
+
+    def make(self, name: str, **spec: Any) -> None:
+        metadata = {"name": name, "namespace": "default"}
+        self.sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": spec})
+
+    def change(self, name: str, **spec: Any) -> None:
+        self.sandbox.user.patch(SHOPS, name, {"spec": spec})
+
+    def delete(self, name: str) -> None:
+        self.sandbox.user.delete(SHOPS, name)
+
+    def told(self, *begin: object) -> list[list[Any]]:
+        """What handlers told that begins so."""
+        file = self._folder / "told.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        found = [json.loads(line) for line in lines if line.endswith("]")]
+        return [each for each in found if each[: len(begin)] == list(begin)]
+
+    async def tells(self, *begin: object, seconds: float = 60) -> list[Any]:
+        """Wait until handlers have told what begins so; the last of it. Raises TimeoutError."""
+
+        async def is_there() -> bool:
+            return bool(self.told(*begin))
+
+        await until(is_there, f"{self.side} to tell {begin}", seconds=seconds)
+        return self.told(*begin)[-1]
+
+    async def comes(self, *begin: object, seconds: float) -> bool:
+        """Tell whether handlers tell that within a time."""
+        with suppress(TimeoutError):
+            return bool(await self.tells(*begin, seconds=seconds))
+        return False
+
+    async def is_calm(self, seconds: float = 2) -> None:
+        """Wait until nothing was written for a while."""
+        while True:
+            before = len(self.writes())
+
+            async def has_written(before: int = before) -> bool:
+                return len(self.writes()) > before
+
+            try:
+                await until(has_written, "another write", seconds=seconds)
+            except TimeoutError:
+                return
+
+    def writes(self) -> list[Any]:
+        """Its writes of Shops and Secrets that changed something."""
+        found = self.sandbox.requests.writes()
+        return [each for each in found if each.user_agent != "user" and each.resource in (SHOPS, "secrets")]
+
+
+@asynccontextmanager
+async def rival(side: Side, folder: Path, source: str) -> AsyncGenerator[Rival]:
+    """One of the two that runs a file with these handlers, on a sandbox that has Shops."""
+    (folder / "shops.py").write_text(_IMPORTS[side] + "\n" + _HEAD + source)
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(Sandbox())
+        await define(sandbox, DEFINITION)
+        proxy = await stack.enter_async_context(FaultProxy(sandbox.url))
+        made = Rival(side, folder, sandbox, proxy)
+        stack.callback(made.stop)
+        made.start()
+        yield made
+
+
+class Case(NamedTuple):
+    """One story: its handlers, and what is done to their objects."""
+
+    title: str
+    source: str
+    story: Callable[[Rival], Awaitable[Seen]]
+
+
+async def _newest(rival: Rival) -> Seen:
+    rival.make("a", size=1)
+    await rival.tells("made", "a")
+    rival.change("a", size=2)
+    await rival.tells("second", 2)
+    rival.change("a", size=3)
+    await rival.tells("second", 3)
+    is_right = await rival.comes("first", 3, seconds=6)
+    sizes = {each: [size for _, size in rival.told(each)] for each in ("first", "second")}
+    return Seen(f"first was called for {sizes['first']}, second for {sizes['second']}", is_right)
+
+
+async def _timeout(rival: Rival) -> Seen:
+    rival.make("a")
+    _, how, seconds = await rival.tells("ended")
+    return Seen(f"with timeout=1, the call {how} after {seconds} s", how == "was cancelled" and seconds < 3)
+
+
+async def _stale(rival: Rival) -> Seen:
+    rival.make("a", size=1)
+    rival.make("b", size=1)
+    await rival.tells("made", "a")
+    await rival.tells("made", "b")
+    await rival.is_calm()
+    for watch in tuple(rival.proxy.watches):
+        watch.drop("fin")
+    rival.delete("b")
+    rival.sandbox.compact()  # what it goes on from is too old
+    for size in range(2, 6):
+        rival.change("a", size=size)
+        if not await rival.comes("looked", size, seconds=10) or rival.told("looked", size)[-1][2] == ["a"]:
+            break
+    seen = rival.told("looked")
+    if not seen:
+        return Seen("it handles nothing any more" if rival.is_running else "it has ended", False)
+    names = seen[-1][2]
+    return Seen(f"{len(seen)} changes later the index has {names}", names == ["a"])
+
+
+async def _expired(rival: Rival) -> Seen:
+    rival.make("a", size=1)
+    await rival.tells("made", "a")
+    rule = rival.proxy.add(Refuse(code=410), lambda request: request.verb == "watch" and request.resource == SHOPS)
+    rival.sandbox.end_watches()
+
+    async def is_refused() -> bool:
+        return bool(rule.applied)
+
+    await until(is_refused, "a watch that is refused")
+    rival.change("a", size=2)
+    is_right = await rival.comes("looked", 2, seconds=15)
+    how = "is handled" if is_right else "is not handled"
+    return Seen(f"the next change {how}, and it {'runs' if rival.is_running else 'has ended'}", is_right)
+
+
+async def _writes(rival: Rival) -> Seen:
+    rival.make("a", size=1)
+    await rival.tells("made", "a")
+    await rival.is_calm()
+    before = len(rival.writes())
+    rival.change("a", size=2)
+
+    async def are_shown() -> bool:
+        status = rival.sandbox.user.get(SHOPS, "a").get("status", {})
+        return [status.get(name) for name in ("one", "two", "three")] == [2, 2, 2]
+
+    await until(are_shown, "three results")
+    await rival.is_calm()
+    count = len(rival.writes()) - before
+    notes = rival.sandbox.user.get(SHOPS, "a")["metadata"].get("annotations", {})
+    return Seen(f"{count} writes for one change, {len(notes)} annotations", count == 1 and not notes)
+
+
+async def _secret(rival: Rival) -> Seen:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+    rival.sandbox.user.create({**secret, "data": {"password": "aHVudGVyMg=="}})
+    await rival.tells("kept", "s")
+    await rival.is_calm()
+    notes = rival.sandbox.user.get("secrets", "s")["metadata"].get("annotations", {})
+    is_copied = any("aHVudGVyMg==" in value for value in notes.values())
+    return Seen("the password is in an annotation" if is_copied else "the Secret has no annotation", not notes)
+
+
+async def _away(rival: Rival) -> Seen:
+    rival.make("a")
+    await rival.tells("made", "a")
+    await rival.is_calm()
+    rival.stop()
+    rival.delete("a")
+    rival.start()
+    rival.make("b")
+    await rival.tells("made", "b")
+    is_right = await rival.comes("gone", "a", seconds=5)
+    return Seen(f"the end of an object while it was away is {'handled' if is_right else 'lost'}", is_right)
+
+
+CASES: Final = {
+    "newest": Case(
+        "two handlers, one waits to be tried again, the spec changes",
+        """
+@kopf.on.update(*SHOPS)
+def first(spec, **_):
+    tell("first", spec["size"])
+
+
+@kopf.on.update(*SHOPS)
+def second(spec, **_):
+    tell("second", spec["size"])
+    if spec["size"] == 2:
+        raise kopf.TemporaryError("not yet", delay=2)
+""",
+        _newest,
+    ),
+    "timeout": Case(
+        "an async handler with timeout=1 takes four seconds",
+        """
+@kopf.on.create(*SHOPS, timeout=1)
+async def slow(**_):
+    began = time.monotonic()
+    how = "was cancelled"
+    try:
+        await asyncio.sleep(4)
+        how = "went on"
+    finally:
+        tell("ended", how, round(time.monotonic() - began, 1))
+""",
+        _timeout,
+    ),
+    "stale": Case(
+        "an object goes while the watch is broken, and what it goes on from is too old",
+        """
+@kopf.index(*SHOPS)
+def names(name, **_):
+    return {name: None}
+
+
+@kopf.on.update(*SHOPS)
+def looks(names: kopf.Index, spec, **_):
+    tell("looked", spec["size"], sorted(names))
+""",
+        _stale,
+    ),
+    "expired": Case(
+        "a watch is answered with status 410",
+        """
+@kopf.on.update(*SHOPS)
+def looks(spec, **_):
+    tell("looked", spec["size"])
+""",
+        _expired,
+    ),
+    "writes": Case(
+        "three handlers return a result",
+        """
+@kopf.on.update(*SHOPS)
+def one(spec, **_):
+    return spec["size"]
+
+
+@kopf.on.update(*SHOPS)
+def two(spec, **_):
+    return spec["size"]
+
+
+@kopf.on.update(*SHOPS)
+def three(spec, **_):
+    return spec["size"]
+""",
+        _writes,
+    ),
+    "secret": Case(
+        "a handler of Secrets",
+        """
+@kopf.on.create("v1", "secrets")
+def kept(name, **_):
+    tell("kept", name)
+""",
+        _secret,
+    ),
+    "away": Case(
+        "an object goes while nothing runs, on.delete(optional=True)",
+        """
+@kopf.on.delete(*SHOPS, optional=True)
+def gone(name, **_):
+    tell("gone", name)
+""",
+        _away,
+    ),
+}
+"""By name."""
+
+
+async def compare(name: str, side: Side, folder: Path) -> Seen:
+    """Tell a story to one of the two."""
+    case = CASES[name]
+    async with rival(side, folder, case.source) as one:
+        return await case.story(one)
