@@ -338,6 +338,89 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_which_is_
         await runner.cleanup()
 
 
+class Farm:
+    """A farm at a port of this machine, whose jobs are done once it is told; by the key that each was started with."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, str] = {}
+        self.paused: list[str] = []
+        self.looks = 0
+        self.is_done = False
+
+    async def answer(self, request: web.Request) -> web.Response:
+        _, _, job, *step = request.path.split("/")
+        if request.method == "PUT":
+            self.jobs.setdefault(job, (await request.json())["scene"])
+        elif step == ["pause"]:
+            self.paused.append(job)
+        else:
+            self.looks += 1
+        state = "done" if self.is_done else "rendering"
+        return web.json_response({"id": job, "state": state, "frames": self.looks, "message": ""})
+
+
+async def test_a_render_is_followed_over_a_kill_until_the_farm_is_done_or_it_is_deleted(
+    private_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster, api = private_control_plane, private_control_plane.admin
+    collection = "/apis/example.com/v1/namespaces/default/renders"
+    farm = Farm()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", farm.answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    rules = (
+        rule(["renders"], "list", "watch", group="example.com"),
+        rule(["renders/status"], "patch", group="example.com"),
+    )
+
+    async def shows(name: str, phase: str) -> None:
+        async def is_shown() -> bool:
+            _, found = await api.request("GET", f"{collection}/{name}")
+            return bool(found.get("status") == {"phase": phase})
+
+        await until(is_shown, f"{name} {phase}", seconds=60)
+
+    async def looks(more: int) -> None:
+        wanted = farm.looks + more
+
+        async def are_made() -> bool:
+            return farm.looks >= wanted
+
+        await until(are_made, "looks at the jobs", seconds=60)
+
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        env = {"FARM_URL": f"http://127.0.0.1:{runner.addresses[0][1]}", "FARM_POLL": "0.2"}
+        await define(api, "renders")
+        [film] = manifests("renders/film.yaml")
+        levelog = Levelog(tmp_path, await cluster.kubeconfig_for([WHO_ARE_YOU, *rules]))
+        process = levelog.start("run", EXAMPLES / "renders/renders.py", env=env)
+        try:
+            await apply(api, collection, film)
+            await looks(3)
+        finally:
+            process.kill()
+        async with running(cluster, "renders", tmp_path, *rules, env=env):
+            await looks(3)
+            await apply(api, collection, film | {"metadata": {"name": "trailer"}, "spec": {"scene": "desert"}})
+            await shows("film", "Rendering")
+            await shows("trailer", "Rendering")
+            await api.request("DELETE", f"{collection}/trailer")
+
+            async def is_paused() -> bool:
+                return len(farm.paused) == 1
+
+            await until(is_paused, "the job of what is deleted paused", seconds=60)
+            farm.is_done = True
+            await shows("film", "Done")
+        assert sorted(farm.jobs.values()) == ["desert", "forest"], "each job is started once, over a kill too"
+        assert farm.jobs[farm.paused[0]] == "desert"
+    finally:
+        await runner.cleanup()
+
+
 async def test_a_kopf_file_keeps_databases_with_a_client_of_its_own(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ def test_a_definition_has_everything_that_its_classes_say() -> None:
     assert as_yaml(definitions_of(load_classes([BUCKETS]))) == BUCKETS.with_suffix(".yaml").read_text()
 
 
-@pytest.mark.parametrize("name", ["domains", "previews", "releases", "sites"])
+@pytest.mark.parametrize("name", ["domains", "previews", "releases", "renders", "sites"])
 def test_the_definition_of_an_example_is_the_one_of_its_classes(name: str) -> None:
     folder = ROOT / "examples" / name
     made = as_yaml(definitions_of(load_classes([folder / f"{name}.py"])))
