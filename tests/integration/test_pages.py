@@ -38,7 +38,6 @@ NOT_RUN: Final = {
 STATUS: Final = "echo $?"
 
 SHOWN: Final = {
-    "docs/from-kopf.md": "an operator of Kopf, as its users write them",
     "README.md": "test_why_prints_what_the_readme_shows; of the demo's steps, tests/unit/test_docs.py",
     "docs/development.md": "a board on a terminal; test_dev.py holds it",
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
