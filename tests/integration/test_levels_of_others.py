@@ -209,6 +209,48 @@ def test_a_view_that_is_given_levels_wakes_when_a_filter_leaves_its_parent_out_o
         assert simulation.level("summed", "default", "one").actual == []
 
 
+def test_a_view_reads_the_levels_of_wanted_children_and_of_theirs_and_wakes_for_each() -> None:
+    class Chain(Resource, group="example.com", version="v1", plural="chains"):
+        spec: ShopSpec
+
+    op = made()
+
+    @op.children(Chain, of=Shop)
+    def shops(chain: Chain) -> Iterator[Manifest]:
+        for n in range(chain.spec.replicas):
+            yield thing("Shop", f"c{n}", replicas=1)
+
+    @op.view
+    def tree(chain: Chain, levels: Levels) -> Level[dict[str, dict[str, list[str]]]]:
+        found = {
+            shop: {web: [f"{view} {each.status}" for view, each in of_web.items()] for web, of_web in below.items()}
+            for shop, of_shop in levels.children().items()
+            for below in [of_shop.children()]
+        }
+        return Level(desired={}, actual=found)
+
+    with Simulation(op) as simulation:
+        simulation.refuse(403, target="pods/default/c1-0-0", times=1)
+        simulation.apply(thing("Chain", "chain", replicas=2))
+        simulation.run()
+        place = "example.com/default"
+        assert simulation.level("tree", "default", "chain").actual == {
+            f"shops.{place}/c0": {f"webs.{place}/c0-0": ["pods in_sync"]},
+            f"shops.{place}/c1": {f"webs.{place}/c1-0": ["pods failed"]},
+        }
+        simulation.advance(HOUR)
+        calls = simulation.calls["tree"]
+        assert simulation.level("tree", "default", "chain").actual[f"shops.{place}/c1"] == {
+            f"webs.{place}/c1-0": ["pods in_sync"]
+        }
+        simulation.apply(thing("Web", "other"))
+        simulation.run()
+        assert simulation.calls["tree"] == calls, "no child of its"
+        simulation.apply(thing("Chain", "chain", replicas=1))
+        simulation.run()
+        assert list(simulation.level("tree", "default", "chain").actual) == [f"shops.{place}/c0"]
+
+
 def test_two_that_look_each_other_up_come_to_rest_since_neither_is_shown_to_the_other() -> None:
     op = Operator("pairs")
 

@@ -30,7 +30,7 @@ from levelog_store.decide.decisions import Decided, OpenIntent, PendingWake
 from levelog_store.fold import changewrites, levelwrites
 from levelog_store.fold.changes import Changes
 from levelog_store.owners import leases
-from levelog_store.rows import Bucket, Entry, IndexKey, Input, Scope, SyncRow, ViewParent, is_of_levels
+from levelog_store.rows import Bucket, Entry, IndexKey, Input, Scope, SyncRow, ViewParent, is_of_levels, levels_place
 from rigs.machine.seam import SeamedDatabase
 from rigs.machine.world import Laboratory
 
@@ -104,6 +104,20 @@ def levels_go_untold(_: Laboratory) -> Generator[None]:
         self._changes.gone |= {(view.name, name) for view in views}  # pyright: ignore[reportPrivateUsage]
 
     with _replaced((Fold, "_forget"), by=forget):
+        yield
+
+
+def children_no_dependency(_: Laboratory) -> Generator[None]:
+    """The levels of children are looked up, and not remembered as read."""
+    real = getattr(lookups.LevelLookups, "_find")  # noqa: B009
+
+    def find(self: Any, parent: str) -> Any:
+        found = real(self, parent)
+        if self._view.name == "machine/family":
+            self._bucket.__self__.versions.pop(levels_place(self._view.operator, parent))
+        return found
+
+    with _replaced((lookups.LevelLookups, "_find"), by=find):
         yield
 
 

@@ -123,7 +123,7 @@ def is_unsettled(row: Row, reference: Reference, effects: Effects) -> bool:
     wrote = [effect.revision for effect in effects.get(row["key"], ())]
     if row["is_watched"]:
         wrote.append(row["result_version"])  # what the API answered to a write that changed nothing, too
-    is_shown = all(reference.known[target] >= version for version in wrote)
+    is_shown = all(reference.shows(target, version) for version in wrote)
     return not (row["is_folded"] and is_shown)
 
 
@@ -146,7 +146,7 @@ def _check_levels(tables: Tables, reference: Reference, effects: Effects, now: d
     for view in VIEWS:
         for parent in reference.parents(view):
             expected.add((view, parent))
-            if tables.is_due(view, parent, now):
+            if tables.is_due(view, parent, now) or VIEWS[view].is_of_children:
                 continue
             read = _stands_on(reference.look(view, parent, now, tables.levels), parent)
             if any(tables.is_due(*place, now) for places in read for place in places):

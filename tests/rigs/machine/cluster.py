@@ -21,7 +21,8 @@ NAMESPACE: Final = "default"
 WEBS: Final = "webs"
 PARTS: Final = "parts"
 CONFIGS: Final = "configs"
-KINDS: Final = {WEBS: "Web", PARTS: "Part", CONFIGS: "Config"}
+RACKS: Final = "racks"
+KINDS: Final = {WEBS: "Web", PARTS: "Part", CONFIGS: "Config", RACKS: "Rack"}
 
 Body = dict[str, Any]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rigs.machine.checks import Broken
-from rigs.machine.cluster import CONFIGS, KINDS, PARTS, WEBS, Body, Cluster, key_of
+from rigs.machine.cluster import CONFIGS, KINDS, PARTS, RACKS, WEBS, Body, Cluster, key_of
 from rigs.machine.world import Laboratory, Meanwhile, World
 
 WEB_NAMES: Final = ("w0", "w1")
@@ -65,6 +65,15 @@ PART_CHANGES: Final[dict[str, Edit]] = {
     **{f"config={name}": _label("config", name) for name in CONFIG_NAMES},
     "color=odd": _spec(color="odd"),
     "no owner": lambda body: body["metadata"].update(ownerReferences=[]),
+    "noise": _touch,
+    "finalizer": _toggle_finalizer,
+}
+
+RACK_CHANGES: Final[dict[str, Edit]] = {
+    "webs=none": _spec(webs=[]),
+    "webs=w2": _spec(webs=["w2"]),
+    "webs=both": _spec(webs=["w1", "w2"]),
+    **{f"size={size}": _spec(size=size) for size in (0, 2)},
     "noise": _touch,
     "finalizer": _toggle_finalizer,
 }
@@ -129,6 +138,7 @@ class LevelsMachine(RuleBasedStateMachine):
         webs=st.sampled_from((WEB_NAMES, WEB_NAMES[:1])),
         configs=st.sampled_from((CONFIG_NAMES, CONFIG_NAMES[:1], ())),
         is_together=st.booleans(),
+        has_rack=st.booleans(),
     )
     def begin(
         self,
@@ -137,6 +147,7 @@ class LevelsMachine(RuleBasedStateMachine):
         webs: tuple[str, ...],
         configs: tuple[str, ...],
         is_together: bool,
+        has_rack: bool = False,
     ) -> None:
         """Some objects are there, some resources are listed, one or two processors begin, maybe with the actuator."""
         self.world.is_together = is_together
@@ -144,6 +155,8 @@ class LevelsMachine(RuleBasedStateMachine):
             self._create(WEBS, name)
         for name in configs:
             self._create(CONFIGS, name)
+        if has_rack:
+            self._create(RACKS, "rack")
         for resource in listed:
             self.world.ingest.list(resource)
         self._run(self._begin(is_shared))
@@ -188,6 +201,17 @@ class LevelsMachine(RuleBasedStateMachine):
         else:
             self._edit(CONFIGS, name, _spec(color=change))
         self._follow(CONFIGS, then)
+
+    @_step(rule, change=st.sampled_from(("delete", *RACK_CHANGES)), then=_then)
+    def change_rack(self, change: str, then: str) -> None:
+        """A user changes the Rack, of which Webs are children; if it is not there, it is made, and listed."""
+        if not self.world.ingest.is_watching(RACKS):
+            self.world.ingest.list(RACKS)
+        if change == "delete":
+            self._delete(RACKS, "rack")
+        else:
+            self._edit(RACKS, "rack", RACK_CHANGES[change])
+        self._follow(RACKS, then)
 
     @_step(
         rule,
@@ -451,6 +475,7 @@ class LevelsMachine(RuleBasedStateMachine):
             WEBS: {"spec": {"config": "c0", "size": 1, "team": "a", "deadline": 5 if name == "w1" else 0}},
             PARTS: {"spec": {"color": "red"}, "metadata": {"labels": {"app": "web", "team": "a"}}},
             CONFIGS: {"spec": {"color": "red"}},
+            RACKS: {"spec": {"webs": ["w2"], "size": 1}},
         }
         self.world.cluster.create(resource, name, contents[resource])
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
-from levelog import Index, Intent, Level, Objects, Operator, Resource, Struct, apply, delete
+from levelog import Index, Intent, Level, Manifest, Objects, Operator, Resource, Struct, apply, delete
 from levelog.levels import Levels, Standing
 from levelog.resources import LabelledResource
 
@@ -26,6 +26,15 @@ class WebSpec(Struct):
 
 class Web(Resource, group=GROUP, version="v1", plural="webs"):
     spec: WebSpec
+
+
+class RackSpec(Struct):
+    webs: tuple[str, ...] = ()
+    size: int = 1
+
+
+class Rack(Resource, group=GROUP, version="v1", plural="racks"):
+    spec: RackSpec
 
 
 class PartSpec(Struct):
@@ -100,6 +109,10 @@ def state_level(_: Part, levels: Levels) -> Level[dict[str, str]]:
 def kin_level(part: Part, levels: Levels) -> Level[dict[str, str]]:
     owner = part.metadata.controller
     return Level({}, shown(levels.of(Web, owner.name)) if owner else {})
+
+
+def family_level(_: Rack, levels: Levels) -> Level[dict[str, dict[str, str]]]:
+    return Level({}, {"": shown(levels), **{name: shown(each) for name, each in levels.children().items()}})
 
 
 def overview_level(config: Config, levels: Levels) -> Level[dict[str, str]]:
@@ -198,6 +211,21 @@ def make_operator(heard: Heard) -> Operator:
     def kin(part: Part, levels: Levels) -> Level[dict[str, str]]:
         heard("kin", part)
         return kin_level(part, levels)
+
+    @op.children(Rack, of=Web)
+    def wanted(rack: Rack) -> Iterator[Manifest]:
+        for name in rack.spec.webs:
+            yield {
+                "apiVersion": f"{GROUP}/v1",
+                "kind": "Web",
+                "metadata": {"name": name},
+                "spec": {"size": rack.spec.size},
+            }
+
+    @op.view
+    def family(rack: Rack, levels: Levels) -> Level[dict[str, dict[str, str]]]:
+        heard("family", rack)
+        return family_level(rack, levels)
 
     @op.view(levels_of=[Web, Part])
     def overview(config: Config, levels: Levels) -> Level[dict[str, str]]:

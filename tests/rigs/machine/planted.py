@@ -27,6 +27,7 @@ PLANTED: Final = (
     _planted(bugs.dropped_old_key, 5, 4, examples=40),
     _planted(bugs.readers_of_levels_not_told, 5, 4, examples=40),
     _planted(bugs.levels_go_untold, 5, 4, examples=40),
+    _planted(bugs.children_no_dependency, 5, 4, examples=40),
     _planted(bugs.readers_of_own_levels_not_woken, 5, 4, examples=40),
     _planted(bugs.left_out_untold, 5, 4, examples=80),
     _planted(bugs.readers_do_not_wait, 9, examples=40),

@@ -1,7 +1,8 @@
 """What should be: the records folded one by one into plain dictionaries, and levels computed from nothing else.
 
 It shares with levelog the user's functions and msgspec; how objects are held, entries found, reads noted and levels
-compared is its own. How levels stand that a view reads is taken from the table: each is compared by itself.
+compared is its own. How levels stand that a view reads is taken from the table: each is compared by itself. It does
+not compute the level of a function of children, nor what indices hold for that one.
 """
 
 from collections import Counter
@@ -16,8 +17,9 @@ from msgspec import Struct
 from levelog.levels import Level, Levels, Standing
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.wire.subjects import partition_of
 from rigs.machine import operator as user
-from rigs.machine.cluster import CONFIGS, NAMESPACE, PARTS, WEBS
+from rigs.machine.cluster import CONFIGS, NAMESPACE, PARTS, RACKS, WEBS, key_of
 from rigs.machine.log import PARTITIONS
 from rigs.machine.tables import Row
 
@@ -78,6 +80,8 @@ class View(Struct, frozen=True):
     """It is given levels, and its own are shown to nobody."""
     behind_levels: tuple[str, ...] = ()
     """Resources that those of its parent come from, which it does not wait for itself once they are listed."""
+    is_of_children: bool = False
+    """What it says is not computed here."""
 
     def is_shown_of(self, parent: ObjectKey) -> bool:
         """Tell whether its level of an object is among those that others read."""
@@ -93,6 +97,8 @@ VIEWS: Final = {
     "paint": View(PARTS, user.LabelledPart, (CONFIGS,), user.paint_level, looks_up=True, label=("app", "web")),
     "state": View(PARTS, user.Part, (), user.state_level, reads_levels=True, behind_levels=(CONFIGS,)),
     "kin": View(PARTS, user.Part, ALL, user.kin_level, reads_levels=True),
+    "wanted": View(RACKS, user.Rack, (WEBS,), user.family_level, is_of_children=True),
+    "family": View(RACKS, user.Rack, ALL, user.family_level, reads_levels=True),
     "overview": View(CONFIGS, user.Config, ALL, user.overview_level, reads_levels=True),
 }
 
@@ -159,7 +165,8 @@ class Reference:
         self._places: dict[ObjectKey, tuple[int, int]] = {}
         """Partition and sequence of the last record that showed the object."""
         self._lists: dict[tuple[int, str], int] = {}
-        self._listed: set[tuple[int, str]] = set()
+        self._listed: Counter[tuple[int, str]] = Counter()
+        """Version of the last list that ended, by partition and resource."""
         self._entries: dict[ObjectKey, Entries] = {}
         self._left_out: dict[ObjectKey, dict[str, str]] = {}
         """Errors of objects that an index has nothing of, by index."""
@@ -183,6 +190,11 @@ class Reference:
     def is_listed(self, resource: str) -> bool:
         """Tell whether the end of a list of the resource was folded in all partitions."""
         return all((partition, resource) in self._listed for partition in range(PARTITIONS))
+
+    def shows(self, target: ObjectKey, version: int) -> bool:
+        """Tell whether the object was seen at this version or later, its absence from a list of then included."""
+        listed = self._listed[partition_of(target, PARTITIONS), target.resource]
+        return self.known[target] >= version or (target not in self.objects and listed >= version)
 
     def parents(self, view: str) -> list[ObjectKey]:
         """Objects that have a level of the view."""
@@ -230,7 +242,7 @@ class Reference:
     def _sweep(self, partition: int, record: SyncFinished) -> None:
         resource = record.resource.resource
         began = self._lists.pop((partition, record.sync_id))
-        self._listed.add((partition, resource))
+        self._listed[partition, resource] = record.version
         for key, shown in list(self.objects.items()):
             is_unlisted = self._places[key] < (partition, began) and self._places[key][0] == partition
             if key.resource == resource and is_unlisted and shown.version <= record.version:
@@ -289,8 +301,7 @@ class Reference:
             if row is None or shown is None or row["parent_uid"] != shown.uid:
                 standings[name] = Standing(status="blocked", reason="not evaluated yet")
             else:
-                drift = {part: tuple(keys) for part, keys in msgspec.json.decode(row["drift"] or b"{}").items()}
-                standings[name] = Standing(status=row["status"], reason=row["reason"], drift=drift)
+                standings[name] = _standing(row, has_children=VIEWS[name].is_of_children)
         reads.append((LEVELS, parent, tuple((name, *each.identity) for name, each in standings.items())))
 
         def named(resource: Any, name: str, _: str | None) -> str:
@@ -305,6 +316,13 @@ class Reference:
                 if of == index:
                     found.setdefault(key, []).append(value)
         return {key: tuple(values) for key, values in found.items()}
+
+
+def _standing(row: Row, *, has_children: bool) -> Standing:
+    drift = {part: tuple(keys) for part, keys in msgspec.json.decode(row["drift"] or b"{}").items()}
+    desired = msgspec.json.decode(row["desired"] or b"{}") if has_children else {}
+    children = tuple(sorted(str(key_of(WEBS, name.removeprefix("Web/"))) for name in desired))
+    return Standing(status=row["status"], reason=row["reason"], drift=drift, children=children)
 
 
 def _entries_of(key: ObjectKey, shown: Shown, held: Entries) -> tuple[Entries, dict[str, str]]:

@@ -71,7 +71,7 @@ async def read_tables(database: Database, scope: Scope) -> Tables:
                     "" if row["key"] == "!" else _plain(row["value"]),
                 )
                 for row in await rows(index_entries)
-                if "/" in row["index"]  # what is noted of resources stands there too, under names without an operator
+                if _is_compared(row["index"])
             },
             levels={_named(row): row for row in await rows(levels)},
             wakes={_named(row): row for row in await rows(wakeups)},
@@ -91,6 +91,12 @@ async def read_epochs(database: Database, scope: Scope) -> dict[int, int]:
 
 def _named(row: Row) -> tuple[str, ObjectKey]:
     return str(row["view"]).partition("/")[2], ObjectKey.parse(row["parent"])
+
+
+def _is_compared(index: str) -> bool:
+    """Tell whether the reference has it too: neither notes of resources, which have no operator, nor of children."""
+    operator, _, name = index.rpartition("/")
+    return operator == "machine" and bool(name)
 
 
 def _plain(value: bytes) -> str:
