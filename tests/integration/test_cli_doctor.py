@@ -1,10 +1,12 @@
 """`levelog doctor`: every line says that something is well, or what is wrong and how to mend it."""
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from levelog.wire.objects import Cluster
 from levelog_log.stream import ensure_stream
@@ -102,6 +104,24 @@ def d(unknown: Unknown) -> Level[int]: return Level(1, 1)
         "unknowns.example.org in version v1 → install its CustomResourceDefinition (`levelog crd`), or mend its class; "
         "until then levelog waits for it",
     ]
+
+
+async def test_each_finding_is_an_object_for_programs(sandbox: Sandbox, levelog: Levelog) -> None:
+    sandbox.access.denials.append(Denial("watch", "pods"))
+    ended = await levelog.ends("doctor", WEBS_FILE, "--json")
+    assert ended.status == 1
+    findings = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {
+        "found": "ok",
+        "subject": "operators",
+        "text": "application webs, which reads pods, webs.example.com",
+    } in findings
+    [wrong] = [each for each in findings if each["subject"] == "permissions" and each["found"] == "wrong"]
+    assert "watch pods in all namespaces" in wrong["text"]
+    assert wrong["mend"].startswith("grant it with the roles")
+    as_yaml = (await levelog.ends("doctor", WEBS_FILE, "-o", "yaml")).stdout
+    assert [each["subject"] for each in yaml.safe_load_all(as_yaml)] == [each["subject"] for each in findings]
+    assert "ask for two forms" in await levelog.refused("doctor", "--json", "-o", "yaml", status=2)
 
 
 async def test_on_a_terminal_it_is_folded(levelog: Levelog) -> None:

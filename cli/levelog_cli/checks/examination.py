@@ -1,22 +1,30 @@
 """What the doctor looks at, in the order in which an application needs it."""
 
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from levelog.errors import LevelogError
 from levelog_cli.checks.apichecks import examine_cluster
-from levelog_cli.checks.findings import Finding, Found, print_finding
+from levelog_cli.checks.findings import Finding, Found, print_finding, told
 from levelog_cli.checks.serverchecks import examine_database, examine_nats
 from levelog_cli.loading import LoadedApplication, load_application
+from levelog_cli.printing.forms import PlainForm, print_plain
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.roles import Role
 
 
-async def examine(settings: Settings, files: Sequence[Path], role: Role | None = None) -> bool:
+async def examine(
+    settings: Settings, files: Sequence[Path], role: Role | None = None, *, form: PlainForm | None = None
+) -> bool:
     """Print what is found, each as soon as it is known; tells whether nothing is wrong."""
     is_well = True
     async for finding in _findings(settings, files, role):
-        print_finding(finding)
+        if form is None:
+            print_finding(finding)
+        else:
+            print_plain(told(finding), form)
+            sys.stdout.flush()
         is_well = is_well and finding.found is not Found.WRONG
     return is_well
 

@@ -53,6 +53,12 @@ class Finding(Struct, frozen=True, kw_only=True):
         return cls(found=Found.WRONG, subject=subject, text=str(text), mend=mend)
 
 
+def told(finding: Finding) -> dict[str, str]:
+    """The finding as a JSON object; without `mend` where there is nothing to mend."""
+    mend = {"mend": " ".join(finding.mend.split())} if finding.mend else {}
+    return {"found": finding.found, "subject": finding.subject, "text": " ".join(finding.text.split()), **mend}
+
+
 def print_finding(finding: Finding) -> None:
     """Print it to stdout, folded to the terminal, with a line for how to mend it."""
     colour, reset = (_COLOURS[finding.found], "\033[0m") if is_coloured() else ("", "")

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from levelog.errors import ConfigurationError
+from levelog_cli.printing.forms import PlainForm, plain_form_of
 from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import NATS, LogLevel, Settings, taking
 
@@ -26,6 +27,13 @@ def doctor(
     role: Annotated[
         str, typer.Option(help="ingest, process or actuate: what it needs; default: all.", metavar="ROLE")
     ] = "",
+    output: Annotated[
+        PlainForm | None,
+        typer.Option(
+            "--output", "-o", help="One line of JSON, or document of YAML, for each finding.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Check the cluster and the permissions, NATS, and the database. Ends with status 1 if something is wrong."""
 
@@ -33,7 +41,8 @@ def doctor(
         from levelog_cli.checks.examination import examine
         from levelog_cli.wiring.roles import named_role
 
-        if not await examine(settings, files or [], named_role(role)):
+        form = plain_form_of(output, as_json=as_json)
+        if not await examine(settings, files or [], named_role(role), form=form):
             raise SystemExit(FAILED)
 
     # The findings say what the log would warn of.
