@@ -17,7 +17,7 @@ from levelog.errors import Unavailable
 from levelog.levels import Levels
 from levelog.wire.objects import Application, Cluster
 from levelog.wire.records import ControlRecord, LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_processors.decide import cut
+from levelog_processors.decide import functions
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
@@ -209,7 +209,7 @@ async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], t
     folder: Path = tmp_path_factory.mktemp("passes")
     cluster = Watched()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cut, "SLOW_FOR", timedelta(0))
+        patch.setattr(functions, "SLOW_FOR", (timedelta(0), timedelta(0)))
         async with (
             engine_on(f"sqlite:///{folder}/one.db") as one,
             engine_on(f"sqlite:///{folder}/two.db") as two,

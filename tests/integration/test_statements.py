@@ -16,7 +16,7 @@ from sqlalchemy import Engine as SqlEngine
 from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
 from levelog_processors import waiting
-from levelog_processors.decide import cut
+from levelog_processors.decide import functions
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
@@ -103,7 +103,7 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
     nats_server: NatsServer, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # however busy the machine is, no function counts as slow, and no receipt as late
-    monkeypatch.setattr(cut, "SLOW_FOR", timedelta(0))
+    monkeypatch.setattr(functions, "SLOW_FOR", (timedelta(0), timedelta(0)))
     monkeypatch.setattr(waiting, "ECHO_WAIT", timedelta(minutes=1))
     monkeypatch.setattr(Engine, "__init__", partialmethod(Engine.__init__, patience=timedelta(minutes=1)))
     async with Sandbox() as sandbox:

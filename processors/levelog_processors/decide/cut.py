@@ -1,12 +1,9 @@
 """One cut: wakeups are read, views called, reconcile functions asked, what follows is written. Counts calls."""
 
-import asyncio
-import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
 
 from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller
+from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller, Slowness
 from levelog_processors.decide.intents import last_called, places_of_calls, target_names, with_rows
 from levelog_processors.decide.readiness import is_watched
 from levelog_processors.decide.rules import conclude, must_act
@@ -36,8 +33,6 @@ from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent
 
 BATCH = 256
 """Wakeups decided in one transaction: large enough to share a commit, small enough to keep the fold waiting briefly."""
-SLOW_FOR: Final = timedelta(minutes=1)
-"""So long functions count as slow after one has taken longer than `PATIENCE`."""
 
 
 class CallCounts(Struct):
@@ -123,12 +118,12 @@ class Decider:
         self.calls = CallCounts()
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
-        self._quick_from = -math.inf
+        self._slowness = Slowness()
 
     @property
     def is_quick(self) -> bool:
         """Tell whether no function has been slow lately, so that other transactions may wait for a cut."""
-        return asyncio.get_running_loop().time() >= self._quick_from
+        return self._slowness.is_quick
 
     def on_return(self, told: Callable[[], None]) -> None:
         """Have `told` called when a slow reconcile function has returned, so that there is something to conclude."""
@@ -249,8 +244,7 @@ class Decider:
 
     def note(self, longest: timedelta) -> None:
         """Note how long a function may have taken."""
-        if longest > PATIENCE:
-            self._quick_from = asyncio.get_running_loop().time() + SLOW_FOR.total_seconds()
+        self._slowness.note(longest)
 
     def _count(self, look: Outlook) -> None:
         facts = look.facts

@@ -1,8 +1,10 @@
 """Reconcile functions: called, checked for intents, and kept on their way if they are slow."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -73,6 +75,37 @@ PATIENCE: Final = timedelta(milliseconds=20)
 """How long a cut waits for its reconcile functions before it goes on without the slow ones."""
 MOST_BEGUN: Final = 1024
 """Functions on their way at one time; with as many, no others are begun."""
+
+
+SLOW_FOR: Final = (timedelta(seconds=1), timedelta(minutes=1))
+"""How long functions count as slow after one was slower than `PATIENCE`: once, and where one always is."""
+
+
+class Slowness:
+    """Whether functions were slow lately.
+
+    A machine that is busy makes any function slow now and then, which counts for a moment; each time that one is slow
+    again soon counts for twice as long.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._quick_from = -math.inf
+        self._slow_for = timedelta(0)
+
+    @property
+    def is_quick(self) -> bool:
+        """Tell whether none was slow lately."""
+        return self._clock() >= self._quick_from
+
+    def note(self, longest: timedelta) -> None:
+        """Note how long a function may have taken."""
+        if longest <= PATIENCE:
+            return
+        shortest, most = SLOW_FOR
+        is_again = self._clock() < self._quick_from + most.total_seconds()
+        self._slow_for = min(max(self._slow_for * 2, shortest), most) if is_again else shortest
+        self._quick_from = self._clock() + self._slow_for.total_seconds()
 
 
 class _Begun(Struct, frozen=True):
