@@ -109,8 +109,9 @@ class StandIns:
     def call_through(self, effects: Iterable[Callable[..., Any]]) -> None:
         """Have effects called as they would be live. Raises KeyError for what is no effect of the operators."""
         for effect in effects:
-            if found := [name for name, handler in self._records.items() if handler.function is effect]:
-                self._record_functions[found[0]] = effect
+            found = {name: each.function for name, each in self._records.items() if each.origin is effect}
+            self._record_functions |= found
+            if found and not any(each.origin is effect for each in self._effects.values()):
                 continue
             for name in self._named(effect):
                 self.handlers[name] = self._real(name)

@@ -57,6 +57,11 @@ def watch(stopped, body, name, **_):
     tell("thread ends", name, stopped.reason)
 
 
+@kopf.on.event("example.com", "v1", "webs")
+def seen(type, name, **_):
+    tell("event", name, type)
+
+
 @kopf.on.resume("example.com", "v1", "webs")
 @kopf.on.create("example.com", "v1", "webs")
 async def known(name, reason, **_):
@@ -151,6 +156,8 @@ async def test_daemons_of_a_kopf_file_follow_their_objects_and_a_start_resumes_w
         await followed.remove("first")
         await followed.tells("async ends", "first", True, "unwanted")
         await followed.tells("thread ends", "first", "unwanted")
+        await followed.tells("event", "first", "DELETED")
+        assert followed.told("event", "first")[0][2] in (None, "MODIFIED")
         await followed.make("fourth", labels={"thread": "yes"})
         await followed.tells("thread step", "fourth")
     assert followed.told("thread ends", "fourth", "shutdown")

@@ -318,7 +318,6 @@ def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -
         ('@kopf.on.create("example.com", "v1", "shops", errors="none")', "not one of kopf.ErrorsMode"),
         ('@kopf.on.create("example.com", "v1", "shops", backoff=0)', "not a number of seconds"),
         ('@kopf.on.field("example.com", "v1", "shops")', "says no field"),
-        ('@kopf.on.event("example.com", "v1", "shops")', "levelog history"),
         ('@kopf.on.validate("example.com", "v1", "shops")', "no webhooks"),
         ('@kopf.on.mutate("example.com", "v1", "shops")', "no webhooks"),
         ('@kopf.subhandler()', "inside of a handler"),

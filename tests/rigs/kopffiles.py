@@ -82,6 +82,7 @@ def load_kopf(folder: Path, source: str, name: str = "shops") -> Operator:
 def kopf_run(folder: Path, source: str) -> Generator[KopfRun]:
     operator = load_kopf(folder, source)
     origins = [effect.origin for effect in operator.effects.values() if effect.daemon is None]
+    origins += [handler.origin for handler in operator.record_handlers.values()]
     with Simulation(operator) as simulation:
         simulation.call_through(*origins)
         yield KopfRun(operator, simulation, _told_of(origins))

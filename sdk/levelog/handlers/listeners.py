@@ -89,6 +89,11 @@ class RecordHandler:
         self.fingerprint = digest(fingerprint(function), self.reader.fingerprint, self.given.fingerprint)
 
     @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        return self.function
+
+    @property
     def source(self) -> str:
         """Its name in the tables, `operator/function`."""
         return f"{self.operator}/{self.name}"

@@ -13,7 +13,9 @@ from levelog.compat.kopf.filters import holds
 from levelog.compat.kopf.options import (
     BACKOFF,
     COMMON,
+    FILTERS,
     LIMITS,
+    SELECTORS,
     declared_as,
     delay_of,
     filters_of,
@@ -32,8 +34,6 @@ from levelog.handlers.timers import LEAST
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
 
 REFUSED: Final[Mapping[str, str]] = {
-    "event": "each record of an object is in `levelog history`; what is written for every one is nearly always a "
-    "level: docs/from-kopf.md",
     "validate": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
     "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
 }
@@ -71,6 +71,17 @@ class KopfOn:
         def register(function: DecoratedF) -> DecoratedF:
             declared = declared_as("kopf.on.resume", function, selectors, options, (), is_of_field=True)
             file_of(function).resume(declared, deleting=bool(deleted))
+            return function
+
+        return register
+
+    def event(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
+        """Call the function for each record of an object; what it raises is logged and ignored."""
+        require_known("kopf.on.event", options, (*SELECTORS, *FILTERS, "id", "param", "field"))
+
+        def register(function: DecoratedF) -> DecoratedF:
+            declared = declared_as("kopf.on.event", function, selectors, options, (), is_of_field=True)
+            file_of(function).watch(declared)
             return function
 
         return register

@@ -15,6 +15,7 @@ from levelog.compat.kopf.kinds.entries import kopf_index
 from levelog.compat.kopf.kinds.lasting import LastingHandler, run_ended
 from levelog.compat.kopf.kinds.pacing import PacedHandler
 from levelog.compat.kopf.kinds.resuming import ResumeHandler, resumed_view, starts_index, starts_of, starts_source
+from levelog.compat.kopf.kinds.watching import WatchingHandler
 from levelog.compat.kopf.options import Declaration
 from levelog.compat.kopf.patches import marks_effect, patches_view, patches_writer
 from levelog.compat.kopf.tuning import OperatorSettings
@@ -51,6 +52,7 @@ class KopfFile:
         self._pacing: list[PacedHandler] = []
         self._resuming: list[ResumeHandler] = []
         self._lasting: list[LastingHandler] = []
+        self._watching: list[WatchingHandler] = []
         self._starts: IndexHandler | None = None
         """The last start of the operator; None: no handler asks for it."""
         self._looked_up: dict[str, IndexHandler] = {}
@@ -146,6 +148,20 @@ class KopfFile:
         self._lasting.append(handler)
         self._put_daemon(handler)
 
+    def watch(self, declared: Declaration) -> None:
+        """Have a function called for each record of an object."""
+        if asked_for(declared.function, ["patch"]):
+            raise OperatorError(
+                f"event handler {declared.id}: asks for patch, but writes nothing here: write it in a handler of "
+                "changes, @kopf.on.create and update, or better in a view: docs/from-kopf.md"
+            )
+        name = self._free_name("event", declared, declared.id)
+        attempts = self._attempts(declared, declared.id, name)
+        handler = WatchingHandler(name, declared, attempts, self._lender, is_alone=lambda: not self._changing)
+        self._watching.append(handler)
+        self._look_up(handler)
+        self.operator.record_handlers[name] = handler
+
     def index(self, declared: Declaration) -> None:
         """Keep what a function returns for each object; handlers that ask for it above are given it too."""
         name = declared.id
@@ -167,6 +183,8 @@ class KopfFile:
         for lasting in self._lasting:
             if self._look_up(lasting):
                 self._put_daemon(lasting)
+        for watching in self._watching:
+            self._look_up(watching)
 
     def hook(self, when: When, function: Callable[..., Any], param: Any) -> None:
         """Have a function called when a process of the operator begins, or ends."""
@@ -249,7 +267,7 @@ class KopfFile:
 
         return inspect_view
 
-    def _look_up(self, handler: ChangeHandler | PacedHandler | LastingHandler) -> bool:
+    def _look_up(self, handler: ChangeHandler | PacedHandler | LastingHandler | WatchingHandler) -> bool:
         """Have a handler's calls look up the indices that it asks for; tells whether one is new to it."""
         when = handler.filters.when
         if when is not None and (asked := asked_for(when, self._looked_up)):
@@ -257,6 +275,8 @@ class KopfFile:
                 f"handler {handler.attempts.id}: its filter when= asks for the index {asked[0]}, which only handlers "
                 "look up: ask for it in the function, and return at once where it says no"
             )
+        if isinstance(handler, WatchingHandler) and (asked := asked_for(handler.origin, self._looked_up)):
+            raise OperatorError(f"event handler {handler.attempts.id}: looks up no index, not {asked[0]}: use a timer")
         return handler.attempts.take_indices(self._looked_up)
 
     def _give_snapshots(self, handler: ChangeHandler | PacedHandler, effect: str) -> None:
@@ -300,7 +320,8 @@ class KopfFile:
 
     def _free_name(self, kind: str, declared: Declaration, wanted: str) -> str:
         """A name for a handler that stands for itself. Raises OperatorError where all are taken."""
-        taken = {*self.operator.views, *self.operator.effects, *self._looked_up}
+        operator = self.operator
+        taken = {*operator.views, *operator.effects, *operator.record_handlers, *self._looked_up}
         for name in self._names(wanted, declared.cls, kind):
             if name not in taken:
                 return name

@@ -1,0 +1,101 @@
+"""`kopf.on.event`: called for each record of the log, as `op.on.event` is, with Kopf's arguments."""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from levelog.calls.mappings import plain
+from levelog.compat.kopf.attempts import Attempts, forget
+from levelog.compat.kopf.kinds.changing import LONGEST
+from levelog.compat.kopf.options import Declaration
+from levelog.effects import GiveUp, Retry
+from levelog.handlers.fingerprints import fingerprint, value_fingerprint
+from levelog.handlers.injection import Given, Injections, Lender
+from levelog.handlers.listeners import RecordHandler, RecordOptions
+from levelog.handlers.readers import ObjectReader
+from levelog.selectors import Selector
+from levelog.wire.canonical import digest
+
+_CODE: Final = "kopf events 1"
+"""Stands for this module in fingerprints: raised when the same records lead to other calls."""
+
+
+class WatchingHandler(RecordHandler):
+    """A function of a Kopf file that is called for each record of its objects, with keyword arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        declared: Declaration,
+        attempts: Attempts,
+        lender: Lender,
+        *,
+        is_alone: Callable[[], bool],
+    ) -> None:
+        """`is_alone`: no handler of changes wants what is known of an object after its end."""
+        self.name = name
+        self._is_alone = is_alone
+        self.attempts = attempts
+        self.filters = declared.filters
+        self.operator = lender.operator
+        self.is_async = attempts.is_async
+        self.function = self._wrapped(lender.logger(name))
+        selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
+        self.options = RecordOptions(of=declared.cls, selector=selector, timeout=LONGEST, retries=0)
+        self.reader = ObjectReader(declared.cls, selector, is_plain=True)
+        self.parameter = "found"
+        self._told = ["is_deleted", "origin"]
+        self.given = Injections({}, {"key": Given.KEY}, {}, digest(value_fingerprint((self.filters, attempts.param))))
+        code = fingerprint(attempts.function)
+        self.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
+
+    @property
+    def origin(self) -> Callable[..., Any]:
+        """The function that its user wrote."""
+        return self.attempts.function
+
+    def _takes(self, body: Mapping[str, Any]) -> bool:
+        return self.filters.take(self.attempts.object_arguments(plain(body)))
+
+    def _event(self, found: Any, origin: str, *, is_deleted: bool) -> dict[str, Any]:
+        resource = self.reader.resource
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **plain(found)}
+        return {"type": "DELETED" if is_deleted else "MODIFIED" if origin == "watch" else None, "object": body}
+
+    def _wrapped(self, logger: logging.Logger) -> Callable[..., Any]:
+        attempts = self.attempts
+
+        def failed(error: Exception) -> None:
+            is_odd = not isinstance(error, Retry | GiveUp)
+            logger.error("%s failed, which is ignored: %s", attempts.id, error, exc_info=error if is_odd else None)
+
+        def ended(event: Mapping[str, Any], result: Any) -> None:
+            if result:
+                logger.warning("%s: what a handler of on.event returns, patches or posts is not written", attempts.id)
+            if event["type"] == "DELETED" and self._is_alone():
+                forget(event["object"])
+
+        def plain_call(found: Any, key: str, origin: str, *, is_deleted: bool) -> None:
+            event = self._event(found, origin, is_deleted=is_deleted)
+            try:
+                told = {"event": event, "type": event["type"]}
+                result = attempts.run(event["object"], key, 0, datetime.now(UTC), told)
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                failed(error)
+            else:
+                ended(event, result)
+
+        async def async_call(found: Any, key: str, origin: str, *, is_deleted: bool) -> None:
+            event = self._event(found, origin, is_deleted=is_deleted)
+            try:
+                told = {"event": event, "type": event["type"]}
+                result = await attempts.run_async(event["object"], key, 0, datetime.now(UTC), told)
+            except Exception as error:  # noqa: BLE001 - as above
+                failed(error)
+            else:
+                ended(event, result)
+
+        made: Callable[..., Any] = async_call if attempts.is_async else plain_call
+        made.__name__ = self.name
+        return made

@@ -1,0 +1,71 @@
+"""`kopf.on.event` on levelog: called for each record of an object."""
+
+from pathlib import Path
+
+import pytest
+
+from levelog import OperatorError
+from rigs.kopffiles import kopf_run, load_kopf, shop
+
+SEEN = """
+@kopf.on.event("example.com", "v1", "shops", labels={"a": kopf.ABSENT})
+def seen(event, type, spec, name, memo, **_):
+    memo.count = memo.get("count", 0) + 1
+    told.append((type, event["type"] == type, event["object"]["kind"], name, spec.get("size"), memo.count))
+"""
+
+
+def test_a_handler_is_called_for_each_record_of_what_its_filters_take(tmp_path: Path) -> None:
+    with kopf_run(tmp_path, SEEN) as kopf:
+        kopf.simulation.apply(shop(size=1))
+        kopf.simulation.apply(shop(size=2))
+        kopf.simulation.run()
+        assert kopf.told() == [("MODIFIED", True, "Shop", "a", 1, 1), ("MODIFIED", True, "Shop", "a", 2, 2)]
+        assert kopf.apply("b", metadata={"labels": {"a": ""}}, size=1) == []
+        assert kopf.delete() == [("DELETED", True, "Shop", "a", 2, 3)]
+        assert kopf.apply(size=1) == [("MODIFIED", True, "Shop", "a", 1, 1)]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_what_it_raises_is_logged_and_what_it_returns_is_not_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    source = f"""
+    @kopf.on.event("example.com", "v1", "shops")
+    {kind} seen(spec, **kwargs):
+        told.append(spec["size"])
+        if spec["size"] == 1:
+            raise ValueError("too small")
+        kwargs["patch"].status["seen"] = True
+        return 1
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [1]
+        assert kopf.apply(size=2) == [2]
+        assert "status" not in kopf.read()
+    messages = [each.message for each in caplog.records]
+    assert "seen failed, which is ignored: too small" in messages
+    assert "seen: what a handler of on.event returns, patches or posts is not written" in messages
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('@kopf.on.event("example.com", "v1", "shops")\ndef seen(patch, **_): pass', "writes nothing"),
+        (
+            '@kopf.index("pods")\ndef pods(**_): pass\n\n@kopf.on.event("example.com", "v1", "shops")\n'
+            "def seen(pods, **_): pass",
+            "looks up no index",
+        ),
+        (
+            '@kopf.on.event("example.com", "v1", "shops")\ndef seen(pods, **_): pass\n\n@kopf.index("pods")\n'
+            "def pods(**_): pass",
+            "looks up no index",
+        ),
+        ('@kopf.on.event("example.com", "v1", "shops", retries=1)\ndef seen(**_): pass', "takes no option 'retries'"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, source: str, said: str) -> None:
+    with pytest.raises(OperatorError) as refused:
+        load_kopf(tmp_path, source)
+    assert said in str(refused.value)
