@@ -80,18 +80,17 @@ class Seen(NamedTuple):
     is_right: bool
 
 
-class Rival:
-    """One of the two, with a cluster of its own, to which it speaks through a proxy."""
+class Handlers:
+    """A file of handlers, and what they told; run by one of the two."""
 
-    def __init__(self, side: Side, folder: Path, sandbox: Sandbox, proxy: FaultProxy) -> None:
+    def __init__(self, side: Side, folder: Path, kubeconfig: Path, source: str) -> None:
         self.side = side
-        self.sandbox = sandbox
-        self.proxy = proxy
         self._folder = folder
-        self._kubeconfig = proxy.kubeconfig(folder / "kubeconfig")
-        self._levelog = Levelog(folder, self._kubeconfig)
+        self._kubeconfig = kubeconfig
+        self._levelog = Levelog(folder, kubeconfig)
         self._process: _Running | None = None
         self._starts = 0
+        (folder / "shops.py").write_text(_IMPORTS[side] + "\n" + _HEAD + source)
 
     def start(self) -> None:
         """Run the file, or run it again."""
@@ -118,16 +117,6 @@ class Rival:
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_running
 
-    def make(self, name: str, **spec: Any) -> None:
-        metadata = {"name": name, "namespace": "default"}
-        self.sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": spec})
-
-    def change(self, name: str, **spec: Any) -> None:
-        self.sandbox.user.patch(SHOPS, name, {"spec": spec})
-
-    def delete(self, name: str) -> None:
-        self.sandbox.user.delete(SHOPS, name)
-
     def told(self, *begin: object) -> list[list[Any]]:
         """What handlers told that begins so."""
         file = self._folder / "told.jsonl"
@@ -149,6 +138,32 @@ class Rival:
         with suppress(TimeoutError):
             return bool(await self.tells(*begin, seconds=seconds))
         return False
+
+    async def uninstall(self) -> None:
+        """Stop it, and take off what it left on objects, where there is a command for that."""
+        self.stop()
+        if self.side == "levelog":
+            released = await self._levelog.ends("release", "shops.py")
+            assert released.status == 0, released.stderr
+
+
+class Rival(Handlers):
+    """One of the two, with a cluster of its own, to which it speaks through a proxy."""
+
+    def __init__(self, side: Side, folder: Path, sandbox: Sandbox, proxy: FaultProxy, source: str) -> None:
+        super().__init__(side, folder, proxy.kubeconfig(folder / "kubeconfig"), source)
+        self.sandbox = sandbox
+        self.proxy = proxy
+
+    def make(self, name: str, **spec: Any) -> None:
+        metadata = {"name": name, "namespace": "default"}
+        self.sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": spec})
+
+    def change(self, name: str, **spec: Any) -> None:
+        self.sandbox.user.patch(SHOPS, name, {"spec": spec})
+
+    def delete(self, name: str) -> None:
+        self.sandbox.user.delete(SHOPS, name)
 
     async def is_calm(self, seconds: float = 2) -> None:
         """Wait until nothing was written for a while."""
@@ -172,12 +187,11 @@ class Rival:
 @asynccontextmanager
 async def rival(side: Side, folder: Path, source: str) -> AsyncGenerator[Rival]:
     """One of the two that runs a file with these handlers, on a sandbox that has Shops."""
-    (folder / "shops.py").write_text(_IMPORTS[side] + "\n" + _HEAD + source)
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox())
         await define(sandbox, DEFINITION)
         proxy = await stack.enter_async_context(FaultProxy(sandbox.url))
-        made = Rival(side, folder, sandbox, proxy)
+        made = Rival(side, folder, sandbox, proxy, source)
         stack.callback(made.stop)
         made.start()
         yield made
@@ -287,6 +301,22 @@ async def _away(rival: Rival) -> Seen:
     return Seen(f"the end of an object while it was away is {'handled' if is_right else 'lost'}", is_right)
 
 
+async def _uninstalled(rival: Rival) -> Seen:
+    rival.make("a")
+    await rival.tells("made", "a")
+    await rival.is_calm()
+    await rival.uninstall()
+    rival.delete("a")
+
+    async def is_gone() -> bool:
+        return not rival.sandbox.user.list(SHOPS)
+
+    with suppress(TimeoutError):
+        await until(is_gone, "the end of the object", seconds=5)
+    is_right = await is_gone()
+    return Seen(f"the object {'is gone' if is_right else 'stays, with a finalizer'}", is_right)
+
+
 CASES: Final = {
     "newest": Case(
         "two handlers, one waits to be tried again, the spec changes",
@@ -378,6 +408,15 @@ def gone(name, **_):
     tell("gone", name)
 """,
         _away,
+    ),
+    "uninstalled": Case(
+        "on.delete; the operator is uninstalled, then an object deleted",
+        """
+@kopf.on.delete(*SHOPS)
+def gone(**_):
+    tell("gone")
+""",
+        _uninstalled,
     ),
 }
 """By name."""
