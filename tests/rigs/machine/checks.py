@@ -1,6 +1,6 @@
 """The invariants, as docs/architecture.md numbers them, checked on what a world shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from levelog.levels import drift_between
 from levelog.wire.objects import ObjectKey
+from levelog_store.decide.decisions import Decided
 from rigs.machine.cluster import Happening
 from rigs.machine.log import PARTITIONS, Log
 from rigs.machine.reference import LEVELS, VIEWS, Look, Outcome, Reference
@@ -125,6 +126,18 @@ def is_unsettled(row: Row, reference: Reference, effects: Effects) -> bool:
         wrote.append(row["result_version"])  # what the API answered to a write that changed nothing, too
     is_shown = all(reference.shows(target, version) for version in wrote)
     return not (row["is_folded"] and is_shown)
+
+
+def check_settling(decided: Iterable[Decided], tables: Tables, reference: Reference, effects: Effects) -> None:
+    """Compare decisions with what was under way in the tables when they began: such a level waits."""
+    for each in decided:
+        level = each.level
+        view = level.view.rpartition("/")[2]
+        for row in tables.intents_of(view, ObjectKey.parse(level.parent), level.parent_uid):
+            if level.status == "drifting" and row["state"] != "pending" and is_unsettled(row, reference, effects):
+                raise Broken(
+                    8, f"{level.view} of {level.parent} drifts while {row['verb']} {row['target']} is under way"
+                )
 
 
 def check_fold(tables: Tables, reference: Reference) -> None:

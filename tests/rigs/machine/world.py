@@ -20,7 +20,7 @@ from levelog_store.decide.decisions import Decided
 from levelog_store.owners.scopes import open_scope
 from levelog_store.tables import leases, processors
 from rigs.lostcommits import keep, lose
-from rigs.machine.checks import Broken, Call, check_call, check_fold, check_tables, is_unsettled
+from rigs.machine.checks import Broken, Call, check_call, check_fold, check_settling, check_tables, is_unsettled
 from rigs.machine.cluster import KINDS, Cluster, key_of
 from rigs.machine.log import CLUSTER, PARTITIONS, Ingest, Log
 from rigs.machine.operator import BEGIN, make_operator
@@ -260,6 +260,7 @@ class World:
         decided = cut.decided if cut is not None else []
         self._check_held(worker, {each.level.partition for each in decided})
         self._check_due_times(decided)
+        check_settling(decided, self.before, self.reference, self.sender.effects)
         self._keep_looks(name, decided)
         return bool(decided)
 
