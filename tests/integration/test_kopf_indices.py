@@ -119,7 +119,9 @@ def test_what_is_no_dict_is_one_value(tmp_path: Path) -> None:
         assert kopf.apply() == [["a"], {("a", "x"): [["a"]]}]
 
 
-def test_an_object_for_which_the_function_fails_keeps_its_values(tmp_path: Path) -> None:
+def test_an_object_for_which_the_function_fails_keeps_its_values(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     source = """
     @kopf.index("example.com", "v1", "shops", errors=kopf.ErrorsMode.PERMANENT)
     async def sizes(name, spec, **_):
@@ -136,6 +138,7 @@ def test_an_object_for_which_the_function_fails_keeps_its_values(tmp_path: Path)
         kopf.apply(size=10)
         kopf.simulation.advance(timedelta(seconds=61))
         assert kopf.told() == [[1]]
+    assert "ValueError: too big (shops.py line 8)" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,9 @@ def test_what_is_logged_goes_to_the_log_and_is_no_event(tmp_path: Path, caplog: 
     assert vars(record)["object"] == "shops.example.com/default/a"
 
 
-def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handled(tmp_path: Path) -> None:
+def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     source = """
     @kopf.on.startup()
     async def begin(**_):
@@ -169,6 +171,7 @@ def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handl
     """
     with pytest.raises(HookFailed, match="no database"), kopf_run(tmp_path, source):
         raise AssertionError("it has begun")
+    assert "ValueError: no database (shops.py line 7)" in caplog.text
 
 
 def test_an_index_forgets_what_an_object_gave_once_its_function_returns_none(tmp_path: Path) -> None:

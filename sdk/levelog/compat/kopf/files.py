@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.given.keywords import Memo
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
@@ -203,6 +203,7 @@ class KopfFile:
 
         hook = call_async if inspect.iscoroutinefunction(function) else call_plain
         hook.__name__ = getattr(function, "__name__", when)
+        stand_for(hook, function)
         if when == "startup":
             self.operator.on.startup(hook)
         else:

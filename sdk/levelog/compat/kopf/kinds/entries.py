@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.options import Declaration
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
@@ -34,6 +34,7 @@ def kopf_index(name: str, declared: Declaration, attempts: Attempts) -> IndexHan
         elif result is not None:
             yield None, msgspec.to_builtins(result, enc_hook=dict)
 
+    stand_for(entries, attempts.function)
     selector = Selector() if filters.takes_all else Selector(when=takes)
     code = (attempts.id, filters, attempts.param)
     return IndexHandler(
