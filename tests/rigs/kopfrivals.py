@@ -139,12 +139,17 @@ class Handlers:
             return bool(await self.tells(*begin, seconds=seconds))
         return False
 
+    async def command(self, *words: str) -> str:
+        """What a command of levelog prints that ends well."""
+        ended = await self._levelog.ends(*words, seconds=120, env={"COLUMNS": "200"})
+        assert ended.status == 0, ended
+        return ended.stdout
+
     async def uninstall(self) -> None:
         """Stop it, and take off what it left on objects, where there is a command for that."""
         self.stop()
         if self.side == "levelog":
-            released = await self._levelog.ends("release", "shops.py")
-            assert released.status == 0, released.stderr
+            await self.command("release", "shops.py")
 
 
 class Rival(Handlers):

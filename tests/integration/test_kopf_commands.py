@@ -1,0 +1,60 @@
+"""What a Kopf file has done is shown, explained and decided again by the commands, as with any other file."""
+
+import re
+from pathlib import Path
+
+from rigs.kopfrivals import rival
+
+SOURCE = """
+@kopf.index(*SHOPS)
+def names(name, **_):
+    return {name: None}
+
+
+@kopf.on.resume(*SHOPS)
+def resumed(name, **_):
+    tell("resumed", name)
+
+
+@kopf.on.update(*SHOPS)
+def changed(spec, names, **_):
+    tell("changed", spec["size"], sorted(names))
+    return spec["size"]
+
+
+@kopf.timer(*SHOPS, interval=600)
+def ticked(**_):
+    tell("ticked")
+
+
+@kopf.daemon(*SHOPS)
+async def ran(stopped, **_):
+    await stopped.wait(0.1)
+    tell("ran")
+    return 5
+
+
+@kopf.on.event(*SHOPS)
+def seen(**_):
+    tell("seen")
+"""
+VIEWS = {"changed", "made", "ran", "resumed_resume", "shops_patches", "ticked"}
+
+
+async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_file(tmp_path: Path) -> None:
+    async with rival("levelog", tmp_path, SOURCE) as running:
+        running.make("a", size=1)
+        await running.tells("made", "a")
+        running.change("a", size=2)
+        for told in (("changed", 2, ["a"]), ("ticked",), ("ran",), ("seen",)):
+            await running.tells(*told)
+        await running.is_calm()
+        levels = await running.command("levels")
+        assert set(re.findall(r"^shops/(\w+) .* in_sync", levels, re.MULTILINE)) == VIEWS
+        why = await running.command("why", "shops.example.com/default/a")
+        assert "call changed_handled.effects/default/a: done" in why
+        replayed = await running.command("replay", "shops.py")
+        counts = re.findall(r"^shops/(\w+) +(\d+) +0 +0 +0 +0$", replayed, re.MULTILINE)
+        assert {name for name, same in counts if int(same)} == VIEWS, replayed
+        assert "writes that would follow: none" in await running.command("plan", "shops.py")
+        assert "may patch shops/status.example.com" in await running.command("doctor", "shops.py")
