@@ -46,9 +46,8 @@ class LiveIndices:
         self._sweep = sweep
         self.waiting: Final[set[_Changes]] = set()
         """Iterations whose next step somebody waits for."""
-        self.wholes: dict[str, WholeIndex] = {}
-        """Indices that were read whole, as of the last look."""
-        self.decoded: dict[str, Mapping[Any, Collection[Any]]] = {}
+        self.wholes: dict[tuple[str, Any], tuple[WholeIndex, Mapping[Any, Collection[Any]]]] = {}
+        """Indices that were read whole, as of the last look, by name and type of their values."""
         self.waits: Callable[[], AbstractContextManager[None]] = nullcontext
         """Stands around each wait for a change."""
         self._looking: asyncio.Task[None] | None = None
@@ -128,13 +127,13 @@ class _Live(LiveIndex[Any, Any]):
         return _decoded(self._decoder, values)
 
     async def everything(self) -> Mapping[Any, Collection[Any]]:
-        whole = await self._live.whole(self._name, self._live.wholes.get(self._name))
-        if self._live.wholes.get(self._name) is not whole:
-            self._live.wholes[self._name] = whole
-            self._live.decoded[self._name] = {
-                key_from(text): _decoded(self._decoder, values) for text, values in whole.buckets.items()
-            }
-        return self._live.decoded[self._name]
+        place = self._name, self._decoder.type
+        whole, decoded = self._live.wholes.get(place, (None, {}))
+        found = await self._live.whole(self._name, whole)
+        if found is not whole:
+            decoded = {key_from(text): _decoded(self._decoder, values) for text, values in found.buckets.items()}
+            self._live.wholes[place] = found, decoded
+        return decoded
 
     def changes(self, key: Any) -> "_Changes":
         return _Changes(self._live, self._place(key), self._decoder)

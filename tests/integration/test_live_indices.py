@@ -59,6 +59,7 @@ async def test_the_whole_of_an_index_is_read_again_only_after_a_change(
         found = await images(live).everything()
         assert found == {"uid-shop": (("shop-0", "a"),)}
         assert await images(live).everything() is found
+        assert await live.index("webs/images", Any).everything() == {"uid-shop": (["shop-0", "a"],)}
         await stack.folded(
             await stack.tell(pod("other-0", 3, owner="uid-other"), pod("shop-0", 4, owner="uid-shop", image="b"))
         )
