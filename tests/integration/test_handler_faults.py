@@ -101,8 +101,6 @@ def operator() -> Operator:
                 await asyncio.Event().wait()
             case "reconcile gives a manifest":
                 wanted = [{"kind": "ConfigMap"}]
-            case "reconcile gives one intent":
-                wanted = config(web)
             case "reconcile targets nothing known":
                 wanted = [apply({"apiVersion": "v1", "kind": "Unknown", "metadata": {"name": "a"}})]
             case "reconcile asks twice":
@@ -141,7 +139,6 @@ def threaded() -> Operator:
         ("reconcile raises", "reconcile function converge: KeyError: 'image'"),
         ("reconcile hangs", "reconcile function converge: took longer than 0.1 s and was cancelled"),
         ("reconcile gives a manifest", "reconcile function converge: yielded a mapping, which is not an intent: wrap"),
-        ("reconcile gives one intent", "reconcile function converge: returned one intent (apply a): yield it, or "),
         ("reconcile targets nothing known", "reconcile function converge: apply of Unknown a: no Resource class says"),
         (
             "reconcile asks twice",

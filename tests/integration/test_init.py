@@ -19,22 +19,30 @@ def run(folder: Path, *arguments: str) -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-async def test_what_it_makes_passes_its_own_tests_and_the_linter(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "plural"),
+    [("policy", "policy", "policies"), ("AppCache", "appcache", "appcaches")],
+    ids=["a word", "a kind of two words"],
+)
+async def test_what_it_makes_passes_its_own_tests_and_the_linter(
+    kind: str, name: str, plural: str, tmp_path: Path
+) -> None:
     levelog = Levelog(tmp_path)
-    made = await levelog.ends("init", "policy", "--group", "rules.example.org")
+    made = await levelog.ends("init", kind, "--group", "rules.example.org")
     assert made.status == 0, made.stderr
     names = made.stdout.splitlines()
     assert len(names) == 9
     assert all((tmp_path / name).is_file() for name in names)
-    definition = yaml.safe_load((tmp_path / "policy/crd.yaml").read_text())
-    assert definition["metadata"]["name"] == "policies.rules.example.org"
-    assert (await levelog.ends("crd", "policy/policy.py")).stdout == (tmp_path / "policy/crd.yaml").read_text()
-    run(tmp_path / "policy", "pytest", "-q", "-p", "no:cacheprovider")
-    run(tmp_path / "policy", "ruff", "check", "--no-cache", ".")
-    run(tmp_path / "policy", "ruff", "format", "--no-cache", "--check", ".")
-    again = await levelog.ends("init", "policy")
+    folder = tmp_path / name
+    definition = yaml.safe_load((folder / "crd.yaml").read_text())
+    assert definition["metadata"]["name"] == f"{plural}.rules.example.org"
+    assert (await levelog.ends("crd", f"{name}/{name}.py")).stdout == (folder / "crd.yaml").read_text()
+    run(folder, "pytest", "-q", "-p", "no:cacheprovider")
+    run(folder, "ruff", "check", "--no-cache", ".")
+    run(folder, "ruff", "format", "--no-cache", "--check", ".")
+    again = await levelog.ends("init", kind)
     assert (again.status, again.stdout) == (2, "")
-    assert "policy is there already, and not empty" in again.stderr
+    assert f"{name} is there already, and not empty" in again.stderr
 
 
 async def test_its_readme_leads_from_dev_to_manifests_by_commands_that_there_are(tmp_path: Path) -> None:
@@ -62,8 +70,8 @@ async def test_what_it_makes_is_typed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["Shop"], "of small letters and digits: shop"),
-        (["my-shop"], "of small letters and digits: shop"),
+        (["my-shop"], "a kind is named by letters and digits"),
+        (["ConfigMap"], "the kind that this operator writes"),
         (["class"], "cannot name your module"),
         (["json"], "cannot name your module"),
         (["shop", "--group", "Example"], "a group is a domain in small letters"),

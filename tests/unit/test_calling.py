@@ -132,10 +132,13 @@ async def cancels_itself(web: Web) -> Any:
     raise asyncio.CancelledError
 
 
+async def test_a_function_may_return_one_intent(caller: Caller) -> None:
+    assert [each.name for each in await call(caller, one_intent)] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (one_intent, "returned one intent (delete a): yield it, or return a list"),
         (a_manifest, "yielded a mapping, which is not an intent: wrap a manifest in apply(…)"),
         (returned_manifest, "returned a mapping: yield intents, and wrap a manifest in apply(…)"),
         (a_number, "returned an int: yield intents, or return a list of them"),

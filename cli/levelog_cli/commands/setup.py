@@ -95,11 +95,13 @@ def rbac(
 @taking()
 def init(
     settings: Settings,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Kind of its objects: `shop`.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Kind of its objects: `KafkaTopic`, or `shop`.", show_default=False)
+    ],
     *,
     group: Annotated[str, typer.Option(help="API group of the kind.", metavar="GROUP")] = "example.com",
 ) -> None:
-    """Make a folder NAME with a small operator, its definition, its tests, and what runs it."""
+    """Make a folder, NAME in small letters, with a small operator, its definition, its tests, and what runs it."""
 
     async def work() -> None:
         from levelog_cli.scaffold.project import make

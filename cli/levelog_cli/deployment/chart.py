@@ -197,7 +197,7 @@ def _notes(workloads: Workloads) -> str:
     secrets = "".join(f"  {line}\n" for line in _asked())
     return f"""{workloads.name} runs in {{{{ .Release.Namespace }}}} as soon as the database is migrated.
 
-Its processes read their addresses from Secrets, which this chart does not make:
+Not part of it are the CustomResourceDefinitions of its classes (levelog crd), and the Secrets with its addresses:
 {secrets}
 What it decided, and why, from a machine that reaches NATS and PostgreSQL:
   levelog levels

@@ -64,7 +64,8 @@ def _readme(workloads: Workloads) -> str:
     literals = literals.replace("=database://", "=postgresql://")
     return f"""# {workloads.name}
 
-Made by `levelog manifests`. Before the first time, make the Secret that the processes read their addresses from:
+Made by `levelog manifests`. Before the first time, apply the CustomResourceDefinitions of your classes
+(`levelog crd`), and make the Secret that the processes read their addresses from:
 
 ```console
 openssl rand -hex 32 > {KEY_OF_REDACTION}

@@ -23,22 +23,26 @@ _FILES: Final[Mapping[str, str]] = {
     "readme": "README.md",
 }
 """Where each template goes."""
-_NAME: Final = re.compile(r"[a-z][a-z0-9]{0,39}")
+_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,39}")
 _GROUP: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 
 
-def make(name: str, group: str, inside: Path) -> list[Path]:
-    """Write the folder of an operator for objects of a kind, `shop`; returns its files.
+def make(kind: str, group: str, inside: Path) -> list[Path]:
+    """Write the folder of an operator for objects of a kind, `KafkaTopic` or `shop`; returns its files.
 
-    Raises ConfigurationError for a name that cannot name a kind and a module, and for a folder that is not empty.
+    Folder and module have the kind's name in small letters. Raises ConfigurationError for what cannot name a kind and a
+    module, and for a folder that is not empty.
     """
-    _require_name(name)
+    name = kind.lower()
+    _require_name(kind, name)
+    kind = kind[0].upper() + kind[1:]
     if len(group) > 200 or _GROUP.fullmatch(group) is None:
         raise ConfigurationError(f"--group {group}: a group is a domain in small letters, such as example.com")
     folder = inside / name
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(f"{folder} is there already, and not empty: choose another name, or remove it")
-    words = {"name": name, "kind": name.capitalize(), "plural": plural_of(name), "group": group}
+    classes = ", ".join(sorted(["ConfigMap", kind]))
+    words = {"name": name, "kind": kind, "classes": classes, "plural": plural_of(name), "group": group}
     written: list[Path] = []
     for template, target in _FILES.items():
         text = Path(__file__).with_name(f"{template}.template").read_text()
@@ -54,11 +58,11 @@ def plural_of(name: str) -> str:
     return f"{name}es" if re.search(r"(s|x|z|ch|sh)$", name) else f"{name}s"
 
 
-def _require_name(name: str) -> None:
-    if _NAME.fullmatch(name) is None:
-        raise ConfigurationError(
-            f"{name}: the name of a kind and of a Python module, in the singular, of small letters and digits: shop"
-        )
+def _require_name(kind: str, name: str) -> None:
+    if _KIND.fullmatch(kind) is None:
+        raise ConfigurationError(f"{kind}: a kind is named by letters and digits, in the singular: KafkaTopic, or shop")
+    if name == "configmap":
+        raise ConfigurationError(f"{kind}: that is the kind that this operator writes: choose another")
     if keyword.iskeyword(name) or name in sys.stdlib_module_names or name in ("levelog", "msgspec", "texts", "op"):
         raise ConfigurationError(f"{name}: a word of Python's or levelog's own cannot name your module: choose another")
 

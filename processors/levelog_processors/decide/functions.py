@@ -52,7 +52,7 @@ def _intents(result: Any) -> list[Intent]:
     if result is None:
         return []
     if isinstance(result, Intent):
-        raise HandlerFault(f"returned one intent ({result.verb} {result.name}): yield it, or return a list")
+        return [result]
     if isinstance(result, Mapping):
         raise HandlerFault("returned a mapping: yield intents, and wrap a manifest in apply(…)")
     if not isinstance(result, list):
