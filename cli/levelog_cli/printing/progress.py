@@ -40,6 +40,11 @@ class Bars:
         """Those of a process whose log is set up so: lines of JSON are for machines, and so is what is between them."""
         return cls(is_wanted=sys.stderr.isatty() and settings.log_format is not LogFormat.JSON)
 
+    @property
+    def are_wanted(self) -> bool:
+        """Whether somebody may see them, so that what they show is worth to be found out."""
+        return self._is_wanted
+
     def __enter__(self) -> Self:
         return self
 

@@ -38,14 +38,14 @@ async def ingest(
         for resource in application.program.resources.values()
     ]
     sources = list(application.program.sources.values())
-
+    names = [str(each.resource) for each in watched] + list(application.program.sources)
     begun = Ingest(
         client,
         stream,
         watched,
         redactor,
         sources=sources,
-        on_change=FirstLists(bars, [str(each.resource) for each in watched] + list(application.program.sources)),
+        on_change=FirstLists(bars, names) if bars.are_wanted else None,  # with one, objects are counted first
         application=application.name,
     )
     on_begin(begun)
