@@ -162,7 +162,7 @@ async def test_a_loop_that_stands_at_one_turn_and_leases_that_are_lost_are_told(
             listener = await Listener.of(running)
             await listener.is_ready()
             async with connection.transaction():
-                await connection.execute("LOCK TABLE wakeups, actuators IN EXCLUSIVE MODE")
+                await connection.execute("LOCK TABLE levels, actuators IN EXCLUSIVE MODE")
                 sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
                 stalled = "[-]process failed: its loop has been at one turn"
                 told = await listener.says("/readyz", 503, stalled, seconds=TOLD_WITHIN)

@@ -40,6 +40,10 @@ def count(running: Running, text: str) -> int:
     return len([line for line in said if line.startswith(text)])
 
 
+async def is_started_again(running: Running) -> bool:
+    return count(running, "levelog run: application webs") == 2
+
+
 async def has_pods(sandbox: Sandbox, number: int) -> None:
     async def found() -> bool:
         return len(sandbox.user.list("pods")) == number
@@ -60,6 +64,7 @@ async def test_a_change_starts_the_application_anew_and_says_what_it_changes(
         (levelog.folder / "more.py").write_text("MORE = 0  # a comment\n")
         await running.says("changed: more.py")
         await running.says("this changes no level and no write")
+        await until(lambda: is_started_again(running), "the new code, which would read a file that is saved meanwhile")
         file.write_text(file.read_text().replace("+ MORE", "+ 1 + MORE"))
         await running.says("changed: webs.py")
         await running.says("webs/pods, 1 level: in_sync -> settling; apply pods (1)")
