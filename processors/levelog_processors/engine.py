@@ -178,14 +178,14 @@ class Engine:
                 within.connection, self.epochs, fresh, self.folded_to
             )
             self._decider.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
-            within.carried = Carried(self._scope, folded.wakes)
+            within.carried = Carried(folded.wakes)
             left = leaving(folded)
             if left is not None and views:
                 lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
                 cut = await self._decider.cut(
                     self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, within=within
                 )
-            await within.carried.leave(within.connection)
+            await within.carried.leave(within.connection, self._scope)
         self.folded_to = folded_to
         await self._folder.keep_statistics(len(fresh))
         return folded, cut

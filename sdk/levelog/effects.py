@@ -15,7 +15,7 @@ from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
-from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.signatures import parameters, require_time, type_hints, yields
 from levelog.resources import Resource
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
@@ -140,7 +140,7 @@ class EffectHandler:
     ) -> "EffectHandler":
         """Check the signature of an effect. Raises OperatorError naming the function and the parameter."""
         name = function.__name__
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if yields(function):
             raise OperatorError(f"effect {name}: yields; an effect runs to its end and returns its result")
         require_time(function, "effect", timeout)
         hints = type_hints(function)

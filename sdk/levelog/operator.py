@@ -28,7 +28,7 @@ from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, time
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, ResourceBase, ResourceType, is_external
-from levelog.selectors import Selector, Value
+from levelog.selectors import Selector, Value, taken_from
 
 
 class Operator:
@@ -425,12 +425,12 @@ class Operator:
         """
 
         def register(function: HandlerF) -> HandlerF:
-            filters = {name: options[name] for name in ("labels", "annotations", "when") if options.get(name)}
-            rest = {name: options[name] for name in ("of", "retries", "backoff") if name in options}
-            if unknown := options.keys() - {"of", "labels", "annotations", "when", "grace", "retries", "backoff"}:
+            selector, rest = taken_from(options)
+            grace = rest.pop("grace", GRACE)
+            if unknown := rest.keys() - {"of", "retries", "backoff"}:
                 raise OperatorError(f"daemon {function.__name__}: takes no option {min(unknown)!r}")
-            known = EdgeOptions(selector=Selector(**filters), **rest)
-            handler = DaemonHandler(function, options.get("grace", GRACE), known, self._lender, self.indices)
+            known = EdgeOptions(selector=selector, **rest)
+            handler = DaemonHandler(function, grace, known, self._lender, self.indices)
             self._claim(handler.name, function)
             self._claim(handler.runs_name, function)
             effect, wanted = daemon_effect(handler, self._lender), wanted_index(handler)

@@ -47,6 +47,13 @@ class Selector(Struct, frozen=True, kw_only=True):
         return _all_hold(self.labels, labels) and _all_hold(self.annotations, annotations)
 
 
+def taken_from(options: Mapping[str, Any]) -> tuple[Selector, dict[str, Any]]:
+    """The filters among the options of a decorator, and the other options."""
+    names = Selector.__struct_fields__
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    return Selector(**given), {name: value for name, value in options.items() if name not in names}
+
+
 def _all_hold(conditions: Mapping[str, Value], actual: Mapping[str, str]) -> bool:
     return all(_holds(wanted, actual.get(name)) for name, wanted in conditions.items())
 

@@ -176,7 +176,7 @@ class Decider:
             rows, at = await stored.read_wakes(
                 connection, self._scope, list(epochs), views, most, at=now, of=carried.levels
             )
-            found = (await carried.added_to(connection, rows, views))[:most]
+            found = (await carried.added_to(connection, self._scope, rows, views))[:most]
             early = await read_early(connection, self._scope, self._program, found, at, carried.causes)
             left = (acting, concluded, leaving, early)
             fresh = [w for w in found if not any((w.view, w.parent) in levels for levels in left)]
@@ -346,7 +346,7 @@ class Decider:
                 connection, self._scope, batch, fingerprint, without_rows=carried.levels
             )
             await carried.leave(
-                connection, but={(each.view, each.parent) for each in (*stray, *(d.wake for d in held))}
+                connection, self._scope, but={(each.view, each.parent) for each in (*stray, *(d.wake for d in held))}
             )
             await write_wakes(connection, self._scope, woken(self._program, held))
             await tell_readers(connection, self._scope, told(self._program, held))

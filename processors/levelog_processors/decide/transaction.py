@@ -26,9 +26,8 @@ class Carried:
     the causes are merged as `write_wakes` merges them.
     """
 
-    def __init__(self, scope: Scope | None = None, wakes: Mapping[ViewParent, Wake] | None = None) -> None:
-        self._scope = scope
-        self._wakes = dict(wakes or {})
+    def __init__(self, wakes: Mapping[ViewParent, Wake]) -> None:
+        self._wakes = dict(wakes)
         self._generation = new_generation()
 
     @property
@@ -42,7 +41,7 @@ class Carried:
         return {level: wake.cause for level, wake in self._wakes.items()}
 
     async def added_to(
-        self, connection: AsyncConnection, rows: Sequence[PendingWake], views: Collection[str]
+        self, connection: AsyncConnection, scope: Scope, rows: Sequence[PendingWake], views: Collection[str]
     ) -> list[PendingWake]:
         """The wakeups of the `views` with those that are carried, oldest cause first.
 
@@ -50,7 +49,7 @@ class Carried:
         """
         found = {(row.view, row.parent): row for row in rows}
         asked = {level: wake for level, wake in self._wakes.items() if level in found}
-        await self._write(connection, asked)
+        await self._write(connection, scope, asked)
         for (view, parent), wake in (asked | self._wakes).items():
             if view not in views:
                 continue
@@ -66,19 +65,18 @@ class Carried:
             )
         return sorted(found.values(), key=lambda wake: (wake.cause, wake.view, wake.parent))
 
-    async def leave(self, connection: AsyncConnection, *, but: Collection[ViewParent] = ()) -> None:
+    async def leave(self, connection: AsyncConnection, scope: Scope, *, but: Collection[ViewParent] = ()) -> None:
         """Write what is carried, `but` what was decided on."""
-        await self._write(connection, {level: wake for level, wake in self._wakes.items() if level not in but})
+        await self._write(connection, scope, {level: wake for level, wake in self._wakes.items() if level not in but})
         self._wakes.clear()
 
-    async def _write(self, connection: AsyncConnection, wakes: Mapping[ViewParent, Wake]) -> None:
-        if wakes and self._scope is not None:
-            await write_wakes(connection, self._scope, wakes, generation=self._generation)
+    async def _write(self, connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake]) -> None:
+        await write_wakes(connection, scope, wakes, generation=self._generation)
         for level in wakes:
             del self._wakes[level]
 
 
-NOTHING_CARRIED: Final = Carried()
+NOTHING_CARRIED: Final = Carried({})
 
 
 class Deciding:

@@ -75,7 +75,6 @@ class _Chain:
         self.failure: _Failure | None = None
         self.due_at = since
         self.task: asyncio.Task[None] | None = None
-        self.is_held = False
         self.has_more = False
         """Records have passed by since its last look at the log."""
 
@@ -156,7 +155,7 @@ class Delivery:
             if row.handler not in handlers:
                 continue
             chain = _Chain(handlers[row.handler], row.object, row.partition, row.since)
-            chain.sequence, chain.attempts, chain.is_held, chain.due_at = row.sequence, row.attempts, True, now
+            chain.sequence, chain.attempts, chain.due_at = row.sequence, row.attempts, now
             self._held[chain.name] = chain
 
     async def release(self) -> None:
@@ -203,10 +202,9 @@ class Delivery:
         new = [chain for chain, _ in chains.values() if not _is_over(chain)]
         for chain in new:
             self._held[chain.name] = chain
-            chain.is_held = True
             self._settle(chain)
-        self._positions = {place: max(at, read_to) for place, at in self._positions.items()}
-        if new or chains:
+        self._move(read_to)
+        if chains:
             await self._store(holds=[each.hold for each in new])
 
     async def step(self) -> None:
@@ -235,13 +233,16 @@ class Delivery:
 
     async def note(self, read_to: int) -> None:
         """Store that nothing up to `read_to` is left to be read."""
-        self._positions = {place: max(at, read_to) for place, at in self._positions.items()}
+        self._move(read_to)
         await self._store()
 
     @property
     def is_busy(self) -> bool:
         """Tell whether a function of an object that is held has returned, and has not been stepped."""
         return any(each.task is not None and each.task.done() for each in self._held.values())
+
+    def _move(self, read_to: int) -> None:
+        self._positions = {place: max(at, read_to) for place, at in self._positions.items()}
 
     async def _store(self, *, holds: Sequence[EventHold] = (), released: Collection[_Name] = ()) -> None:
         moved = {place: at for place, at in self._positions.items() if at != self._stored[place]}

@@ -51,7 +51,7 @@ class RecordFeed:
         await self._delivery.close()
 
     async def run(self, partitions: Collection[int]) -> None:
-        """RecordFeed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
+        """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
         while True:
             try:
                 await self._read(partitions)

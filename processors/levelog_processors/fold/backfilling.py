@@ -151,7 +151,7 @@ class Backfiller:
                 scope,
                 names,
                 indexed=names if job.kind == "index" else (),
-                parents=names if job.kind == "view" else (),
+                has_parents=job.kind == "view",
             )
             if self._program.expires:
                 held.times = await read_times(connection, scope)

@@ -1,6 +1,6 @@
 """Folding batches into the tables: what is held is read, the pure fold runs, the changes and the checkpoint commit."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -150,9 +150,10 @@ class Folder:
 
     async def _held(self, connection: AsyncConnection, records: Sequence[LoggedRecord]) -> Held:
         names = object_names(records)
-        indexed = self._concerned(names, self.program.indices_of)
-        parents = self._concerned(names, self.program.views_of)
-        held = await read_held(connection, self.scope, names, indexed=indexed, parents=parents)
+        kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}
+        indexed = [name for name, kind in kinds.items() if self.program.indices_of(kind)]
+        has_parents = any(self.program.views_of(kind) for kind in set(kinds.values()))
+        held = await read_held(connection, self.scope, names, indexed=indexed, has_parents=has_parents)
         has_marks = any(isinstance(logged.record, _MARKS) for logged in records)
         if has_marks or self._api_versions is None:
             held.syncs = await read_syncs(connection, self.scope)
@@ -188,7 +189,7 @@ class Folder:
                 )
                 unlisted += [(row, logged.sequence) for row in gone]
             names = [row.object for row, _ in unlisted]
-            held = await read_held(connection, self.scope, names, indexed=names, parents=())
+            held = await read_held(connection, self.scope, names, indexed=names, has_parents=False)
             await self._look_for_expired(connection, held, records)
         return self.begin(held).sweep(records, started, unlisted)
 
@@ -203,11 +204,6 @@ class Folder:
         if time.newest is not None:
             partitions = sorted({logged.partition for logged in records})
             held.expired = await read_expired(connection, self.scope, partitions, time.newest)
-
-    def _concerned(self, names: set[str], handlers_of: Callable[[str], Sequence[object]]) -> list[str]:
-        kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}
-        fed = {kind for kind in set(kinds.values()) if handlers_of(kind)}
-        return [name for name, kind in kinds.items() if kind in fed]
 
 
 def foldable_at_once(records: Sequence[LoggedRecord]) -> bool:

@@ -25,9 +25,9 @@ from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_time, type_hints
+from levelog.handlers.signatures import declared, parameters, require_retries, require_time, type_hints, yields
 from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes, WrittenClass, inspect_writes
-from levelog.handlers.yielding import Yielded, Yields, in_full, in_full_async, last_yielding, yields
+from levelog.handlers.yielding import Yielded, Yields, in_full, in_full_async, last_yielding
 from levelog.indices import Index
 from levelog.intents import Intent, call
 from levelog.levels import Level, Levels
@@ -375,13 +375,10 @@ def require_options(what: str, options: EdgeOptions) -> None:
         raise OperatorError(f"{what}: {filtered[0]}= filters on the value of a field: say which, field=…")
     if not isinstance(options.finalizer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: finalizer={options.finalizer!r} is neither True nor False")
-    since, retries, backoff, limit = options.since, options.retries, options.backoff, options.give_up_after
+    since, limit = options.since, options.give_up_after
     if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")
-    if retries is not None and (not isinstance(retries, int) or retries < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
-    if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
+    require_retries(what, options.retries, options.backoff)
     if limit is not None and (not isinstance(limit, timedelta) or limit <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: give_up_after={limit!r} is not a timedelta above zero")
 

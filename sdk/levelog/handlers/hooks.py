@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from levelog.errors import OperatorError
 from levelog.handlers.injection import Given, Injections, Lender, injections
-from levelog.handlers.signatures import parameters
+from levelog.handlers.signatures import parameters, yields
 
 HookFunction = TypeVar("HookFunction", bound=Callable[..., Any])
 When: TypeAlias = Literal["startup", "cleanup"]
@@ -97,7 +97,7 @@ class Hooks:
     def _inspect(self, when: When, function: Callable[..., Any], timeout: object) -> Hook:
         kind = f"{when} hook"
         name = function.__name__
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if yields(function):
             raise OperatorError(f"{kind} {name}: yields; a hook runs to its end, and a cleanup hook undoes it")
         if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
             raise OperatorError(f"{kind} {name}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)")

@@ -13,7 +13,7 @@ from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import parameters, require_time, type_hints
+from levelog.handlers.signatures import parameters, require_retries, require_time, type_hints, yields
 from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
@@ -59,16 +59,12 @@ class RecordHandler:
         self.function = function
         self.operator = lender.operator
         self.options = options
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if yields(function):
             raise OperatorError(
                 f"{kind} {self.name}: yields; what has to be written is asked for by a view, or a handler of edges"
             )
         require_time(function, kind, options.timeout)
-        retries, backoff = options.retries, options.backoff
-        if retries is not None and (not isinstance(retries, int) or retries < 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"{kind} {self.name}: retries={retries!r} is not a number of retries, 0 or more")
-        if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"{kind} {self.name}: backoff={backoff!r} is not a timedelta above zero")
+        require_retries(f"{kind} {self.name}", options.retries, options.backoff)
         hints = type_hints(function)
         first, *rest = parameters(function, kind, "object")
         self.reader: ObjectReader = object_reader(

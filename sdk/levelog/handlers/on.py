@@ -15,7 +15,7 @@ from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler, RecordOptions
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
-from levelog.selectors import Selector, Value
+from levelog.selectors import Selector, Value, taken_from
 
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
 RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
@@ -227,13 +227,12 @@ class On(Hooks):
         `backoff` or a second, doubled up to a minute; then, and after `GiveUp`, the record is passed by. A handler that
         is new begins with what is recorded from then on; with an empty database, where the log begins.
         """
-        given = {name: options[name] for name in ("labels", "annotations", "when") if options.get(name) is not None}
-        rest = {name: value for name, value in options.items() if name not in ("labels", "annotations", "when")}
+        selector, rest = taken_from(options)
         if unknown := rest.keys() - {"of", "timeout", "retries", "backoff"}:
             raise OperatorError(f"on.event: takes no option {min(unknown)!r}")
 
         def register(function: HandlerF) -> HandlerF:
-            made = RecordHandler(function, RecordOptions(selector=Selector(**given), **rest), self._lender)
+            made = RecordHandler(function, RecordOptions(selector=selector, **rest), self._lender)
             self._register_records(made)
             return function
 
@@ -242,13 +241,12 @@ class On(Hooks):
     def _decorator(
         self, reason: Reason, function: HandlerF | None, given: Mapping[str, Any]
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
-        filters = {name: given[name] for name in ("labels", "annotations", "when") if given.get(name) is not None}
-        rest = {name: value for name, value in given.items() if name not in ("labels", "annotations", "when")}
+        selector, rest = taken_from(given)
         known = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "writes"}
         known |= {"finalizer"} if reason == "delete" else set()
         if unknown := rest.keys() - known:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
-        options = EdgeOptions(selector=Selector(**filters), **rest) if given else None
+        options = EdgeOptions(selector=selector, **rest) if given else None
 
         def register(function: HandlerF) -> HandlerF:
             self._register(function, reason, options)

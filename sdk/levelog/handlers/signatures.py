@@ -68,6 +68,19 @@ def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any
     return function
 
 
+def yields(function: Callable[..., Any]) -> bool:
+    """Tell whether a function is a generator, of either kind."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def require_retries(what: str, retries: object, backoff: object) -> None:
+    """Refuse what is no number of retries, or no time before each. Raises OperatorError; `what` they are of."""
+    if retries is not None and (not isinstance(retries, int) or retries < 0):
+        raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
+    if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):
+        raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
+
+
 def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:
     """Refuse a time limit that is no time."""
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):

@@ -15,7 +15,7 @@ from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, EdgeOptions, requi
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_time, type_hints
+from levelog.handlers.signatures import declared, parameters, require_time, type_hints, yields
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
@@ -60,7 +60,7 @@ class TimerHandler:
         self.function = function
         self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
         self.options = options
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if yields(function):
             raise OperatorError(
                 f"timer {self.name}: yields; what it should write is asked for by a view, which looks again at "
                 "recheck_at=…, and a reconcile function"

@@ -1,6 +1,5 @@
 """Intents that handlers of edges yield: kept as the result of the call, and written by a view of those that are not."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -40,11 +39,6 @@ class YieldedIntent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 Yielded: TypeAlias = tuple[YieldedIntent, ...] | None
 """What a call yielded; None: the function was not called for that edge."""
-
-
-def yields(function: Callable[..., Any]) -> bool:
-    """Tell whether a function is a generator, of either kind."""
-    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 def in_full(result: Any) -> list[Any]:

@@ -9,9 +9,10 @@ from msgspec.structs import asdict
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.dialects import one_of, upsert
 from levelog_store.rows import Scope
-from levelog_store.tables import checkpoints, event_holds, event_positions
+from levelog_store.tables import event_holds, event_positions
 
 Place: TypeAlias = tuple[str, int]
 """Handler and partition."""
@@ -46,9 +47,7 @@ async def begin_positions(
     found = await _read_positions(connection, scope, partitions)
     missing = [place for place in wanted if place not in found]
     if missing:
-        table = checkpoints.c
-        rows = await connection.execute(select(table.partition, table.sequence).where(table.scope == scope.number))
-        folded: dict[int, int] = {row.partition: row.sequence for row in rows}
+        folded = await read_checkpoints(connection, scope)
         begun = {place: folded[place[1]] if start is None else start for place in missing}
         await write_positions(connection, scope, begun)
         found |= begun

@@ -28,14 +28,14 @@ async def read_held(
     names: Collection[str],
     *,
     indexed: Collection[str],
-    parents: Collection[str],
+    has_parents: bool,
 ) -> Held:
-    """What the tables hold of the named objects; entries and levels only of those that can have any."""
+    """What the tables hold of the named objects: entries of those that are `indexed`, levels if some have any."""
     held = Held()
     if not names:
         return held
     dialect = connection.dialect
-    rows = await connection.execute(_objects(dialect, has_levels=bool(parents)), _of(dialect, scope, names))
+    rows = await connection.execute(_objects(dialect, has_levels=has_parents), _of(dialect, scope, names))
     for row in rows:
         name, uid, version, *level = tuple[Any, ...](row)
         held.objects[name] = HeldObject(uid, version)

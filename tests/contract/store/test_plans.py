@@ -91,7 +91,7 @@ def reads_all(plan: str) -> bool:
 
 async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database) -> None:
     async def read(connection: AsyncConnection) -> None:
-        await read_held(connection, SCOPE, NAMES, indexed=NAMES, parents=NAMES)
+        await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True)
 
     plan = await plan_of(filled, read)
     assert found_by(plan, "object") == 3, plan  # objects, tombstones, entries
