@@ -16,6 +16,7 @@ from levelog_kube.client import KubeClient, connect
 from levelog_kube.failures import ApiError
 from rigs.levelog import Levelog, Running
 from rigs.preloaded import PROGRAM
+from rigs.tty import on_terminal
 from rigs.waiting import until
 
 SHOPS = "/apis/example.com/v1/namespaces/default/shops"
@@ -142,18 +143,89 @@ async def test_on_a_terminal_the_levels_are_below_the_log(levelog: Levelog) -> N
             await process.wait()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--create", "absent.yaml"], "objects cannot be read from absent.yaml"),
-        (["--create", "pyproject.toml"], "objects cannot be read from pyproject.toml"),
-    ],
-)
-async def test_objects_that_cannot_be_created_are_told(levelog: Levelog, arguments: list[str], says: str) -> None:
-    running = levelog.start("dev", "shop.py", *arguments)
+async def test_an_object_that_the_new_class_refuses_is_told_and_applied_once_its_file_is_mended(
+    levelog: Levelog,
+) -> None:
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
     try:
-        await running.says(says)
-        await running.says("waits for a change")
+        client = await begun(running, levelog)
+        async with client:
+            file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
+            file.write_text(file.read_text().replace("    copies:", "    colour: str\n    copies:"))
+            await running.says("may break stored objects: shops.example.com v1 spec.colour: is required now")
+            await running.says("Shop first: spec.colour: Required value; mend first.yaml: it is applied when you save")
+            objects.write_text(objects.read_text() + "  colour: red\n")
+            await running.says("changed: first.yaml")
+            await running.says("changed Shop first")
+            assert (await read(client, f"{SHOPS}/first"))["spec"]["colour"] == "red"
         assert await running.stops() == 0
     finally:
         running.kill()
+
+
+async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_running(levelog: Levelog) -> None:
+    objects = levelog.folder / "first.yaml"
+    good = objects.read_text()
+    objects.write_text(good.replace("copies: 2", "copies: 200"))
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+    try:
+        await running.says("Shop first: spec.copies: ", "; mend first.yaml: it is applied when you save it")
+        await running.says("levelog run: application shops")
+        objects.write_text(good)
+        await running.says("created Shop first")
+        await running.says("shops/texts", "in_sync", " 1")
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog: Levelog) -> None:
+    async def has_copies(client: KubeClient, number: int) -> None:
+        async def found() -> bool:
+            copies: int = (await read(client, f"{SHOPS}/first"))["spec"]["copies"]
+            return copies == number
+
+        await until(found, f"{number} copies", seconds=60)
+
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+    try:
+        client = await begun(running, levelog)
+        async with client:
+            body = json.dumps({"spec": {"copies": 3}}).encode()
+            path, kind = f"{SHOPS}/first", "application/merge-patch+json"
+            await client.request("PATCH", path, query={"fieldManager": "kubectl"}, body=body, content_type=kind)
+            file, objects = levelog.folder / "shop.py", levelog.folder / "first.yaml"
+            file.write_text(file.read_text() + "# a comment\n")
+            await running.says("Shop first stays as others have set it", ".spec.copies", "save first.yaml to apply")
+            await has_copies(client, 3)
+            objects.write_text(objects.read_text() + "# saved\n")
+            await has_copies(client, 2)
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+@pytest.mark.parametrize("name", ["absent.yaml", "pyproject.toml"])
+async def test_objects_that_cannot_be_read_are_told(levelog: Levelog, name: str) -> None:
+    running = levelog.start("dev", "shop.py", "--create", name)
+    try:
+        await running.says(f"objects cannot be read from {name}", f"mend {name}")
+        await running.says("levelog run: application shops")
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+async def test_on_a_terminal_what_is_wrong_stands_above_the_levels_for_as_long_as_it_is_so(levelog: Levelog) -> None:
+    objects = levelog.folder / "first.yaml"
+    good = objects.read_text()
+    objects.write_text(good.replace("copies: 2", "copies: 200"))
+    env = {**levelog.env, "COLUMNS": "80", "LINES": "24"}
+    async with on_terminal([str(PROGRAM), "dev", "shop.py", "--create", "first.yaml"], levelog.folder, env) as tty:
+        await tty.says("! Shop first: spec.copies: ")
+        await tty.says("mend first.yaml:")
+        objects.write_text(good)
+        await tty.says("2 of 2 in sync")
+        assert "! " not in await tty.says("VIEW")
+        tty.types("\x03")
+        assert await tty.ends() == 0

@@ -16,7 +16,11 @@ def dev(
     *,
     create: Annotated[
         list[Path] | None,
-        typer.Option(help="Objects to create that are not there; several times.", metavar="FILE", show_default=False),
+        typer.Option(
+            help="Objects to apply, now and whenever you save the file; several times.",
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     folder: Annotated[Path, typer.Option(help="Where cluster, log and tables are kept.", metavar="FOLDER")] = Path(
         ".levelog/dev"

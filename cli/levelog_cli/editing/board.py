@@ -4,11 +4,13 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Final
+from multiprocessing.connection import Connection
+from typing import Final
 
 from levelog.errors import LevelogError
-from levelog_cli.printing.forms import STATUS_COLOURS, is_coloured
+from levelog_cli.printing.forms import coloured, is_coloured
 from levelog_cli.printing.rows import level_cells
+from levelog_cli.printing.tables import folded, table_lines
 from levelog_cli.servers.databases import open_to_read
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.levelwatch import watch_levels
@@ -17,12 +19,12 @@ from levelog_history.levels import LevelFilter, read_levels
 from levelog_store.look.overview import LevelLine
 from levelog_store.rows import Scope
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 _PAUSE_SECONDS: Final = 0.5
 _SHARE: Final = 3
 """The board takes at most one line in so many."""
+_SHARE_OF_TROUBLE: Final = 2
+"""The same while there is something to read."""
+_NOTE: Final = "! "
 _MARGIN: Final = 3
 """Characters: what Ctrl-C prints would otherwise begin a line."""
 _QUIET: Final = "in_sync"
@@ -38,10 +40,10 @@ async def print_changes(settings: Settings) -> None:
     await watch_levels(settings, LevelFilter(), None)
 
 
-async def show_board(settings: Settings, lines: int, heading: str) -> None:
-    """Print what comes out of a pipe, and keep the levels below it, until the pipe ends.
+async def show_board(settings: Settings, lines: int, noted: Connection, heading: str) -> None:
+    """Print what comes out of a pipe, and keep the levels and what is noted below it, until the pipe ends.
 
-    `lines` is a descriptor; stdout is a terminal.
+    `lines` is a descriptor; stdout is a terminal. What comes through `noted` is a list of lines.
     """
     from rich.console import Console  # noqa: PLC0415 - for terminals only
     from rich.live import Live  # noqa: PLC0415
@@ -53,18 +55,37 @@ async def show_board(settings: Settings, lines: int, heading: str) -> None:
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(lines, "rb", buffering=0)
     )
+    levels: Levels = []
+    notes: Sequence[str] = []
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
 
+            def draw() -> None:
+                size = shutil.get_terminal_size()
+                shown = "\n".join(board_lines(levels, heading, notes, size.columns - _MARGIN, size.lines))
+                live.update(Text.from_ansi(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
+
             async def follow() -> None:
-                async for levels in _read(settings):
-                    live.update(_board(levels, heading), refresh=True)
+                nonlocal levels
+                async for levels in _read(settings):  # noqa: B007 - what draws reads it
+                    draw()
+
+            def take() -> None:
+                nonlocal notes
+                try:
+                    notes = noted.recv()
+                except EOFError:  # all others have ended
+                    loop.remove_reader(noted.fileno())
+                else:
+                    draw()
 
             following = loop.create_task(follow())
+            loop.add_reader(noted.fileno(), take)
             try:
                 while line := await reader.readline():
                     console.print(Text(line.decode(errors="replace").rstrip("\n")), soft_wrap=True)
             finally:
+                loop.remove_reader(noted.fileno())
                 following.cancel()
                 await asyncio.wait([following])
     finally:
@@ -86,29 +107,26 @@ async def _read(settings: Settings) -> AsyncGenerator[Levels]:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _board(levels: Levels, heading: str) -> "RenderableType":
-    """A table of the levels, those that are not in sync first, as many as there is room for."""
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+def board_lines(levels: Levels, heading: str, notes: Sequence[str], width: int, height: int) -> list[str]:
+    """The board of a terminal of so many characters and lines: notes whole, then levels as far as there is room.
 
-    room = max(3, shutil.get_terminal_size().lines // _SHARE)
-    ordered = sorted(levels, key=lambda each: (each[1].status == _QUIET, each[1].view, each[1].parent))
+    Those that are not in sync come first, with all that is to be said of them.
+    """
     quiet = sum(line.status == _QUIET for _, line in levels)
-    left = len(ordered) - room
-    counted = f"{quiet} of {len(levels)} in sync" + (f", {left} more" if left > 0 else "")
-    table = Table(
-        *_COLUMNS,
-        title=f"{heading} · {counted}",
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        width=shutil.get_terminal_size().columns - _MARGIN,
-    )
-    for scope, line in ordered[:room]:
-        table.add_row(
-            *(
-                Text(cell, style=STATUS_COLOURS.get(cell, ""), no_wrap=True, overflow="ellipsis")
-                for cell in level_cells(scope, line, _COLUMNS)
-            )
-        )
-    return table
+    room = max(3, height // (_SHARE_OF_TROUBLE if notes or quiet < len(levels) else _SHARE))
+    ordered = sorted(levels, key=lambda each: (each[1].status == _QUIET, each[1].view, each[1].parent))
+    shown = 0
+    table: list[str] = []
+    while shown < len(ordered):
+        rows = [level_cells(scope, line, _COLUMNS) for scope, line in ordered[: shown + 1]]
+        taller = table_lines(_COLUMNS, rows, width, {_COLUMNS.index("STATUS"): coloured})
+        if shown and len(taller) > room:
+            break
+        table, shown = taller, shown + 1
+    left = len(ordered) - shown
+    counted = f" · {quiet} of {len(levels)} in sync" if levels else ""
+    headings = folded(f"{heading}{counted}" + (f", {left} more" if left else ""), width)
+    for note in notes:
+        first, *rest = folded(note, width - len(_NOTE))
+        headings += [_NOTE + first, *(" " * len(_NOTE) + line for line in rest)]
+    return headings + table

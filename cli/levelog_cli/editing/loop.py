@@ -14,7 +14,9 @@ from msgspec.structs import replace
 from levelog.errors import ConfigurationError
 from levelog_cli.editing.board import print_changes, show_board
 from levelog_cli.editing.children import Child, Family, preload, until_gone
-from levelog_cli.editing.objects import define_and_create
+from levelog_cli.editing.installing import define
+from levelog_cli.editing.notes import BoardNotes
+from levelog_cli.editing.objects import ObjectFiles
 from levelog_cli.editing.reloader import Reloader
 from levelog_cli.editing.sandbox import serve_cluster
 from levelog_cli.logs import set_up_logs
@@ -33,11 +35,13 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
     own = replace(settings, data_dir=folder, kubeconfig=str(kubeconfig), context="")
     family = Family()
 
-    async def prepare(*, is_first: bool) -> None:
-        await define_and_create(own, files, objects if is_first else [])
+    notes = BoardNotes()
+
+    async def prepare() -> Sequence[str] | None:
+        return await define(own, files)
 
     name = ", ".join(file.name for file in files)
-    with family.ending_by_signals(), _shown_levels(own, family, name):
+    with family.ending_by_signals(), _shown_levels(own, family, notes, name):
         cluster, url = _start_cluster(own, family, folder / "cluster", kubeconfig, port)
         if not url:
             return
@@ -45,10 +49,13 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
         exported = " ".join(f"{name}={shlex.quote(str(value))}" for name, value in variables.items())
         sys.stdout.write(f"cluster in memory: {url}\nin other terminals: export {exported}\n")
         sys.stdout.flush()
-        reloader = Reloader(own, files, family, prepare=prepare)
+        reloader = Reloader(own, files, family, prepare=prepare, notes=notes)
+        kept = ObjectFiles(own, objects, family, notes)
         while not family.is_ending:
-            reloader.look()
-            family.rest(cluster, *reloader.waited_for)
+            if reloader.look():
+                kept.renew()
+            kept.look()
+            family.rest(cluster, *reloader.waited_for, *kept.waited_for)
             _require(cluster, family)
 
 
@@ -79,21 +86,25 @@ def _require(cluster: Child, family: Family) -> None:
 
 
 @contextmanager
-def _shown_levels(settings: Settings, family: Family, name: str) -> Generator[None]:
+def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: str) -> Generator[None]:
     """Show the levels while the context is open: a board on a terminal, which the output of all others goes above."""
     if not all(os.isatty(number) for number in _OUTPUTS) or settings.log_format is LogFormat.JSON:
         _fork(family, "levels", settings, lambda: print_changes(settings))
         yield
         return
     lines, writing = os.pipe()
+    noted, noting = Pipe(duplex=False)
 
     async def show() -> None:
         os.close(writing)
-        await show_board(settings, lines, name)
+        noting.close()
+        await show_board(settings, lines, noted, name)
 
     board = _fork(family, "levels", settings, show)
     os.close(lines)
-    with ExitStack() as stack:
+    noted.close()
+    with ExitStack() as stack, noting:
+        notes.show_by(noting)
         stack.callback(board.join)
         for number in _OUTPUTS:
             kept = os.dup(number)

@@ -1,86 +1,194 @@
-"""What a cluster under development is given: the definitions of the operator's classes, and objects from files."""
+"""Objects from files, applied to a cluster under development when files or definitions change, or one was refused."""
 
-import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import yaml
+from msgspec import Struct
 
-from levelog.errors import ConfigurationError
-from levelog_cli.crds.definitions import API_VERSION, definitions_of, is_own
-from levelog_cli.loading import load_classes
+from levelog.errors import ConfigurationError, LevelogError
+from levelog_cli.editing.children import Child, Family, until_gone
+from levelog_cli.editing.installing import APPLY, MANAGER, find_served
+from levelog_cli.editing.notes import BoardNotes
+from levelog_cli.editing.sources import Stamp, stamp_of
+from levelog_cli.running import execute
 from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
-from levelog_kube.discovery import Served, served_in
 from levelog_kube.failures import ApiError
 
 log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS: Final = 0.02
-_SERVED_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 2.0
+"""Between two tries of what is refused: what it lacks may come from elsewhere."""
 _CONFLICT: Final = 409
 
 
-async def define_and_create(settings: Settings, files: Sequence[Path], objects: Sequence[Path]) -> None:
-    """Apply the definitions of the classes, and create what is not there of the objects, once each can be served.
+class _Applied(Struct, frozen=True):
+    """What became of the files."""
 
-    Raises ConfigurationError for a file that cannot be read, and what the API refuses.
+    refused: list[str] = []
+    kept: list[str] = []
+    """Objects that differ since somebody else has set what the file says."""
+
+
+class ObjectFiles:
+    """Keeps objects as files say; `look` is called again and again, `renew` when there may be other definitions.
+
+    What others have set since stays, until the file is saved.
     """
-    classes = [cls for cls in load_classes(files) if is_own(cls)]
-    definitions = definitions_of(classes) if classes else []
-    manifests = [manifest for file in objects for manifest in _manifests(file)]
+
+    def __init__(self, settings: Settings, files: Sequence[Path], family: Family, notes: BoardNotes) -> None:
+        self._settings = settings
+        self._files = files
+        self._family = family
+        self._notes = notes
+        self._stamps: dict[Path, Stamp | None] = {}
+        self._seen: dict[Path, Stamp | None] = {}
+        self._is_due = False
+        self._again_at = float("inf")
+        self._told: frozenset[str] = frozenset()
+        self._applying: tuple[Child, Connection] | None = None
+
+    @property
+    def waited_for(self) -> list[Connection]:
+        """What is worth a look when it has something to say."""
+        return [self._applying[1]] if self._applying is not None else []
+
+    def renew(self) -> None:
+        """Apply them with the next look."""
+        self._is_due = bool(self._files)
+
+    def look(self) -> None:
+        """Take in what became of the files, and apply them if there is a reason."""
+        if self._applying is not None and not self._has_ended(*self._applying):
+            return
+        now = {file: stamp_of(file) for file in self._files}
+        is_at_rest, self._seen = now == self._seen, now  # a save takes a while
+        saved = [file for file in self._files if now[file] != self._stamps.get(file)]
+        if self._stamps and saved:
+            if not is_at_rest:
+                return
+            log.info("changed: %s", ", ".join(map(str, saved)))
+        elif not (self._is_due or time.monotonic() > self._again_at):
+            return
+        forced = saved if self._stamps else []
+        self._stamps, self._is_due, self._again_at = now, False, float("inf")
+        told, telling = Pipe(duplex=False)
+        child = self._family.fork("objects", lambda: self._apply(forced, telling))
+        telling.close()
+        self._applying = child, told
+
+    def _has_ended(self, child: Child, told: Connection) -> bool:
+        """Tell of what came out, if it has."""
+        if not told.poll():
+            return False
+        child.join()
+        self._applying = None
+        try:
+            applied = told.recv()
+        except EOFError:  # it was asked to end, or what ended it is on stderr
+            return True
+        finally:
+            told.close()
+        said = frozenset((*applied.refused, *applied.kept))
+        for line in applied.refused:
+            if line not in self._told:
+                log.error("%s", line)
+        for line in applied.kept:
+            if line not in self._told:
+                log.info("%s", line)
+        self._told = said
+        self._notes.put("objects", applied.refused)
+        if applied.refused:
+            self._again_at = time.monotonic() + _AGAIN_SECONDS
+        return True
+
+    def _apply(self, forced: Sequence[Path], telling: Connection) -> None:
+        async def work() -> None:
+            telling.send(await _applied(self._settings, self._files, forced))
+
+        execute(self._settings, lambda: until_gone(self._family, work()))
+
+
+async def _applied(settings: Settings, files: Sequence[Path], forced: Sequence[Path]) -> _Applied:
+    """Apply what the files say; in those that are forced, against what others have set."""
+    applied = _Applied()
     async with await connect_cluster(settings) as client:
-        for definition in definitions:
-            await _apply(client, definition)
-        for spec in (definition["spec"] for definition in definitions):
-            for version in spec["versions"]:
-                await _served(client, f"{spec['group']}/{version['name']}", spec["names"]["kind"])
-        for manifest in manifests:
-            await _create(client, manifest)
+        for file in files:
+            mend = f"mend {file}: it is applied when you save it"
+            try:
+                manifests = _manifests(file)
+            except ConfigurationError as error:
+                applied.refused.append(f"{error}; {mend}")
+                continue
+            for manifest in manifests:
+                try:
+                    await _apply(client, manifest, is_forced=file in forced)
+                except ApiError as error:
+                    if error.status == _CONFLICT and file not in forced:
+                        kept = f"{_named(manifest)} stays as others have set it ({error.message}); save {file} to"
+                        applied.kept.append(f"{kept} apply that all the same")
+                    else:
+                        applied.refused.extend(f"{_named(manifest)}: {line}; {mend}" for line in _reasons(error))
+                except LevelogError as error:
+                    applied.refused.append(f"{_named(manifest)}: {error}; {mend}")
+    return applied
 
 
-async def _apply(client: KubeClient, definition: dict[str, Any]) -> None:
-    await client.request(
-        "PATCH",
-        f"/apis/{API_VERSION}/customresourcedefinitions/{definition['metadata']['name']}",
-        query={"fieldManager": "levelog-dev", "force": "true"},
-        body=msgspec.json.encode(definition),
-        content_type="application/apply-patch+yaml",
+async def _apply(client: KubeClient, manifest: dict[str, Any], *, is_forced: bool) -> None:
+    metadata = manifest.get("metadata")
+    name, namespace = (
+        str(metadata.get(each, "")) if isinstance(metadata, dict) else "" for each in ("name", "namespace")
     )
-
-
-async def _served(client: KubeClient, api_version: str, kind: str) -> Served:
-    """A resource, as soon as it is served. Raises ConfigurationError after ten seconds."""
-    group, _, version = api_version.rpartition("/")
-    try:
-        async with asyncio.timeout(_SERVED_SECONDS):
-            while True:
-                for served in await served_in(client, group, version):
-                    if served.kind == kind:
-                        return served
-                await asyncio.sleep(_PAUSE_SECONDS)
-    except TimeoutError as error:
-        raise ConfigurationError(f"the cluster does not serve {kind} in version {api_version}") from error
-
-
-async def _create(client: KubeClient, manifest: dict[str, Any]) -> None:
-    name = (manifest.get("metadata") or {}).get("name", "")
     kind, api_version = (str(manifest.get(each, "")) for each in ("kind", "apiVersion"))
     if not (name and kind and api_version):
-        raise ConfigurationError("an object to create needs apiVersion, kind and metadata.name")
-    served = await _served(client, api_version, kind)
+        raise ConfigurationError("an object needs apiVersion, kind and metadata.name")
+    served = await find_served(client, api_version, kind)
+    if served is None:
+        raise ConfigurationError(f"the cluster does not serve {kind} in version {api_version}")
+    before = await _version(client, path := served.object(namespace or "default", name))
+    query = {"fieldManager": MANAGER, "force": "true" if is_forced else "false"}
+    answer = await client.request("PATCH", path, query=query, body=msgspec.json.encode(manifest), content_type=APPLY)
+    after = answer.decode(_Object).metadata.resource_version
+    if before != after:
+        log.info("%s %s %s", "changed" if before else "created", kind, name)
+
+
+class _Metadata(Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Object(Struct):
+    metadata: _Metadata
+
+
+async def _version(client: KubeClient, path: str) -> str:
+    """The resourceVersion of an object; empty where there is none."""
     try:
-        path = served.collection(manifest["metadata"].get("namespace", "default"))
-        await client.request("POST", path, body=msgspec.json.encode(manifest))
+        return (await client.request("GET", path)).decode(_Object).metadata.resource_version
     except ApiError as error:
-        if error.status != _CONFLICT:
-            raise
-    else:
-        log.info("created %s %s", kind, name)
+        if error.status == 404:
+            return ""
+        raise
+
+
+def _reasons(error: ApiError) -> Iterator[str]:
+    """What the API says is wrong, field by field where it does."""
+    fields = [f"{cause.field}: {cause.message}" for cause in error.causes if cause.field]
+    yield from fields or [error.message]
+
+
+def _named(manifest: dict[str, Any]) -> str:
+    metadata = manifest.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{manifest.get('kind') or 'object'} {name}".strip()
 
 
 def _manifests(file: Path) -> list[dict[str, Any]]:
@@ -88,4 +196,4 @@ def _manifests(file: Path) -> list[dict[str, Any]]:
         documents: list[Any] = [each for each in yaml.safe_load_all(file.read_text()) if each is not None]
         return msgspec.convert(documents, list[dict[str, Any]])
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ConfigurationError(f"objects cannot be read from {file}: {error}") from error
+        raise ConfigurationError(f"objects cannot be read from {file}: {' '.join(str(error).split())}") from error

@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from levelog_cli.editing.children import Child, Family, preload, until_gone
+from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Sources
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
 from levelog_cli.loading import load_application
@@ -49,9 +50,11 @@ class Reloader:
         roles: frozenset[Role] = EVERYTHING,
         *,
         prepare: Prepare | None = None,
+        notes: BoardNotes | None = None,
     ) -> None:
         self._roles = roles
         self._prepare = prepare
+        self._notes = notes or BoardNotes()
         self._settings = settings
         self._files = files
         self._family = family
@@ -65,32 +68,45 @@ class Reloader:
         """What is worth a look when it ends."""
         return [self._running] if self._running is not None else []
 
-    def look(self) -> None:
-        """Start or replace the application if there is other code, and tell if it has ended by itself."""
+    def look(self) -> bool:
+        """Start or replace the application if there is other code, and tell if it has ended by itself.
+
+        Returns whether other code runs now.
+        """
         changed = self._sources.changed()
+        is_replaced = False
         if changed or not self._is_tried:
             if self._is_tried:
                 log.info("changed: %s", ", ".join(file.name for file in changed))
             self._is_tried = True
-            self._replace()
+            is_replaced = self._replace()
         if self._running is not None and not self._running.is_running:
             log.error("ended with status %s: is started again when a file changes", self._running.status)
             self._running = None
+        return is_replaced
 
-    def _replace(self) -> None:
+    def _replace(self) -> bool:
         self._sources.mark()
         tried = self._try()
         if tried is None:
-            return
+            return False
         self._sources.follow(tried.files, is_broken=tried.is_broken)
         if tried.is_broken:
-            log.warning("%s", "the code before it runs on" if self._running else "waits for a change")
-            return
+            what = "the code before it runs on" if self._running else "waits for a change"
+            log.warning("%s", what)
+            self._notes.put("code", [f"the code is broken: {what}"])
+            return False
+        self._notes.put("code", [])
+        if tried.breaks is not None:
+            self._notes.put(
+                "definitions", [f"the new definition may break stored objects: {line}" for line in tried.breaks]
+            )
         if self._running is not None:
             self._running.stop()
         if not self._family.is_ending:
             self._running = self._family.fork("application", self._run)
         self._is_compared = self._roles == EVERYTHING
+        return True
 
     def _try(self) -> TrialResult | None:
         """Load the code in a process of its own; None if the command is to end, or the files change meanwhile."""

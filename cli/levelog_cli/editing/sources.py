@@ -13,7 +13,7 @@ _FOREIGN: Final = ("site-packages", "node_modules", "__pycache__")
 """Folders in a folder of operators whose files are not edited there."""
 
 
-class _Stamp(NamedTuple):
+class Stamp(NamedTuple):
     """What of a file changes when it is saved."""
 
     modified: int
@@ -32,8 +32,8 @@ class Sources:
         self._given = [file.resolve() for file in files]
         self._loaded: frozenset[Path] = frozenset()
         self._is_broken = True
-        self._before: dict[Path, _Stamp | None] = {}
-        self._seen: dict[Path, _Stamp | None] | None = None
+        self._before: dict[Path, Stamp | None] = {}
+        self._seen: dict[Path, Stamp | None] | None = None
 
     def mark(self) -> None:
         """What is there now is what is loaded next."""
@@ -44,7 +44,7 @@ class Sources:
         """Take note of what was loaded since `mark`; what has changed in between counts as changed."""
         found = frozenset(loaded)
         self._is_broken = is_broken
-        self._before |= {file: _stamp(file) for file in found - self._loaded if file not in self._beside()}
+        self._before |= {file: stamp_of(file) for file in found - self._loaded if file not in self._beside()}
         self._loaded = self._loaded | found if is_broken else found
 
     def changed(self) -> list[Path]:
@@ -63,8 +63,8 @@ class Sources:
         folders = {file if file.is_dir() else file.parent for file in self._given}
         return {file for folder in folders for file in folder.glob("*.py")}
 
-    def _stamps(self) -> dict[Path, _Stamp | None]:
-        return {file: _stamp(file) for file in (*self._loaded, *self._beside(), *self._of_folders())}
+    def _stamps(self) -> dict[Path, Stamp | None]:
+        return {file: stamp_of(file) for file in (*self._loaded, *self._beside(), *self._of_folders())}
 
 
 def loaded_files(files: Sequence[Path], before: Collection[str], error: BaseException | None = None) -> list[Path]:
@@ -95,9 +95,10 @@ def _named(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__ or error.__context__
 
 
-def _stamp(file: Path) -> _Stamp | None:
+def stamp_of(file: Path) -> Stamp | None:
+    """How a file is now; None if it is not there."""
     try:
         status = file.stat()
     except FileNotFoundError:
         return None
-    return _Stamp(status.st_mtime_ns, status.st_ino, status.st_size)
+    return Stamp(status.st_mtime_ns, status.st_ino, status.st_size)

@@ -29,13 +29,15 @@ class TrialResult(Struct, frozen=True):
 
     files: Sequence[Path]
     is_broken: bool
+    breaks: Sequence[str] | None = None
+    """What the definitions of the code may break of objects that are stored, a line each; None: they are as before."""
 
 
 class Prepare(Protocol):
     """Makes a cluster fit for the code, or raises what says that the code is broken."""
 
-    async def __call__(self, *, is_first: bool) -> None:
-        """Called once the code is loaded."""
+    async def __call__(self) -> Sequence[str] | None:
+        """Called once the code is loaded; returns `TrialResult.breaks`."""
 
 
 def try_code(
@@ -50,12 +52,13 @@ def try_code(
     async def work() -> None:
         try:
             application = load_application(settings, files)
-            if prepare is not None:
-                await prepare(is_first=is_first)
+            breaks = await prepare() if prepare is not None else None
         except BaseException as error:
             telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))
             raise
-        telling.send(TrialResult(loaded_files(files, before), is_broken=False))
+        for line in breaks or ():
+            log.warning("may break stored objects: %s", line)
+        telling.send(TrialResult(loaded_files(files, before), is_broken=False, breaks=breaks))
         if not is_first:
             await _print_changes(settings, application)
 

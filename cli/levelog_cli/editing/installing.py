@@ -1,0 +1,93 @@
+"""The definitions of the operator's classes, installed in the cluster under development."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from levelog.errors import ConfigurationError
+from levelog.wire.objects import GroupResource
+from levelog_cli.crds.breaking import breaks
+from levelog_cli.crds.definitions import API_VERSION, definitions_of, is_own
+from levelog_cli.loading import load_classes
+from levelog_cli.servers.clusters import connect_cluster
+from levelog_cli.settings import Settings
+from levelog_kube.client import KubeClient
+from levelog_kube.discovery import Served, definition_of, served_in
+
+MANAGER: Final = "levelog-dev"
+APPLY: Final = "application/apply-patch+yaml"
+_PAUSE_SECONDS: Final = 0.02
+_SERVED_SECONDS: Final = 10.0
+
+
+async def define(settings: Settings, files: Sequence[Path]) -> list[str] | None:
+    """Apply the definitions of the classes, and wait until they are served.
+
+    Returns what that may break of objects that are stored, a line each; None where the definitions are as before.
+    Raises ConfigurationError, and what the API refuses.
+    """
+    classes = [cls for cls in load_classes(files) if is_own(cls)]
+    if not classes:
+        return None
+    broken: list[str] = []
+    is_changed = False
+    async with await connect_cluster(settings) as client:
+        definitions = definitions_of(classes)
+        for definition in definitions:
+            name = definition["metadata"]["name"]
+            earlier = await definition_of(client, GroupResource.parse(name))
+            await _apply(client, definition)
+            later = await definition_of(client, GroupResource.parse(name))
+            if earlier is None or later is None or _generation(earlier) == _generation(later):
+                continue
+            is_changed = True
+            lines = [f"{name} {line}" for line in breaks(earlier, later)]
+            if lines and await _holds_objects(client, definition):
+                broken += lines
+        for spec in (definition["spec"] for definition in definitions):
+            for version in spec["versions"]:
+                await _until_served(client, f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+    return broken if is_changed else None
+
+
+async def find_served(client: KubeClient, api_version: str, kind: str) -> Served | None:
+    """How a kind is served; None if it is not. Raises as `KubeClient.request`."""
+    group, _, version = api_version.rpartition("/")
+    return next((served for served in await served_in(client, group, version) if served.kind == kind), None)
+
+
+async def _apply(client: KubeClient, definition: dict[str, Any]) -> None:
+    await client.request(
+        "PATCH",
+        f"/apis/{API_VERSION}/customresourcedefinitions/{definition['metadata']['name']}",
+        query={"fieldManager": MANAGER, "force": "true"},
+        body=msgspec.json.encode(definition),
+        content_type=APPLY,
+    )
+
+
+def _generation(definition: dict[str, Any]) -> Any:
+    return definition["metadata"].get("generation")
+
+
+async def _holds_objects(client: KubeClient, definition: dict[str, Any]) -> bool:
+    spec = definition["spec"]
+    version = next(version["name"] for version in spec["versions"] if version["storage"])
+    served = await _until_served(client, f"{spec['group']}/{version}", spec["names"]["kind"])
+    answer = await client.request("GET", served.collection(), query={"limit": "1"})
+    return bool(msgspec.json.decode(answer.body)["items"])
+
+
+async def _until_served(client: KubeClient, api_version: str, kind: str) -> Served:
+    """A resource, as soon as it is served. Raises ConfigurationError after ten seconds."""
+    try:
+        async with asyncio.timeout(_SERVED_SECONDS):
+            while True:
+                if (served := await find_served(client, api_version, kind)) is not None:
+                    return served
+                await asyncio.sleep(_PAUSE_SECONDS)
+    except TimeoutError as error:
+        raise ConfigurationError(f"the cluster does not serve {kind} in version {api_version}") from error
