@@ -130,12 +130,13 @@ class Ledger:
         began = asyncio.get_running_loop().time()
         async with self._database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
+            unwanted: set[str] = set()
             if receipts:
                 rows = [stored(receipt) for receipt in receipts]
                 kept = await outcomes.store_receipts(connection, self._scope, self._owner, rows)
             if later:
                 given_back = [result.postponement for result in later]
-                await claims.postpone(connection, self._scope, self._owner, given_back)
+                unwanted = await claims.postpone(connection, self._scope, self._owner, given_back)
         for receipt in receipts:
             if receipt.key in kept:
                 self.outcomes[receipt.outcome] += 1
@@ -146,7 +147,7 @@ class Ledger:
                     extra={"object": str(receipt.target), "intent": receipt.key, "view": receipt.view},
                 )
         for result in later:
-            _tell_later(result)
+            _tell_later(result, is_wanted=result.intent.key not in unwanted)
             self.outcomes["postponed"] += 1
         own = [receipt for receipt in receipts if receipt.key in kept]
         is_awaited = any(kept.values())
@@ -180,11 +181,12 @@ def _tell(receipt: ReceiptNoted) -> None:
     )
 
 
-def _tell_later(result: Later) -> None:
+def _tell_later(result: Later, *, is_wanted: bool) -> None:
+    again = f"will be tried again in {result.delay.total_seconds():.1f} s"
     log.log(
         logging.WARNING if result.is_counted else logging.DEBUG,
-        "will be tried again in %.1f s: %s",
-        result.delay.total_seconds(),
+        "%s: %s",
+        again if is_wanted else "is not tried again, as what asked for it is gone",
         result.error,
         extra={**about(result.intent), "outcome": "postponed"},
     )

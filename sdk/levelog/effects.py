@@ -119,6 +119,8 @@ class EffectHandler:
         """Whether a call that failed is given up for a newer one, though it may have taken effect in part."""
         self.notes_failure: Callable[[Any], bool] = lambda _: False
         """Whether a request that was given up counts as a call that took place."""
+        self.in_line: Collection[str] = ()
+        """Names of calls that are in one order with those that have no name."""
         self.retries: int | None = None
         """How often it is called again after an error; None: for ever."""
         self.backoff: timedelta | None = None

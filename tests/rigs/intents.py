@@ -12,7 +12,8 @@ from levelog.wire.canonical import canonical
 from levelog.wire.objects import ObjectKey
 from levelog.wire.subjects import partition_of
 from levelog_store.connect.database import Database
-from levelog_store.tables import intents
+from levelog_store.dialects import upsert
+from levelog_store.tables import intents, levels
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _numbers = count(1)
@@ -63,9 +64,17 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
     }
 
 
+def level_of(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of the level that an intent is of."""
+    same = {name: row[name] for name in ("scope", "view", "parent", "parent_uid", "partition", "round", "cause")}
+    texts = dict.fromkeys(("reason", "inputs", "reads", "decided_inputs"), "")
+    return {**same, **texts, "status": "settling", "attempts": 1, "evaluations": 1}
+
+
 async def decide(database: Database, *rows: dict[str, Any]) -> list[str]:
-    """Insert intents and return their keys."""
+    """Insert intents, and the levels that they are of where there are none; returns their keys."""
     async with database.transaction() as connection:
+        await upsert(connection, levels, [level_of(row) for row in rows], update=())
         await connection.execute(insert(intents), list(rows))
     return [row["key"] for row in rows]
 

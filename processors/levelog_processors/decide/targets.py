@@ -43,9 +43,14 @@ def addressed(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
 
 
 def _call(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
-    """Calls of one effect, parent and name are in order: that is their target, `page.effects/default/shop`."""
+    """Calls of one effect, parent and name are in order: that is their target, `page.effects/default/shop`.
+
+    What stands for an object after its end has the object's name there, so that its end is in order with its changes.
+    """
     handler = _effect(view, intent)
-    name = f"{parent.name}:{intent.options.name}" if intent.options.name else parent.name
+    of = parent.name.partition(":")[0] if view.handler.is_of_deleted else parent.name
+    own = "" if intent.options.name in handler.in_line else intent.options.name
+    name = f"{of}:{own}" if own else of
     target = ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
     return Outward(target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=handler.encoded(intent.body))
 

@@ -256,7 +256,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.give_up_after, made.yielding = handler.options.give_up_after, yielding
-    made.notes_failure = lambda edge: edge.is_held
+    made.notes_failure, made.in_line = lambda edge: edge.is_held, (END,)
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 

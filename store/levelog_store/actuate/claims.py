@@ -38,7 +38,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, now, one_of_named
 from levelog_store.rows import Scope
-from levelog_store.tables import intents
+from levelog_store.tables import intents, levels
 
 PENDING: Final = literal_column("'pending'", Text)
 CLAIMED: Final = literal_column("'claimed'", Text)
@@ -285,8 +285,12 @@ def _keep(dialect: Dialect, lease: timedelta) -> Update:
     return update(intents).where(is_one_of_keys(dialect), IS_HELD).values(expires_at=ends, due_at=ends)
 
 
-async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> None:
-    """Give claimed intents back; those that the owner no longer holds are left as they are."""
+async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
+    """Give claimed intents back; those that the owner no longer holds are left as they are.
+
+    What may be withdrawn is superseded where its level went meanwhile, since nobody is left who would withdraw it;
+    returns the keys of these.
+    """
     moment = (await connection.execute(_moment(connection.dialect))).scalar_one()
     await connection.execute(
         give_back(),
@@ -303,6 +307,25 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
             }
             for each in later
         ],
+    )
+    if not (keys := [each.key for each in later if not each.is_doubtful]):
+        return set()
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
+    return set((await connection.execute(withdraw_unwanted(dialect), values)).scalars())
+
+
+@built_once
+def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
+    """Supersede those of the rows `of_keys` that nobody has claimed and whose levels are gone."""
+    level = levels.c
+    of_level = [level[name] == intents.c[name] for name in ("scope", "view", "parent", "parent_uid")]
+    has_level = select(literal_column("1")).where(*of_level).exists()
+    return (
+        update(intents)
+        .where(is_one_of_keys(dialect), intents.c.state == PENDING, ~has_level)
+        .values(state="superseded")
+        .returning(intents.c.key)
     )
 
 

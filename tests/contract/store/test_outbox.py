@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import asdict
-from sqlalchemy import ClauseElement, insert, select, text, update
+from sqlalchemy import ClauseElement, delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import Unavailable
@@ -123,6 +123,25 @@ async def test_what_may_have_taken_effect_stays_claimed_while_it_waits(database:
     held = (await intents_by_key(database))[key]
     assert (held["state"], held["owner"], held["error"]) == ("claimed", "", "503")
     assert [each.is_doubtful for each in await claim(database, "two")] == [True]
+
+
+@pytest.mark.parametrize("of", [None, "another"])
+async def test_what_is_given_back_when_its_level_is_gone_is_withdrawn_unless_it_may_have_taken_effect(
+    database: Database, of: str | None
+) -> None:
+    gone, kept = intent(A), intent(B)
+    other = {"parent": "webs.example.com/default/cart", "parent_uid": "uid-cart"}
+    keys = await decide(database, gone, kept, intent("pods/default/c", **other))
+    await claim(database)
+    async with database.transaction() as connection:
+        await connection.execute(delete(levels).where(levels.c.parent == gone["parent"]))
+        if of is not None:
+            await add_level(connection, {**gone, "parent_uid": of})
+        given_back = [
+            Postponement(key=key, delay=PAST, error="503", attempts=1, is_doubtful=key == kept["key"]) for key in keys
+        ]
+        assert await claims.postpone(connection, SCOPE, "one", given_back) == {gone["key"]}
+    assert await states(database, keys) == ["superseded", "claimed", "pending"]
 
 
 async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(database: Database) -> None:
@@ -424,6 +443,7 @@ async def test_a_look_is_for_what_is_written_and_folded_and_watched_and_has_a_le
     ]
     await decide(database, wanted, *(intent(A, **told | other) for other in others))
     async with database.transaction() as connection:
+        await connection.execute(delete(levels))
         assert await take_unseen(connection) == []
         await add_level(connection, wanted)
         (write,) = await take_unseen(connection)
