@@ -185,6 +185,9 @@ class Feed:
         has_heard = False
         async with self._client.stream(self._path, query=query, silence=self._source.silence) as lines:
             self._heard()
+            if not self.sync.is_heard and self.sync.mark(self.part, version):  # or it is silent for another minute
+                self._wait(self._recorder.bookmark(self.sync.lowest))
+                await self._hand_over()
             async for some in lines:
                 has_heard = True
                 for line in some:
@@ -277,7 +280,7 @@ class Feed:
                 bookmark = read_bookmark(event)
                 if not self.is_listed and bookmark.ends_list:
                     await self._end_list(bookmark.version)
-                elif self.is_listed and self.sync.advance(self.part, bookmark.version):
+                elif self.is_listed and self.sync.mark(self.part, bookmark.version):
                     self._wait(self._recorder.bookmark(self.sync.lowest))
             case "ERROR":
                 await self._hand_over()

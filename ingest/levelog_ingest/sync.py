@@ -108,6 +108,9 @@ class Sync:
         self._beginning = asyncio.Lock()  # no record of a part may overtake the beginning
         self._total: int | None = 0
         self._versions: dict[str, Version] = {}
+        self._heard: set[str] = set()
+        self.is_heard = True
+        """Whether all parts were heard of since it was begun, or taken up again."""
 
     @classmethod
     def resumed(cls, lane: Lane, recorder: Recorder, status: ResourceStatus, at: ResumeAt) -> Self:
@@ -115,6 +118,7 @@ class Sync:
         sync = cls(lane, recorder, status)
         sync.listed_at = at.listed_at
         sync._versions = dict(at.versions)
+        sync.is_heard = False
         return sync
 
     @property
@@ -170,3 +174,17 @@ class Sync:
         if self.listed_at is not None:
             self._status.version = self.lowest
         return self.listed_at is not None and self.lowest > before
+
+    def mark(self, part: str, version: Version) -> bool:
+        """A part has been heard of, and is so far; tells whether that says something of all parts.
+
+        It does if all have come further, or all were heard of since it did. Nothing changes in a quiet cluster, and
+        its watches are as alive as others.
+        """
+        is_further = self.advance(part, version)
+        self._heard.add(part)
+        if self.listed_at is None or not (is_further or self._heard.issuperset(self._versions)):
+            return False
+        self._heard.clear()
+        self.is_heard = True
+        return True

@@ -25,7 +25,6 @@ _LEVEL_COLUMNS: Final = (
 )
 _NAMED: Final = 5
 _FIELDS: Final = 4
-_FRESH: Final = timedelta(seconds=5)
 _BOOKMARKED: Final = timedelta(minutes=2)
 """Twice the time between two bookmarks: https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks"""
 
@@ -98,15 +97,14 @@ def print_blanks(levels: LevelsNow) -> None:
 
 
 def print_age(levels: LevelsNow, now: datetime) -> None:
-    """Say on stderr how old what the levels go by is, where that is more than a few seconds."""
+    """Say on stderr how old what the levels go by is, where a watch is silent for longer than one that lives."""
     for scope in levels.scopes:
         resource, at = levels.contacts.get(scope.number, ("", now))
         age = now - at
-        if age > _FRESH:
+        if age > _BOOKMARKED:
             where = f" of {scope.application} on {scope.cluster}" if len(levels.scopes) > 1 else ""
-            why = "; do ingest, NATS and a processor run?" if age > _BOOKMARKED else ""
-            ago = f"{timedelta(seconds=int(age.total_seconds()))} ago"
-            sys.stderr.write(f"last contact{where}: {resource}, {at:%Y-%m-%d %H:%M:%S} UTC, {ago}{why}\n")
+            ago = f"{timedelta(seconds=int(age.total_seconds()))} ago; do ingest, NATS and a processor run?"
+            sys.stderr.write(f"last contact{where}: {resource}, {at:%Y-%m-%d %H:%M:%S} UTC, {ago}\n")
 
 
 def _silent(inputs: Sequence[tuple[str, str]]) -> str:

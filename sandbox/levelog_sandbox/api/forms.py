@@ -3,10 +3,14 @@
 Limits: core kinds have the columns NAME and AGE, pods, namespaces, deployments and definitions a few more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any, Final, Literal
 
+import msgspec
+
+from levelog_sandbox.fields.jsonpaths import first_at, is_readable
 from levelog_sandbox.schemas.registry import Column, ServedResource
 
 Json = dict[str, Any]
@@ -51,7 +55,7 @@ def form(accept: str) -> Form | None:
 def columns(resource: ServedResource) -> Sequence[Column]:
     """The columns after the name."""
     if resource.columns:
-        return resource.columns
+        return tuple(takewhile(lambda column: is_readable(column.path), resource.columns))  # as the server does
     return _COLUMNS.get(resource.name, (_AGE,))
 
 
@@ -96,20 +100,64 @@ def partial_list(bodies: Sequence[Json], list_metadata: Json) -> Json:
 
 
 def _cell(body: Json, column: Column) -> Any:
-    value: Any = body
-    for key in column.path.strip(".").split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    if column.type == "date" and isinstance(value, str):
-        return _age(value)
-    if isinstance(value, dict | list) or (value is None and column.type == "string"):
-        return "" if value is None else str(value)
-    return value
+    """As apiextensions-apiserver makes it: the first that the path finds, if it is of the column's type."""
+    is_there, value = first_at(body, column.path)
+    shown = _CELLS.get(column.type)
+    return shown(value) if is_there and shown is not None else None
 
 
 def _age(text: str) -> str:
-    """As kubectl prints durations, in the largest unit that fills it."""
+    """As k8s.io/apimachinery/pkg/util/duration prints it: two units where the larger one is small."""
     seconds = int((datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds())
-    for unit, size, least in (("d", 86400, 2), ("h", 3600, 2), ("m", 60, 2)):
-        if seconds >= size * least:
-            return f"{seconds // size}{unit}"
-    return f"{max(seconds, 0)}s"
+    if seconds < 0:
+        return "0s" if seconds == -1 else "<invalid>"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 180:
+        return _two(minutes, "m", seconds % 60, "s", below=10)
+    if hours < 48:
+        return _two(hours, "h", minutes % 60, "m", below=8)
+    if days < 730:
+        return _two(days, "d", hours % 24, "h", below=8)
+    return _two(days // 365, "y", days % 365, "d", below=8)
+
+
+def _two(large: int, unit: str, small: int, smaller: str, *, below: int) -> str:
+    return f"{large}{unit}{small}{smaller}" if large < below and small else f"{large}{unit}"
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value, order="sorted").decode() if value is not None else "<no value>"
+
+
+def _integer(value: Any) -> int | None:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _boolean(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _date(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return _age(value)
+    except (ValueError, TypeError):
+        return "<invalid>"
+
+
+_CELLS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "string": _text,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+    "date": _date,
+}

@@ -1,5 +1,7 @@
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,15 @@ import pytest
 from levelog.errors import ConfigurationError, IdentityMismatch
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Cluster, GroupResource, Version
-from levelog.wire.records import ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
+from levelog.wire.records import (
+    BookmarkNoted,
+    GapNoted,
+    LoggedRecord,
+    ObjectDeleted,
+    ObjectSeen,
+    SyncFinished,
+    SyncStarted,
+)
 from levelog_ingest.ingest import Ingest
 from levelog_ingest.status import ResourceStatus, WatchedResource
 from levelog_kube.client import connect as connect_kube
@@ -57,8 +67,14 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, nats_server: NatsServer) -> Any:
-    async with Sandbox() as sandbox, await connect(nats_server.url) as connection:
-        kubeconfig = sandbox.kubeconfig(tmp_path / "config")
+    async with worlds(tmp_path, nats_server, Sandbox()) as world:
+        yield world
+
+
+@asynccontextmanager
+async def worlds(folder: Path, nats_server: NatsServer, sandbox: Sandbox) -> AsyncGenerator[World]:
+    async with sandbox, await connect(nats_server.url) as connection:
+        kubeconfig = sandbox.kubeconfig(folder / "config")
         async with await connect_kube(kubeconfig) as client:
             cluster = await cluster_uid(client)
         yield World(sandbox, kubeconfig, await ensure_stream(connection, cluster, partitions=4))
@@ -147,6 +163,38 @@ async def test_after_a_restart_it_goes_on_where_the_log_ends(world: World) -> No
     # Nothing that was in the log before was written again.
     seen = [(r.record.key.name, r.record.version) for r in records if isinstance(r.record, ObjectSeen)]
     assert len(seen) == len(set(seen))
+
+
+def bookmarks(records: Sequence[LoggedRecord]) -> list[BookmarkNoted]:
+    """Those that the first partition holds."""
+    return [each.record for each in records if isinstance(each.record, BookmarkNoted) and each.partition == 0]
+
+
+async def test_a_bookmark_is_recorded_where_nothing_changes_too(tmp_path: Path, nats_server: NatsServer) -> None:
+    async with worlds(tmp_path, nats_server, Sandbox(bookmark_seconds=0.05)) as world:
+        both = WatchedResource(
+            resource=GroupResource(group="", resource="configmaps"), version="v1", namespaces=("default", "kube-public")
+        )
+        for number, watched in enumerate((CONFIG_MAPS, both)):
+
+            def are_enough(records: Sequence[LoggedRecord], least: int = 3 * (number + 1)) -> bool:
+                return len(bookmarks(records)) >= least
+
+            async with ingesting(world.kubeconfig, world.stream, watched):
+                records = await until_recorded(world.stream, are_enough)
+            marks = bookmarks(records)[-3:]
+            assert len({mark.version for mark in marks}) == 1
+            assert len({mark.time for mark in marks}) == 3
+
+
+async def test_a_watch_that_is_taken_up_says_at_once_that_it_is_there(world: World) -> None:
+    async with ingesting(world.kubeconfig, world.stream) as ingest:
+        await until_watching(ingest)
+    assert bookmarks(await read_all(world.stream)) == []
+    async with ingesting(world.kubeconfig, world.stream):
+        records = await until_recorded(world.stream, bookmarks)
+    assert not any(isinstance(each.record, GapNoted) for each in records)
+    assert len(bookmarks(records)) == 1
 
 
 async def test_a_list_that_was_broken_off_is_made_again(world: World) -> None:

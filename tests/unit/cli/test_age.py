@@ -17,11 +17,11 @@ HEARD = "last contact: pods, 2026-01-01 12:00:00 UTC, "
     ("seconds", "said"),
     [
         (4, ""),
-        (43, f"{HEARD}0:00:43 ago\n"),
+        (119, ""),
         (3723, f"{HEARD}1:02:03 ago; do ingest, NATS and a processor run?\n"),
     ],
 )
-def test_the_last_contact_is_told_once_it_is_some_seconds_old(
+def test_the_last_contact_is_told_once_it_is_older_than_two_bookmarks_are_apart(
     seconds: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scope = Scope(
