@@ -1,18 +1,19 @@
-"""Where Kopf fails its users, by stories: the same file of handlers, run by levelog and by Kopf itself.
+"""Stories of handlers, told to levelog and to Kopf itself: where Kopf fails its users, and what has to be as there.
 
-Kopf is run where `make bench` has made its environment; there each story was seen to fail.
+Kopf is run where `make bench` has made its environment; there each story of `CASES` was seen to fail.
 """
 
 from pathlib import Path
 
 import pytest
 
+from rigs.kopfalike import ALIKE
 from rigs.kopfrivals import CASES, KOPF, compare
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_a_story_that_fails_on_kopf_passes_here(name: str, tmp_path: Path) -> None:
-    seen = await compare(name, "levelog", tmp_path)
+    seen = await compare(CASES[name], "levelog", tmp_path)
     assert seen.is_right, seen.text
 
 
@@ -20,5 +21,19 @@ async def test_a_story_that_fails_on_kopf_passes_here(name: str, tmp_path: Path)
 @pytest.mark.skipif(not KOPF.exists(), reason="Kopf has an environment of its own, which `make bench` makes")
 @pytest.mark.parametrize("name", CASES)
 async def test_the_story_fails_on_kopf_itself(name: str, tmp_path: Path) -> None:
-    seen = await compare(name, "Kopf", tmp_path)
+    seen = await compare(CASES[name], "Kopf", tmp_path)
     assert not seen.is_right, seen.text
+
+
+@pytest.mark.parametrize("name", ALIKE)
+async def test_a_story_that_users_rely_on_is_as_with_kopf(name: str, tmp_path: Path) -> None:
+    seen = await compare(ALIKE[name], "levelog", tmp_path)
+    assert seen.is_right, seen.text
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not KOPF.exists(), reason="Kopf has an environment of its own, which `make bench` makes")
+@pytest.mark.parametrize("name", ALIKE)
+async def test_the_story_is_so_with_kopf_itself(name: str, tmp_path: Path) -> None:
+    seen = await compare(ALIKE[name], "Kopf", tmp_path)
+    assert seen.is_right, seen.text

@@ -56,41 +56,6 @@ def test_a_timer_that_gives_up_is_not_called_again(tmp_path: Path) -> None:
         assert kopf.told() == []
 
 
-def test_a_patch_is_written_of_a_call_that_returns_and_of_no_other(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.create("example.com", "v1", "shops")
-    def later(patch, retry, **_):
-        patch.status["tries"] = retry
-        if not retry:
-            raise kopf.TemporaryError("not yet", delay=10)
-
-    @kopf.on.create("example.com", "v1", "shops")
-    def never(patch, **_):
-        patch.status["never"] = True
-        raise kopf.PermanentError("no use")
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        kopf.apply()
-        assert "status" not in kopf.read()
-        kopf.simulation.advance(timedelta(seconds=11))
-        assert kopf.read()["status"] == {"tries": 1}
-
-
-def test_a_handler_is_kept_from_an_object_by_what_it_returned_with(tmp_path: Path) -> None:
-    source = """
-    @kopf.on.update("example.com", "v1", "shops", annotations={"never-again": kopf.ABSENT})
-    def once(patch, spec, **_):
-        told.append(spec["size"])
-        patch.metadata.annotations["never-again"] = "yes"
-        patch.spec["old"] = None
-    """
-    with kopf_run(tmp_path, source) as kopf:
-        kopf.apply(size=1, old=1)
-        assert kopf.apply(size=2, old=1) == [2]
-        assert kopf.read()["spec"] == {"size": 2}  # None takes a field away
-        assert kopf.apply(metadata={"annotations": {"never-again": "yes"}}, size=3) == []
-
-
 def test_what_fits_for_the_first_time_is_new_to_a_handler(tmp_path: Path) -> None:
     source = """
     @kopf.on.create("example.com", "v1", "shops", labels={"a": "b"})

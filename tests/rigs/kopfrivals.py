@@ -427,8 +427,7 @@ def gone(**_):
 """By name."""
 
 
-async def compare(name: str, side: Side, folder: Path) -> Seen:
+async def compare(case: Case, side: Side, folder: Path) -> Seen:
     """Tell a story to one of the two."""
-    case = CASES[name]
     async with rival(side, folder, case.source) as one:
         return await case.story(one)

@@ -120,6 +120,8 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
         return _Verdict("settling", "", now)
     waits = look.level.waits if look.level is not None else ""
+    if waits and (planned := _next_look(look)) is not None:
+        return _Verdict("drifting", waits, planned)
     return _Verdict("drifting", waits or "the last round had nothing to write", next_at)
 
 

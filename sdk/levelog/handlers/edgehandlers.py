@@ -217,6 +217,17 @@ class EdgeHandler:
         is_due = "update" in self.reasons and _holds(options.value, value_at(found, options.field))
         return Level(desired=state, actual=handled if is_due else state)
 
+    def is_ended(self, calls: Sequence[Call[Edge, Any]]) -> bool:
+        """Tell whether one of the calls has handled the end of the object."""
+        return any(each.name == END for each in calls)
+
+    def hold(self, level: Level[Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> None:
+        """Note in the level of an object that is being deleted what a call has left that did not handle its end."""
+
+    def carried(self, level: Level[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - handlers of another kind look there
+        """What the next call goes on from."""
+        return None
+
     def _old(self, edge: Edge) -> Any:
         old = edge.old
         return None if old is None else self.taken(old)
@@ -278,10 +289,11 @@ def edge_view(
         calls: list[Call[Edge, Any]] = list(read[index][uid])
         phases: list[Phase] = list(read["finalizing"][uid]) if finalizing is not None else []
         if handler.options.finalizer and found["metadata"].get("deletionTimestamp"):
-            is_open = "held" in phases and not any(each.name == END for each in calls)
+            is_open = "held" in phases and not handler.is_ended(calls)
+            level: Level[Any] = Level(desired=END, actual=KNOWN if is_open else END)
             if is_open:
                 handler.state(found)  # a read of all that the call is given, so that it is given the newest
-            level: Level[Any] = Level(desired=END, actual=KNOWN if is_open else END)
+                handler.hold(level, [each for each in calls if each.name == END], read)
         else:
             level = handler.level(found, [each for each in calls if not each.name], read)
             if "waits" in phases and level.drift:
@@ -340,10 +352,10 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
             return []
         found = handler.handed(parent)
         if is_end or level.desired == END:
-            edge = Edge(reason="delete", object=found, is_held=not is_end)
+            edge = Edge(reason="delete", object=found, is_held=not is_end, carried=handler.carried(level))
             return [call(effect.function, edge, name=END)]
         reason = handler.beginning(found) if level.actual is None else "update"
-        edge = Edge(reason=reason, object=found, diff=handler.diff(level))
+        edge = Edge(reason=reason, object=found, diff=handler.diff(level), carried=handler.carried(level))
         noted = msgspec.structs.replace(edge, is_noted=True)
         if not handler.fits(edge):
             return [call(effect.function, noted)]

@@ -8,7 +8,7 @@ import msgspec
 
 from levelog.calls.mappings import plain
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import END, EdgeHandler, Phase, called
+from levelog.handlers.edgehandlers import EdgeHandler, Phase, called
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
@@ -93,7 +93,7 @@ def finalizer_view(
         wanting = [each for each in handlers if is_wanted(each, parent)]
         if metadata.get("deletionTimestamp"):  # the API takes no finalizer any more
             uid = metadata["uid"]
-            open_ones = [each for each in wanting if not any(c.name == END for c in read[each.handled_name][uid])]
+            open_ones = [each for each in wanting if not each.is_ended(list(read[each.handled_name][uid]))]
             return Level(desired=is_on and bool(open_ones), actual=is_on)
         return Level(desired=bool(wanting), actual=is_on)
 

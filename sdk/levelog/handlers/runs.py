@@ -80,6 +80,10 @@ class DaemonHandler:
         """Name of the index of the objects that it has to run for, by their uids."""
         return f"{MARK}daemon/{self.name}"
 
+    def is_finished(self, end: RunEnd) -> bool:
+        """Tell whether no run follows on one that ended so, as long as the object stays."""
+        return end.is_finished
+
     def taken(self, content: Any) -> Any:
         """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
         return content if self.reader.is_plain else msgspec.convert(content, self.reader.cls)
@@ -155,7 +159,7 @@ def daemon_view(handler: DaemonHandler, inspect_view: Callable[[Callable[..., An
         uid = str(parent["metadata"]["uid"] if isinstance(parent, Mapping) else parent.metadata.uid)
         ended: list[Call[Run, RunEnd | None]] = list(read[runs][uid])
         last = ended[0].request.number if ended else 0
-        is_finished = bool(ended) and (ended[0].result is None or ended[0].result.is_finished)
+        is_finished = bool(ended) and (ended[0].result is None or handler.is_finished(ended[0].result))
         if is_finished or not read[wanted][uid]:
             return Level(desired=last, actual=last)
         return Level(desired=last + 1, actual=last)

@@ -36,6 +36,8 @@ class Tick(Struct, frozen=True, kw_only=True, omit_defaults=True):
     due: datetime | None = None
     """None: the function is not called."""
     object: dict[str, Any]
+    carried: dict[str, Any] | None = None
+    """What a call before it has left, which is to be made again; None: it is the first."""
 
 
 class TimerHandler:
@@ -127,6 +129,10 @@ class TimerHandler:
         """The object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
         return tick.object if self.reader.is_plain else msgspec.convert(tick.object, self.reader.cls)
 
+    def left(self, last: Call[Tick, Any]) -> tuple[datetime, dict[str, Any]] | None:  # noqa: ARG002 - as above
+        """When the last call is made again, and what it has left; None: it has ended."""
+        return None
+
     def arguments(self, tick: Tick, given: Mapping[Given, Any]) -> dict[str, Any]:
         """The arguments of one call. Raises as `taken` does."""
         return {self.parameter: self.taken(tick), **self.given.arguments(given)}
@@ -174,7 +180,13 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
 
     def view(parent: Any, now: datetime, **read: Any) -> Level[Any]:
         calls: list[Call[Tick, Any]] = list(read[index][_uid(parent)])
-        last = next((each.called_at for each in calls if not each.name), None)
+        before = next((each for each in calls if not each.name), None)
+        last = before.called_at if before is not None else None
+        if before is not None and (left := handler.left(before)) is not None:
+            again, carried = left
+            if now < again:
+                return Level(desired=last, actual=last, recheck_at=again)
+            return Level(desired=before.request.due, actual=carried)
         changed = None
         if handler.idle is not None:
             state = flat(essence(handler.shown(parent)))
@@ -204,7 +216,8 @@ def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
         if isinstance(level.desired, Mapping):
             return [call(effect.function, Tick(object=handler.shown(parent)), name=CHANGED)]
-        return [call(effect.function, Tick(due=level.desired, object=handler.handed(parent)))]
+        carried = dict(level.actual) if isinstance(level.actual, Mapping) else None  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return [call(effect.function, Tick(due=level.desired, object=handler.handed(parent), carried=carried))]
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"

@@ -4,21 +4,60 @@ import inspect
 import logging
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, TryLimits
+from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, PermanentError, TryLimits
 from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
-from levelog.compat.kopf.given.keywords import Memo, Patch, call_keywords, object_keywords
+from levelog.compat.kopf.given.keywords import Memo, Patch, call_keywords, is_merged, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
 from levelog.compat.kopf.patches import merge_patches
-from levelog.compat.kopf.subhandlers import MOST_REMEMBERED, Calls, InnerPending, InnerProgress, registering
+from levelog.compat.kopf.subhandlers import Calls, InnerPending, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
-from levelog.effects import GiveUp, Retry, looked_up
+from levelog.effects import Call, GiveUp, Retry, looked_up
+
+LEFT: Final = "left"
+"""In the result of a call that raised: what the next one goes on from."""
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call that raised has left, beside what is to be written: the next one goes on from there."""
+
+    began: datetime
+    """When the first one was decided on."""
+    retry: int = 0
+    """How often the function was called."""
+    error: str = ""
+    delay: timedelta = timedelta(0)
+    """After which it is called again."""
+    is_over: bool = False
+    """It is not called again."""
+    inner: dict[str, InnerProgress] = {}
+    """How far the handlers are that it registers while it runs, by their ids."""
+
+
+def left(result: Mapping[str, Any] | None) -> Left | None:
+    """What the call has left whose result it is; None: it did not raise, or left nothing."""
+    return msgspec.convert(result[LEFT], Left) if result and LEFT in result else None
+
+
+def next_call(call: Call[Any, Any], limits: TryLimits) -> tuple[datetime, Left] | None:
+    """When the function is called again, and what the last call has left; None: it did not raise, or left nothing.
+
+    Is its time over by then, it is not called again.
+    """
+    found = left(call.result)
+    if found is None:
+        return None
+    due = call.called_at + found.delay
+    if not found.is_over and limits.timeout is not None and due >= found.began + limits.timeout:
+        error = f"given up {limits.timeout} after it was decided: {found.error}"
+        return due, msgspec.structs.replace(found, is_over=True, error=error)
+    return due, found
 
 
 class Attempts:
@@ -33,6 +72,8 @@ class Attempts:
         param: Any,
         settings: OperatorSettings,
         memo: Memo,
+        *,
+        backoff: timedelta | None,
     ) -> None:
         """`memo` is what start-up handlers have put down; an object's begins as a copy of it."""
         self.id = handler_id
@@ -44,8 +85,8 @@ class Attempts:
         self.memo = memo
         self.indices: list[str] = []
         """Names of those that the function looks up."""
-        self._inner: dict[str, dict[str, InnerProgress]] = {}
-        """How far the handlers are that one registers while it runs, by the key of its call."""
+        self.backoff = backoff
+        """Before it is called again after an error that does not say when."""
         self.is_async = inspect.iscoroutinefunction(function)
 
     def take_indices(self, names: Mapping[str, Any]) -> bool:
@@ -58,34 +99,47 @@ class Attempts:
         memo = _memos.setdefault(str(body["metadata"].get("uid", "")), Memo(self.memo))
         return {**object_keywords(body, memo, self.param, self.logger), "settings": self.settings}
 
-    def run(self, body: Mapping[str, Any], key: str, retry: int, started: datetime, told: Mapping[str, Any]) -> Any:
+    def run(
+        self,
+        body: Mapping[str, Any],
+        key: str,
+        retry: int,
+        started: datetime,
+        told: Mapping[str, Any],
+        carried: Mapping[str, Any] | None = None,
+    ) -> Any:
         """Call a plain function; the merge patch of its object that it asks for, and Events, None for neither.
 
         It is a coroutine that gives that, where the function has registered others. Raises Retry and GiveUp as its
-        user's errors mean them, and other errors of the function as they are.
+        user's errors mean them, and other errors of the function as they are; where there is something to be kept of
+        a call that raises, that is the result, with what `left` reads. `carried` is that of the call before.
         """
-        call = self._begin(body, key, retry, started, told)
+        call = self._begin(body, key, retry, started, told, carried)
         try:
             with call.at_work():
                 result = self.function(**call.kwargs)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            self._failed(error, call)
-            return None
+            return self._failed(error, call)
         return self._finish(call, result) if call.inner else self._end(call, result)
 
     async def run_async(
-        self, body: Mapping[str, Any], key: str, retry: int, started: datetime, told: Mapping[str, Any]
+        self,
+        body: Mapping[str, Any],
+        key: str,
+        retry: int,
+        started: datetime,
+        told: Mapping[str, Any],
+        carried: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | None:
         """Call an async function, as `run` does."""
-        call = self._begin(body, key, retry, started, told)
+        call = self._begin(body, key, retry, started, told, carried)
         try:
             with call.at_work():
                 result = await self.function(**call.kwargs)
                 if call.inner:
                     await call.inner.run()
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
-            self._failed(error, call)
-            return None
+            return self._failed(error, call)
         return self._end(call, result)
 
     async def _finish(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
@@ -94,53 +148,67 @@ class Attempts:
             with call.at_work():
                 await call.inner.run()
         except Exception as error:  # noqa: BLE001 - as above
-            self._failed(error, call)
-            return None
+            return self._failed(error, call)
         return self._end(call, result)
 
     def _begin(
-        self, body: Mapping[str, Any], key: str, retry: int, started: datetime, told: Mapping[str, Any]
+        self,
+        body: Mapping[str, Any],
+        key: str,
+        retry: int,
+        started: datetime,
+        told: Mapping[str, Any],
+        carried: Mapping[str, Any] | None,
     ) -> "_Attempt":
-        patch = Patch()
-        kwargs = {**self.object_arguments(body), **call_keywords(started, retry, patch), **told}
+        before = msgspec.convert(carried, Left) if carried is not None else Left(began=started)
+        if before.is_over:
+            raise PermanentError(before.error)
+        patch, retry = Patch(), before.retry + retry
+        kwargs = {**self.object_arguments(body), **call_keywords(before.began, retry, patch), **told}
         found = looked_up.get({})
         for name in self.indices:
             kwargs.setdefault(name, KopfIndex(partial(_part, found, name)))
-        while len(self._inner) > MOST_REMEMBERED:
-            del self._inner[next(iter(self._inner))]
-        progress = self._inner.get(key, {})
-        return _Attempt(body, key, retry, patch, kwargs, Calls(f"{self.id}/", kwargs, progress, body), progress)
+        calls = Calls(f"{self.id}/", kwargs, before.inner, body)
+        return _Attempt(body, key, retry, patch, kwargs, calls, before)
 
     def _end(self, call: "_Attempt", result: Any) -> dict[str, Any] | None:
         if result is not None:
             call.patch.status[self.id] = msgspec.to_builtins(result, enc_hook=dict)
-        merged = call.patch.merged(call.body)
-        for each in call.progress.values():
-            merge_patches(merged, each.patch or {})
-        self._inner.pop(call.key, None)
-        return {"patch": merged, "events": call.events} if merged or call.events else None
+        return call.writes()
 
-    def _failed(self, error: Exception, call: "_Attempt") -> None:
-        """Raise what the error means, or nothing where errors are ignored."""
+    def _failed(self, error: Exception, call: "_Attempt") -> dict[str, Any] | None:
+        """The result of a call that raised and left something, None where errors are ignored, or what is raised."""
+        limits = self.limits
+        is_odd = not isinstance(error, Retry | GiveUp)
+        if is_odd and limits.errors is ErrorsMode.IGNORED:
+            self.logger.error("%s failed, which is ignored", self.id, exc_info=error)
+            return call.writes()
+        is_last = limits.retries is not None and call.retry + 1 >= limits.retries
         if isinstance(error, InnerPending):
-            self._inner[call.key] = call.progress
+            is_last = False
+        elif is_last and isinstance(error, Retry):
+            error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")
+        is_over = is_last or isinstance(error, GiveUp) or (is_odd and limits.errors is ErrorsMode.PERMANENT)
+        writes = call.writes()
+        if call.is_as_before(writes):
+            if not (is_odd and is_over and call.before.retry):  # else who calls does not know how often it was
+                raise error
+            error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")
             raise error
-        is_last = self.limits.retries is not None and call.retry + 1 >= self.limits.retries
-        if isinstance(error, GiveUp):
-            self._inner.pop(call.key, None)
-            raise error
-        if not isinstance(error, Retry):
-            if self.limits.errors is ErrorsMode.IGNORED:
-                self._inner.pop(call.key, None)
-                self.logger.error("%s failed, which is ignored", self.id, exc_info=error)
-                return
-            if self.limits.errors is ErrorsMode.PERMANENT:
-                is_last = True
-        if is_last:
-            self._inner.pop(call.key, None)
-            if isinstance(error, Retry):
-                raise HandlerRetriesError(f"{self.id} has exceeded {self.limits.retries} retries: {error}") from error
-        raise error
+        delay = error.delay if isinstance(error, Retry) else self.backoff
+        if is_odd:
+            self.logger.error("%s failed", self.id, exc_info=error)
+        elif not isinstance(error, InnerPending):
+            self.logger.warning("%s %s: %s", self.id, "gives up" if is_over else "is to be called again", error)
+        left = Left(
+            began=call.before.began,
+            retry=call.retry + 1,
+            error=f"{type(error).__name__}: {error}",
+            delay=max(delay or timedelta(0), timedelta(0)),
+            is_over=is_over,
+            inner=call.progress,
+        )
+        return {**(writes or {}), LEFT: msgspec.to_builtins(left)}
 
 
 class _Attempt:
@@ -154,7 +222,7 @@ class _Attempt:
         patch: Patch,
         kwargs: dict[str, Any],
         inner: Calls,
-        progress: dict[str, InnerProgress],
+        before: Left,
     ) -> None:
         self.body = body
         self.key = key
@@ -162,8 +230,23 @@ class _Attempt:
         self.patch = patch
         self.kwargs = kwargs
         self.inner = inner
-        self.progress = progress
+        self.before = before
+        self.progress = before.inner
+        self._began_with = msgspec.to_builtins(before.inner)
         self.events: list[list[str]] = []
+
+    def writes(self) -> dict[str, Any] | None:
+        """The patch and the Events that it asks for, with those of the handlers inside of it."""
+        merged = self.patch.merged(self.body)
+        for each in self.progress.values():
+            merge_patches(merged, each.patch or {})
+            each.patch = None
+        return {"patch": merged, "events": self.events} if merged or self.events else None
+
+    def is_as_before(self, writes: Mapping[str, Any] | None) -> bool:
+        """Tell whether a call that raised has left nothing that the next one, or anybody, has not seen."""
+        is_there = writes is None or (not self.events and is_merged(self.body, writes["patch"]))
+        return is_there and msgspec.to_builtins(self.progress) == self._began_with
 
     @contextmanager
     def at_work(self) -> Generator[None]:

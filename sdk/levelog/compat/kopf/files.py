@@ -291,7 +291,16 @@ class KopfFile:
     def _attempts(self, declared: Declaration, handler_id: str, name: str) -> Attempts:
         logger = self._lender.logger(name)
         function, limits = declared.function, declared.limits
-        return Attempts(handler_id, function, limits, logger, declared.param, self.settings, self.memo)
+        return Attempts(
+            handler_id,
+            function,
+            limits,
+            logger,
+            declared.param,
+            self.settings,
+            self.memo,
+            backoff=declared.backoff,
+        )
 
     def _keep_patches(self, cls: type[ResourceBase], name: str, index: str, hint: Any) -> None:
         """Have the patches written that the calls of a handler give: those in an index of its calls."""
@@ -301,7 +310,7 @@ class KopfFile:
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
             known = operator.indices
-            return ViewHandler.inspect(view, known, Selector(), self._lender, deleting=False, objects={}, of=cls)
+            return ViewHandler.inspect(view, known, Selector(), self._lender, deleting=True, objects={}, of=cls)
 
         view = patches_view(f"{marks.name.removesuffix('_patched')}_patches", marks.name, indices, inspect_view)
         operator.views[view.name] = view

@@ -22,7 +22,7 @@ from levelog.wire.canonical import digest
 
 WRITTEN_FOR: Final = timedelta(hours=1)
 """How long a patch is tried that the object does not show: refused, or changed by the API on its way in."""
-_CODE: Final = "kopf patches 1"
+_CODE: Final = "kopf patches 2"
 """Stands for this module in fingerprints: raised when the same calls lead to other writes."""
 
 
@@ -64,15 +64,19 @@ def patches_view(
         for handler, (index, _) in indices.items():
             for each in read[index][uid]:
                 result = each.result.state if isinstance(each.result, RunEnd) else each.result
-                if each.name or not result:
+                if not has_writes(result):
                     continue
-                wanted = desired[handler] = WantedPatch(call=each.idempotency_key, **result)
-                if written.get(handler) == wanted.call:
-                    actual[handler] = wanted
+                place = place_of(handler, each.name)
+                wanted = WantedPatch(
+                    call=each.idempotency_key, patch=result.get("patch", {}), events=result.get("events", [])
+                )
+                desired[place] = wanted
+                if written.get(place) == wanted.call:
+                    actual[place] = wanted
                 elif now >= each.called_at + WRITTEN_FOR:
-                    actual[handler] = WantedPatch(call=wanted.call, patch=wanted.patch, has_lapsed=True)
+                    actual[place] = WantedPatch(call=wanted.call, patch=wanted.patch, has_lapsed=True)
                 elif is_merged(parent, wanted.patch):
-                    actual[handler] = WantedPatch(call="", patch=wanted.patch)
+                    actual[place] = WantedPatch(call="", patch=wanted.patch)
                 else:
                     ends.append(each.called_at + WRITTEN_FOR)
         return Level(desired=desired, actual=actual, recheck_at=min(ends, default=None))
@@ -111,6 +115,16 @@ def patches_writer(
     made = ReconcileHandler.inspect(write, view, {cls: ["event", "patch", "patch_status"]}, lender)
     made.fingerprint = digest(_CODE, view.name)
     return made
+
+
+def has_writes(result: Mapping[str, Any] | None) -> bool:
+    """Tell whether the result of a call asks for anything to be written."""
+    return bool(result and (result.get("patch") or result.get("events")))
+
+
+def place_of(handler: str, name: str) -> str:
+    """Name of the note that the patch of a handler's call of a name is written."""
+    return f"{handler}.{name}" if name else handler
 
 
 def _type(kind: str) -> EventType:

@@ -1,6 +1,6 @@
 """Handlers inside of handlers: registered while one runs, and each called until it has succeeded or given up.
 
-Which of them have ended is known to the process alone: one that takes over calls all of them again.
+Which of them have ended is in the result of the call, from which the next one goes on.
 """
 
 import asyncio
@@ -18,9 +18,6 @@ from levelog.compat.kopf.filters import Filters
 from levelog.compat.kopf.given.keywords import Patch, call_keywords
 from levelog.effects import GiveUp, Retry
 from levelog.errors import OperatorError
-
-MOST_REMEMBERED: Final = 10_000
-"""Calls of handlers whose inner ones are known; of older ones all are called again."""
 
 
 class InnerPending(Retry):
@@ -40,7 +37,7 @@ class InnerHandler(msgspec.Struct, frozen=True, kw_only=True):
     """Tells by the arguments whether the field that it is of differs, or has the value."""
 
 
-class InnerProgress(msgspec.Struct):
+class InnerProgress(msgspec.Struct, omit_defaults=True):
     """How far one of them is."""
 
     began: datetime
@@ -51,6 +48,7 @@ class InnerProgress(msgspec.Struct):
     """Why it has to be called again."""
     is_over: bool = False
     patch: dict[str, Any] | None = None
+    """Of its last call, until it is in the result of the handler around it."""
 
 
 class Calls:
@@ -106,6 +104,7 @@ class Calls:
                 if inner:
                     await inner.run()
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                held.patch = patch.merged(self._body)
                 self._failed(handler, held, error)
                 return
         if result is not None:

@@ -5,15 +5,18 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts, forget
+from levelog.compat.kopf.attempts import LEFT, Attempts, Left, forget, left, next_call
+from levelog.compat.kopf.failures import PermanentError, TemporaryError
 from levelog.compat.kopf.filters import Filters, holds
-from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence
+from levelog.compat.kopf.given.keywords import Patch, kopf_diff, kopf_essence, merge
+from levelog.compat.kopf.patches import has_writes, place_of
 from levelog.edges import Diff, Edge, Reason, diff_of, essence, flat, under, value_at
 from levelog.effects import Call
-from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions
+from levelog.handlers.edgehandlers import END, EdgeHandler, EdgeOptions
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Given, Injections
 from levelog.handlers.readers import ObjectReader
@@ -25,6 +28,7 @@ from levelog.wire.canonical import digest
 
 LONGEST: Final = timedelta(hours=1)
 """Of one call without a `timeout`."""
+WRITING: Final = "waits for its last patch to be written"
 STATUS: Final = "@status"
 """Stands in a level for the status that a waiting call is given, so that a newer one is given to it."""
 
@@ -85,7 +89,7 @@ class ChangeHandler(EdgeHandler):
         The indices that the function looks up are not read, but have to be filled first.
         """
         filled = dict.fromkeys(self.attempts.indices, Index[Any, Any])
-        return {self.marks: Index[str, Call[str, None]], **filled}
+        return {"now": datetime, self.marks: Index[str, Call[str, None]], **filled}
 
     def shown(self, parent: Any) -> dict[str, Any]:
         """All of an object."""
@@ -110,23 +114,83 @@ class ChangeHandler(EdgeHandler):
 
     def level(self, found: dict[str, Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> Level[Any]:
         """What there is of an object against what was handled; a handler waits until its last patch is written."""
-        level = super().level(found, calls, read)
+        level = self._again(found, calls[0], read) if calls else None
+        if level is not None:
+            return level
+        if calls and left(calls[0].result) is not None:  # it was called for what is no more
+            actual = self._before(calls[0].request)
+            level = Level(desired=self.state(found), actual=actual)
+        else:
+            level = super().level(found, calls, read)
         if not level.drift:
             return level
-        if calls and calls[0].result is not None:
-            marks = {each.name: each.request for each in read[self.marks][found["metadata"]["uid"]]}
-            if marks.get(self.name) != calls[0].idempotency_key:
-                level.waits = "waits for its last patch to be written"
-                return level
+        if calls and self._is_writing(calls[0], read):
+            level.waits = WRITING
+            return level
         if "status" in found and level.desired is not None:
             waiting = Level[Any](desired={**level.desired, STATUS: plain(found["status"])}, actual=level.actual)
             waiting.waits = level.waits
             return waiting
         return level
 
+    def is_ended(self, calls: Sequence[Call[Edge, Any]]) -> bool:
+        """Tell whether one of the calls has handled the end of the object, and is not made again."""
+        return any(each.name == END and left(each.result) is None for each in calls)
+
+    def hold(self, level: Level[Any], calls: Sequence[Call[Edge, Any]], read: Mapping[str, Any]) -> None:
+        """Have a call for the end of the object that raised made again, once it is due and its patch is written."""
+        found = next_call(calls[0], self.attempts.limits) if calls else None
+        if found is not None:
+            level.actual = {LEFT: msgspec.to_builtins(found[1])}
+            self._pause(level, calls[0], *found, read)
+
+    def carried(self, level: Level[Any]) -> dict[str, Any] | None:
+        """What the next call goes on from."""
+        side = level.actual if level.desired == END else level.desired
+        return side.get(LEFT) if isinstance(side, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+    def _again(self, found: dict[str, Any], last: Call[Edge, Any], read: Mapping[str, Any]) -> Level[Any] | None:
+        """The level of an object for which the last call raised; None: there is no such, or the object is another now.
+
+        What the call has patched itself makes no other of it, nor do labels and annotations while it is tried again.
+        """
+        following = next_call(last, self.attempts.limits)
+        if following is None:
+            return None
+        due, before = following
+        seen, state = last.request.object, self.state(found)
+        patched = merge(plain(seen), last.result.get("patch", {}))
+        if all(_differ(state, self.state(each), with_metadata=before.is_over) for each in (seen, patched)):
+            return None
+        level = Level[Any](desired={**state, LEFT: msgspec.to_builtins(before)}, actual=self._before(last.request))
+        news = flat({"status": plain(found.get("status") or {})}).keys()
+        if news - flat({"status": seen.get("status") or {}}).keys() - flat(patched).keys():
+            due = last.called_at  # what it waits for may be there
+        self._pause(level, last, due, before, read)
+        return level
+
+    def _pause(
+        self, level: Level[Any], last: Call[Edge, Any], due: datetime, before: Left, read: Mapping[str, Any]
+    ) -> None:
+        if self._is_writing(last, read):
+            level.waits = WRITING
+        elif read["now"] < due and not before.is_over:
+            level.waits, level.recheck_at = f"is called again at {due:%H:%M:%S} UTC: {before.error}", due
+
+    def _is_writing(self, last: Call[Edge, Any], read: Mapping[str, Any]) -> bool:
+        """Tell whether what the last call asked for is not written yet."""
+        if not has_writes(last.result):
+            return False
+        marks = {each.name: each.request for each in read[self.marks][last.request.object["metadata"]["uid"]]}
+        return marks.get(place_of(self.name, last.name)) != last.idempotency_key
+
+    def _before(self, edge: Edge) -> dict[str, Any] | None:
+        """The state that was handled before an edge."""
+        return None if edge.old is None else self.state(edge.old)
+
     def diff(self, level: Level[Any]) -> Diff:
         """How the state that is to be handled differs from the one that was."""
-        desired = {path: value for path, value in level.desired.items() if path != STATUS}
+        desired = {path: value for path, value in level.desired.items() if path not in (STATUS, LEFT)}
         return () if level.actual is None else diff_of(level.actual, desired)
 
     def fits(self, edge: Edge) -> bool:
@@ -180,11 +244,11 @@ class ChangeHandler(EdgeHandler):
             return {"reason": edge.reason, "old": old, "new": new, "diff": diff}
 
         def plain_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
-            result = self.attempts.run(edge.object, key, retry, started, told(edge))
+            result = self.attempts.run(edge.object, key, retry, started, told(edge), edge.carried)
             return self._kept_later(edge, result) if isinstance(result, Coroutine) else self._kept(edge, result)
 
         async def async_call(edge: Edge, key: str, retry: int, started: datetime) -> Any:
-            result = await self.attempts.run_async(edge.object, key, retry, started, told(edge))
+            result = await self.attempts.run_async(edge.object, key, retry, started, told(edge), edge.carried)
             return self._kept(edge, result)
 
         made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
@@ -195,10 +259,21 @@ class ChangeHandler(EdgeHandler):
         return self._kept(edge, await result)
 
     def _kept(self, edge: Edge, result: dict[str, Any] | None) -> dict[str, Any] | None:
-        if edge.reason == "delete":  # there is nothing left to be patched
+        if edge.reason != "delete":
+            return result
+        before = left(result)
+        if before is None:  # there is nothing left to be patched
             forget(edge.object)
             return None
+        if not edge.is_held:
+            raise PermanentError(before.error) if before.is_over else TemporaryError(before.error, before.delay)
         return result
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any], *, with_metadata: bool) -> bool:
+    """Tell whether two flat states differ."""
+    changes = diff_of(one, other)
+    return any(with_metadata or not each.path.startswith("/metadata/") for each in changes)
 
 
 def _before(edge: Edge) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from levelog.calls.caller import Threads
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.attempts import LEFT, Attempts, left
 from levelog.compat.kopf.failures import HandlerTimeoutError
 from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
@@ -149,6 +149,10 @@ class LastingHandler(DaemonHandler):
         made.fingerprint = digest(_CODE, code, self.reader.fingerprint, self.given.fingerprint)
         return made
 
+    def is_finished(self, end: RunEnd) -> bool:
+        """Tell whether it returned by itself, and has left nothing from which it goes on."""
+        return end.is_finished and left(end.state) is None
+
     def _takes(self, body: Mapping[str, Any]) -> bool:
         return self.filters.take(self.attempts.object_arguments(plain(body)))
 
@@ -162,11 +166,13 @@ class LastingHandler(DaemonHandler):
         **indices: LiveIndex[Any, Any],
     ) -> None:
         del found  # it changes; the daemon has it
-        limit = self.attempts.limits.timeout
-        if limit is not None and datetime.now(UTC) - started > limit:
+        before, limit = left(daemon.state), self.attempts.limits.timeout
+        if limit is not None and datetime.now(UTC) - (started if before is None else before.began) > limit:
             raise HandlerTimeoutError(f"{self.attempts.id} has timed out after {limit}")
-        if retry == 0 and self.initial_delay and not await daemon.sleep(self.initial_delay):
+        delay = self.initial_delay if before is None else before.delay
+        if retry == 0 and delay and not await daemon.sleep(delay):
             return
+        carried = (daemon.state or {}).get(LEFT)
         held = {name: await index.everything() for name, index in indices.items()}
         beside = [asyncio.create_task(_refresh(held, indices))] if indices else []
         told = self._told(daemon) | {name: KopfIndex(partial(held.__getitem__, name)) for name in indices}
@@ -174,11 +180,11 @@ class LastingHandler(DaemonHandler):
         try:
             if self.attempts.is_async:
                 told["stopped"] = AsyncDaemonStopperChecker(daemon)
-                result = await self.attempts.run_async(body, key, retry, started, told)
+                result = await self.attempts.run_async(body, key, retry, started, told, carried)
             else:
                 told["stopped"] = stopped = SyncDaemonStopperChecker(daemon)
                 beside.append(asyncio.create_task(_tell(daemon, stopped)))
-                result = await self._in_thread(lambda: self.attempts.run(body, key, retry, started, told))
+                result = await self._in_thread(lambda: self.attempts.run(body, key, retry, started, told, carried))
         finally:
             for task in beside:
                 task.cancel()

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.attempts import Attempts
+from levelog.compat.kopf.attempts import Attempts, next_call
 from levelog.compat.kopf.kinds.changing import LONGEST
 from levelog.compat.kopf.options import Declaration
+from levelog.effects import Call
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.injection import Given, Injections
@@ -67,6 +70,11 @@ class PacedHandler(TimerHandler):
         """The arguments of the function that stands around the user's."""
         return {"tick": tick, "key": given[Given.KEY], "retry": given[Given.RETRY], "started": given[Given.STARTED]}
 
+    def left(self, last: Call[Tick, Any]) -> tuple[datetime, dict[str, Any]] | None:
+        """When the last call is made again, and what it has left; None: it did not raise, or left nothing."""
+        found = next_call(last, self.attempts.limits)
+        return None if found is None else (found[0], msgspec.to_builtins(found[1]))
+
     def told(self, tick: Tick) -> dict[str, Any]:  # noqa: ARG002 - handlers of this kind are told more of it
         """What only handlers of this kind are told."""
         return {}
@@ -76,10 +84,10 @@ class PacedHandler(TimerHandler):
 
     def _wrapped(self) -> Callable[..., Any]:
         def plain_call(tick: Tick, key: str, retry: int, started: datetime) -> Any:
-            return self.attempts.run(tick.object, key, retry, started, self.told(tick))
+            return self.attempts.run(tick.object, key, retry, started, self.told(tick), tick.carried)
 
         async def async_call(tick: Tick, key: str, retry: int, started: datetime) -> Any:
-            return await self.attempts.run_async(tick.object, key, retry, started, self.told(tick))
+            return await self.attempts.run_async(tick.object, key, retry, started, self.told(tick), tick.carried)
 
         made: Callable[..., Any] = async_call if self.attempts.is_async else plain_call
         made.__name__ = self.name

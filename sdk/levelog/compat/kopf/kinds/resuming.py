@@ -94,7 +94,7 @@ def resumed_view(
     """
     index = handler.calls_name
 
-    def view(parent: Mapping[str, Any], **read: Any) -> Level[datetime | None]:
+    def view(parent: Mapping[str, Any], now: datetime, **read: Any) -> Level[Any]:
         uid = str(parent["metadata"]["uid"])
         starts: list[datetime] = list(read[STARTED][STARTED])
         created = msgspec.convert(parent["metadata"]["creationTimestamp"], datetime)
@@ -108,15 +108,19 @@ def resumed_view(
             if any(not each.request.is_noted and each.called_at >= began for each in handled):
                 return Level(desired=began, actual=began)
         calls: list[Call[Tick, Any]] = list(read[index][uid])
+        if calls and calls[0].request.due == began and (left := handler.left(calls[0])) is not None:
+            again, carried = left
+            return Level(desired=began, actual=began, recheck_at=again) if now < again else Level(began, carried)
         return Level(desired=began, actual=calls[0].request.due if calls else None)
 
     annotations: dict[str, Any] = {
         "parent": Mapping[str, Any],
+        "now": datetime,
         STARTED: Index[str, datetime],
         index: ticked(handler),
         **{each.handled_name: called(each) for each in siblings},
     }
-    made = inspect_view(declared_function(view, handler.name, annotations, Level[datetime | None]))
+    made = inspect_view(declared_function(view, handler.name, annotations, Level[Any]))
     names = [f"{each.handled_name} {sorted(each.reasons)}" for each in siblings]
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *names)
     return made

@@ -1,0 +1,289 @@
+"""What a call of a Kopf handler has asked for before it raised: it is written, and the next call goes on from it."""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rigs.kopffiles import Shop, kopf_run
+
+
+def test_the_patch_of_a_call_that_raises_is_written_and_the_next_call_is_given_it(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", backoff=20)
+    def made(patch, retry, status, started, body, **_):
+        told.append((retry, status.get("tries"), started))
+        patch.status["tries"] = retry
+        patch.metadata.labels["tries"] = str(retry)
+        kopf.info(body, reason="Tried", message=str(retry))
+        if retry == 0:
+            raise kopf.TemporaryError("not yet", delay=10)
+        if retry == 1:
+            raise ValueError("wrong")
+        return "done"
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        [(retry, tries, started)] = kopf.apply()
+        assert (retry, tries) == (0, None)
+        assert kopf.read()["status"] == {"tries": 0}
+        level = kopf.simulation.level("made", "default", "a")
+        assert (level.status, "TemporaryError: not yet" in level.reason) == ("drifting", True)
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=2))
+        assert kopf.told() == [(1, 0, started)]
+        assert kopf.read()["metadata"]["labels"] == {"tries": "1"}
+        kopf.simulation.advance(timedelta(seconds=18))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=3))
+        assert kopf.told() == [(2, 1, started)]
+        assert kopf.read()["status"] == {"tries": 2, "made": "done"}
+        assert sorted(event.note for event in kopf.simulation.events) == ["0", "1", "2"]
+        assert kopf.simulation.level("made", "default", "a").status == "in_sync"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ("", 'kopf.PermanentError("no use")'),
+        (", retries=1", 'kopf.TemporaryError("no use", delay=5)'),
+        (", retries=1", 'ValueError("no use")'),
+        (", errors=kopf.ErrorsMode.PERMANENT", 'ValueError("no use")'),
+        (", timeout=5", 'kopf.TemporaryError("no use", delay=10)'),
+    ],
+)
+def test_the_patch_of_a_call_that_gives_up_is_written_and_it_is_not_called_again(
+    tmp_path: Path, options: str, error: str
+) -> None:
+    source = f"""
+    @kopf.on.create("example.com", "v1", "shops"{options})
+    @kopf.on.update("example.com", "v1", "shops"{options})
+    def made(patch, spec, retry, **_):
+        told.append((spec["size"], retry))
+        patch.status["size"] = spec["size"]
+        patch.metadata.annotations["seen"] = "yes"
+        raise {error}
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [(1, 0)]
+        kopf.simulation.advance(timedelta(hours=1))
+        kopf.simulation.patch_status(Shop, "a", {"other": 1}, namespace="default")
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+        assert kopf.read()["status"] == {"size": 1, "other": 1}
+        level = kopf.simulation.level("made", "default", "a")
+        assert (level.status, "no use" in level.reason) == ("failed", True)
+        assert kopf.apply(metadata={"annotations": {"seen": "yes"}}, size=2) == [(2, 0)]
+        assert kopf.read()["status"] == {"size": 2, "other": 1}
+        assert kopf.apply(metadata={"annotations": {"seen": "yes"}, "labels": {"a": "b"}}, size=2) == [(2, 0)]
+
+
+def test_retries_count_over_calls_with_a_patch_and_without(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", retries=4, backoff=10)
+    def made(patch, retry, **_):
+        told.append(retry)
+        if retry % 2 == 0:
+            patch.status["tries"] = retry
+        raise ValueError("wrong")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [0]
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == [1, 2, 3]
+        assert kopf.read()["status"] == {"tries": 2}
+        assert kopf.simulation.level("made", "default", "a").status == "failed"
+
+
+def test_what_a_handler_patches_itself_calls_it_no_sooner(tmp_path: Path) -> None:
+    source = """
+    def tries(patch, retry, name, id):
+        told.append((id, retry))
+        patch.status[id] = len(told)
+        patch.metadata.annotations[id] = str(len(told))
+        raise kopf.TemporaryError("not yet", delay=60)
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def one(patch, retry, name, **_):
+        tries(patch, retry, name, "one")
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def two(patch, retry, name, **_):
+        tries(patch, retry, name, "two")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        both = [("one", 0), ("one", 1), ("two", 0), ("two", 1)]  # again, as the other's field is there
+        assert sorted(kopf.apply()) == both
+        kopf.simulation.advance(timedelta(seconds=50))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=100))
+        assert sorted(kopf.told()) == [("one", 2), ("one", 3), ("two", 2), ("two", 3)]
+
+
+def test_what_others_change_in_the_spec_or_add_to_the_status_calls_it_at_once(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(patch, retry, spec, status, **_):
+        told.append((retry, spec["size"], status.get("address")))
+        patch.status["phase"] = f"tried {retry} {spec['size']}"
+        if "address" not in status:
+            raise kopf.TemporaryError("no address", delay=86400)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == [(0, 1, None)]
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=1) == []
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=2) == [(0, 2, None)]
+        kopf.simulation.patch_status(Shop, "a", {"address": "there"}, namespace="default")
+        kopf.simulation.run()
+        assert kopf.told() == [(1, 2, "there")]
+        assert kopf.read()["status"] == {"phase": "tried 1 2", "address": "there"}
+
+
+def test_a_handler_that_is_kept_from_an_object_by_its_own_annotation_may_raise(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.update("example.com", "v1", "shops", annotations={"never-again": kopf.ABSENT})
+    def once(patch, spec, **_):
+        told.append(spec["size"])
+        patch.metadata.annotations["never-again"] = "yes"
+        patch.spec["old"] = None
+        if spec["size"] == 2:
+            raise kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1, old=1)
+        assert kopf.apply(size=2, old=1) == [2]
+        assert kopf.read()["spec"] == {"size": 2}  # None takes a field away
+        assert kopf.apply(metadata={"annotations": {"never-again": "yes"}}, size=3) == []
+
+
+def test_a_delete_handler_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.delete("example.com", "v1", "shops")
+    def gone(patch, retry, status, **_):
+        told.append((retry, status.get("phase")))
+        patch.status["phase"] = f"going {retry}"
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=10)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1)
+        assert kopf.delete() == [(0, None)]
+        assert kopf.read()["status"] == {"phase": "going 0"}
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=30))
+        assert kopf.told() == [(1, "going 0"), (2, "going 1")]
+        assert kopf.simulation.objects(Shop) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "retries", "written"),
+    [("optional=True", 2, []), ("optional=True, retries=2", 1, []), ("retries=2", 1, [0, 1])],
+)
+def test_a_delete_handler_that_gives_up_or_holds_nothing_ends_all_the_same(
+    tmp_path: Path, options: str, retries: int, written: list[int]
+) -> None:
+    source = f"""
+    @kopf.on.delete("example.com", "v1", "shops", {options})
+    def gone(patch, retry, **_):
+        told.append(retry)
+        patch.status["phase"] = retry
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=10)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply(size=1)
+        assert kopf.delete() == [0]
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == list(range(1, retries + 1))
+        assert kopf.simulation.objects(Shop) == []
+        assert [body["status"]["phase"] for body in kopf.writes() if "status" in body] == written
+
+
+def test_a_timer_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -> None:
+    source = """
+    @kopf.timer("example.com", "v1", "shops", interval=100, backoff=10)
+    def look(patch, retry, status, **_):
+        told.append((retry, status.get("tries")))
+        patch.status["tries"] = retry
+        if retry == 0 and len(told) == 1:
+            raise ValueError("wrong")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [(0, None)]
+        assert kopf.read()["status"] == {"tries": 0}
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=2))
+        assert kopf.told() == [(1, 0)]
+        assert kopf.read()["status"] == {"tries": 1}
+        kopf.simulation.advance(timedelta(seconds=98))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=3))
+        assert kopf.told() == [(0, 1)]
+
+
+def test_a_timer_that_gives_up_has_its_patch_written_and_is_not_called_again(tmp_path: Path) -> None:
+    source = """
+    @kopf.timer("example.com", "v1", "shops", interval=60)
+    def look(patch, **_):
+        told.append("look")
+        patch.status["phase"] = "broken"
+        raise kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == ["look"]
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.read()["status"] == {"phase": "broken"}
+        kopf.apply(size=1)
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+        assert kopf.simulation.level("look", "default", "a").status == "failed"
+
+
+def test_a_handler_of_starts_that_raises_has_its_patch_written_and_goes_on(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.resume("example.com", "v1", "shops")
+    def begun(patch, retry, status, **_):
+        told.append((retry, status.get("tries")))
+        patch.status["tries"] = retry
+        if retry == 0:
+            raise kopf.TemporaryError("not yet", delay=10)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == []
+        assert kopf.start() == [(0, None)]
+        kopf.simulation.advance(timedelta(seconds=9))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=20))
+        assert kopf.told() == [(1, 0)]
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+
+
+def test_events_of_a_call_that_raises_are_posted(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(body, retry, **_):
+        kopf.warn(body, reason="Failed", message=str(retry))
+        raise kopf.TemporaryError("not yet", delay=10)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        kopf.apply()
+        kopf.simulation.advance(timedelta(seconds=11))
+        assert sorted(event.note for event in kopf.simulation.events) == ["0", "1"]
+
+
+def test_errors_of_calls_that_left_something_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(patch, retry, **_):
+        patch.status["tries"] = retry
+        raise ValueError("very wrong") if retry == 0 else kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source) as kopf, caplog.at_level(logging.INFO):
+        kopf.apply()
+        kopf.simulation.advance(timedelta(minutes=2))
+    assert "ValueError: very wrong" in caplog.text
+    assert "made gives up: no use" in caplog.text
