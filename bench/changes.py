@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.load import Timed
-from bench.programs import SERVERS, Peer, Used, all_peers, running, used
+from bench.programs import Peer, Programs, Used, all_peers, running, used
 from bench.servers import Servers
-from rigs.processes import Process
 
 RATES = (20, 100, 200)
 SECONDS = 15
@@ -64,10 +63,10 @@ async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Roun
     await _unsettle(servers, objects, first)
     began = time.monotonic()
     loads: dict[int, Load] = {}
-    async with running(servers, peer) as processes:
-        await _until_written(servers, processes, first)
+    async with running(servers, peer) as programs:
+        await _until_written(servers, programs, first)
         listed_seconds = time.monotonic() - began
-        await _until_idle()
+        await until_idle()  # what the first list asked for is no part of a change's cost
         first += 1
         for rate in (*RATES, BURST_RATE):
             changes = BURST if rate == BURST_RATE else rate * SECONDS
@@ -75,10 +74,8 @@ async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Roun
             timed = await _load(servers, objects, changes, rate, first)
             first += changes
             loads[rate] = _cost(timed, before, used(), changes)
-            for process in processes:
-                process.check()
-        memory = sum(mb for name, mb in used().memory_mb.items() if _is_operator(name))
-    return Round(listed_seconds, memory, loads)
+            programs.check()
+        return Round(listed_seconds, used().operator_mb, loads)
 
 
 async def _unsettle(servers: Servers, objects: int, replicas: int) -> None:
@@ -90,22 +87,20 @@ async def _unsettle(servers: Servers, objects: int, replicas: int) -> None:
     await servers.for_each(range(objects), change)
 
 
-async def _until_written(servers: Servers, processes: Sequence[Process], replicas: int) -> None:
+async def _until_written(servers: Servers, programs: Programs, replicas: int) -> None:
     async with asyncio.timeout(300):
         while set((await servers.statuses()).values()) != {replicas}:
-            for process in processes:
-                process.check()
+            programs.check()
             await asyncio.sleep(0.2)
 
 
-async def _until_idle() -> None:
-    """Wait until what the first list asked for is over, which is no part of a change's cost."""
+async def until_idle() -> None:
+    """Wait until what is measured has nothing left to do."""
     spent = IDLE_CPU
     while spent >= IDLE_CPU:
         before = used()
         await asyncio.sleep(1)
-        after = used()
-        spent = sum(s - before.cpu_seconds[name] for name, s in after.cpu_seconds.items() if _is_operator(name))
+        spent = used().operator_seconds - before.operator_seconds
 
 
 async def _load(servers: Servers, objects: int, changes: int, rate: int, first: int) -> Timed:
@@ -120,14 +115,9 @@ async def _load(servers: Servers, objects: int, changes: int, rate: int, first: 
 
 
 def _cost(timed: Timed, before: Used, after: Used, changes: int) -> Load:
-    spent = {name: seconds - before.cpu_seconds[name] for name, seconds in after.cpu_seconds.items()}
-    servers = sum(seconds for name, seconds in spent.items() if name in SERVERS)
-    operator = sum(seconds for name, seconds in spent.items() if _is_operator(name))
+    operator = after.operator_seconds - before.operator_seconds
+    servers = after.servers_seconds - before.servers_seconds
     return Load(timed, 1000 * operator / changes, 1000 * servers / changes)
-
-
-def _is_operator(program: str) -> bool:
-    return program in {"levelog", "kopf", "gopeer"}
 
 
 def _print(console: Console, done: dict[str, list[Round]], objects: int) -> None:
@@ -151,10 +141,11 @@ def _print(console: Console, done: dict[str, list[Round]], objects: int) -> None
         ]
     rows["memory of the operator, MB"] = [median(each.memory_mb for each in rounds) for rounds in done.values()]
     for what, values in rows.items():
-        table.add_row(what, *(_shown(value, values[0]) for value in values))
+        table.add_row(what, *(shown(value, values[0]) for value in values))
     console.print(table)
     console.print(f"Behind each figure: how many times that of {next(iter(done))}.")
 
 
-def _shown(value: float, first: float) -> str:
+def shown(value: float, first: float) -> str:
+    """A figure, and how many times the first peer's it is."""
     return f"{value:,.1f} ({value / first:.1f})" if first else f"{value:,.1f}"

@@ -23,6 +23,7 @@ from rigs.processes import Process
 
 SOURCES: Final = Path(__file__).parent / "peers"
 SERVERS: Final = frozenset({"kube-apiserver", "etcd", "postgres", "nats-server"})
+_MEASURED: Final = frozenset({"levelog", "kopf", "gopeer"})
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_MB: Final = os.sysconf("SC_PAGE_SIZE") / 2**20
 _OPERATOR: Final = OPERATORS / "statuses.py"
@@ -63,7 +64,7 @@ def all_peers() -> list[Peer]:
 
 
 @asynccontextmanager
-async def running(servers: Servers, peer: Peer) -> AsyncGenerator[list[Process]]:
+async def running(servers: Servers, peer: Peer) -> AsyncGenerator["Programs"]:
     """The peer's programs, with a folder and servers of their own."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="levelog-bench-")))
@@ -83,11 +84,35 @@ async def running(servers: Servers, peer: Peer) -> AsyncGenerator[list[Process]]
                 raise RuntimeError(f"levelog migrate ended with status {migrating.returncode}")
         if peer.has_nats:
             env["LEVELOG_NATS_URL"] = (await stack.enter_async_context(NatsServer())).url
-        processes: list[Process] = []
-        for number, command in enumerate(peer.commands):
-            processes.append(Process(command, folder / f"{number}.log", env=env, folder=folder))
-            stack.callback(processes[-1].stop)
-        yield processes
+        programs = Programs(peer, folder, env)
+        stack.callback(programs.stop)
+        programs.start()
+        yield programs
+
+
+class Programs:
+    """The programs of a peer, which stop and start in the same folder."""
+
+    def __init__(self, peer: Peer, folder: Path, env: Mapping[str, str]) -> None:
+        self._peer, self._folder, self._env = peer, folder, env
+        self._processes: list[Process] = []
+
+    def start(self) -> None:
+        """Start them all."""
+        for number, command in enumerate(self._peer.commands):
+            log = self._folder / f"{number}.log"
+            self._processes.append(Process(command, log, env=self._env, folder=self._folder))
+
+    def stop(self) -> None:
+        """Stop them all, and wait until they have ended."""
+        for process in self._processes:
+            process.stop()
+        self._processes.clear()
+
+    def check(self) -> None:
+        """Raise what one ended with, if one did."""
+        for process in self._processes:
+            process.check()
 
 
 class Used(Struct, frozen=True):
@@ -95,6 +120,21 @@ class Used(Struct, frozen=True):
 
     cpu_seconds: dict[str, float]
     memory_mb: dict[str, float]
+
+    @property
+    def operator_seconds(self) -> float:
+        """Of what is measured, and not of servers."""
+        return sum(seconds for name, seconds in self.cpu_seconds.items() if name in _MEASURED)
+
+    @property
+    def servers_seconds(self) -> float:
+        """Of the servers, which do not end meanwhile."""
+        return sum(seconds for name, seconds in self.cpu_seconds.items() if name in SERVERS)
+
+    @property
+    def operator_mb(self) -> float:
+        """Of what is measured."""
+        return sum(mb for name, mb in self.memory_mb.items() if name in _MEASURED)
 
 
 def used() -> Used:

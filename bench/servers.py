@@ -119,6 +119,11 @@ class Servers:
         answer = await self.client.request("GET", WEBS, timeout=PATIENCE)
         return {web.metadata.name: web.status.replicas for web in _webs.decode(answer.body).items}
 
+    async def status(self, number: int) -> int | None:
+        """`status.replicas` of one Web."""
+        answer = await self.client.request("GET", f"{WEBS}/{web_name(number)}", timeout=PATIENCE)
+        return msgspec.json.decode(answer.body, type=_Web).status.replicas
+
     async def writes(self) -> Counter[str]:
         """Requests on Webs other than reads that the API server counted, as `PATCH 200` and `PATCH status 200`."""
         answer = await self.client.request("GET", "/metrics", timeout=PATIENCE)
