@@ -2,8 +2,8 @@
 
 WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a change takes, side by side with Go and
 Kopf), `sizes` (what the number of objects takes, likewise), `first` (the first list, and a write for each object),
-`latency`, `noise` (calls for changes that nothing reads), `starts` (start with one index), `groups` (evaluations for one changed
-pod of many), `replay` (history read and decided again); by default all.
+`latency`, `noise` (calls for changes that nothing reads), `starts` (start with one index), `groups` (evaluations for
+one changed pod of many), `replay` (history read and decided again); by default all.
 """
 
 import argparse
