@@ -229,3 +229,63 @@ def test_a_reconcile_function_that_raised_for_three_days_says_since_when_how_oft
         faults.clear()
         simulation.advance(LIMIT)
         assert len(simulation.intents) == 1
+
+
+def recovers_and_is_soon_wrong_again(
+    simulation: Simulation, fail: Callable[[], None], recover: Callable[[], None]
+) -> None:
+    """Let it fail for an hour, recover, and be wrong half a minute later."""
+    fail()
+    simulation.apply(a_web())
+    simulation.run()
+    simulation.advance(timedelta(hours=1))
+    assert " times since 2026-01-01 00:00:00 UTC" in reason(simulation)
+    simulation.apply(a_web("z"))  # tried at once
+    simulation.run()
+    recover()
+    simulation.apply(a_web("b"))
+    simulation.run()
+    begun = simulation.now
+    while status(simulation, "made") != "in_sync" and simulation.now < begun + LIMIT:
+        simulation.advance(timedelta(seconds=10))
+    assert status(simulation, "made") == "in_sync"
+    simulation.advance(timedelta(seconds=30))
+    fail()
+    simulation.apply(a_web("c"))
+    if simulation.objects(ConfigMap):
+        simulation.delete(ConfigMap, "shop")
+    simulation.run()
+    assert f"; tried once since {simulation.now:%Y-%m-%d %H:%M:%S} UTC" in reason(simulation)
+
+
+@pytest.mark.parametrize("part", ["view", "reconcile"])
+@pytest.mark.parametrize("is_needed", [True, False], ids=["recovers by a write", "recovers without"])
+def test_tries_are_counted_since_a_function_last_succeeded(part: str, *, is_needed: bool) -> None:
+    op, faults = Operator("webs"), set[str]()
+
+    @op.index
+    def maps(each: ConfigMap) -> Iterator[tuple[str, str]]:
+        if owner := each.metadata.controller:
+            yield owner.uid, each.metadata.name
+
+    @op.view
+    def made(web: Web, maps: Index[str, str]) -> Level[list[str]]:
+        if "view" in faults:
+            raise MemoryError(web.spec["team"])
+        is_wanted = is_needed or web.spec["team"] != "b"
+        return Level(desired=[web.metadata.name] if is_wanted else [], actual=list(maps[web.metadata.uid]))
+
+    @op.reconcile(made)
+    def make(web: Web) -> Iterator[Intent]:
+        if "reconcile" in faults:
+            raise MemoryError(web.spec["team"])
+        yield apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}})
+
+    with Simulation(op) as simulation:
+        recovers_and_is_soon_wrong_again(simulation, lambda: faults.add(part), faults.clear)
+
+
+def test_tries_of_a_write_are_counted_since_its_level_was_last_in_sync() -> None:
+    with Simulation(OP) as simulation:
+        refusals = simulation._open.refusals  # pyright: ignore[reportPrivateUsage]
+        recovers_and_is_soon_wrong_again(simulation, lambda: simulation.refuse(403), refusals.clear)

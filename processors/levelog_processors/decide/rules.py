@@ -14,7 +14,7 @@ from levelog.intents import Intent
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
-from levelog_processors.decide.settling import FAULT, GONE, Repeats, backoff, pause
+from levelog_processors.decide.settling import FAULT, GONE, VIEW_FAULT, Repeats, backoff, pause
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
 from levelog_store.rows import IndexKey, LevelRow
@@ -211,14 +211,14 @@ def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: b
         actual=seen.actual if seen and level is not None else before.actual,
         drift=_drift(look),
         round=before.round + (round_ is not None and round_.is_called),
-        attempts=_attempts(look) if has_acted else before.attempts,
+        attempts=_attempts(look) if has_acted else 0 if verdict.status == "in_sync" else before.attempts,
         evaluations=before.evaluations + (seen is not None),
         inputs=_inputs(look),
         looked_at=seen.looked_at if seen and seen.looked_at else before.looked_at,
         reads=before.reads if seen is None else seen.reads,
         versions=_versions(look),
         decided_inputs=_decided_inputs(look, has_acted=has_acted),
-        repeats=_repeats(look, round_),
+        repeats=_repeats(look, round_, verdict),
         cause=max(facts.wake.cause, before.cause),
         suppressed="" if is_kept else added(before.suppressed, facts.wake.causes),
         recheck_at=verdict.due_at,
@@ -274,10 +274,21 @@ def _decided_inputs(look: Outlook, *, has_acted: bool) -> str:
     return before if look.digest == before else ""
 
 
-def _repeats(look: Outlook, round_: Round | None) -> str | None:
-    last, now = look.facts.repeats, look.facts.now
-    is_fault = bool((look.seen is not None and look.seen.error) or (round_ is not None and round_.error))
-    if is_fault or (round_ is not None and round_.is_sent):
-        of = FAULT if is_fault else look.state
-        return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now)).text
-    return None if last is None else last.text
+def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | None:
+    seen, last, now = look.seen, look.facts.repeats, look.facts.now
+    of = ""
+    if seen is not None and seen.error:
+        of = VIEW_FAULT
+    elif round_ is not None and round_.error:
+        of = FAULT
+    elif round_ is not None and round_.is_sent:
+        of = look.state
+    if of:
+        is_retry = of in (FAULT, VIEW_FAULT) or bool(look.facts.failures)
+        return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now, is_retry=is_retry)).text
+    is_in_sync = verdict.status == "in_sync"
+    if last is None or (last.of == VIEW_FAULT and seen is not None):
+        return None
+    if last.of == FAULT and (round_ is not None or is_in_sync):
+        return None
+    return (last.succeeded if is_in_sync else last).text

@@ -81,20 +81,25 @@ CALM: Final = timedelta(minutes=1)
 
 
 FAULT: Final = "!"
-"""What `Repeats` are of where a function raises."""
+"""What `Repeats` are of where a reconcile function raises."""
+VIEW_FAULT: Final = "!!"
+"""The same of a view."""
+_FAULTS: Final = (FAULT, VIEW_FAULT)
 
 
 class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often in a row a level has written because of one and the same state, or has failed in a function."""
 
     of: str
-    """Digest of what was desired, and what was there; or `FAULT`."""
+    """Digest of what was desired, and what was there; or one of the faults."""
     count: int
     """1: the round was the first for it."""
     at: datetime
     """When the last of these rounds was decided."""
     since: datetime | None = None
-    """When the first of them was; None: it is the only one."""
+    """When the first round was of those that failed, one after the other; None: it is the only one."""
+    retries: int = 0
+    """How many of these rounds followed one that had failed."""
 
     @classmethod
     def read(cls, text: str | None) -> "Repeats | None":
@@ -106,17 +111,29 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """As a level's row keeps it."""
         return canonical(self).decode()
 
-    def then(self, of: str, now: datetime) -> "Repeats":
-        """After another round that wrote."""
+    @property
+    def is_of_fault(self) -> bool:
+        """Whether they are of a function that raised."""
+        return self.of in _FAULTS
+
+    @property
+    def succeeded(self) -> "Repeats":
+        """Once a round did not fail: those before it count as that one."""
+        return Repeats(of=self.of, count=self.count - self.retries, at=self.at)
+
+    def then(self, of: str, now: datetime, *, is_retry: bool) -> "Repeats":
+        """After another round that wrote or raised; `is_retry` says that the one before it has failed."""
         if of != self.of:
             return Repeats(of=of, count=1, at=now)
-        return Repeats(of=of, count=self.count + 1, at=now, since=self.since or self.at)
+        if not is_retry:
+            return Repeats(of=of, count=self.succeeded.count + 1, at=now)
+        return Repeats(of=of, count=self.count + 1, at=now, since=self.since or self.at, retries=self.retries + 1)
 
 
 def is_undone(decided: Decided) -> bool:
     """Tell whether a decision writes once more for one and the same state, although nothing refused it before."""
     last = Repeats.read(decided.level.repeats)
-    if last is None or last.count < 2 or last.of == FAULT:
+    if last is None or last.count < 2 or last.is_of_fault:
         return False
     if any(each.outcome in ("failed", "conflict") for each in decided.basis.intents):
         return False

@@ -79,9 +79,9 @@ class Tried(Struct, frozen=True, kw_only=True):
 class _Rounds(Struct, frozen=True):
     """What counts here of a level's `repeats`."""
 
-    count: int
     at: datetime
     since: datetime | None = None
+    retries: int = 0
 
 
 _rounds: Final = msgspec.json.Decoder(_Rounds)
@@ -235,7 +235,7 @@ def _line(values: dict[str, Any]) -> LevelLine:
         return line
     rounds = _rounds.decode(repeats) if repeats else None
     tried = Tried(
-        count=max(attempts or 0, rounds.count if rounds else 1),
+        count=max(attempts or 0, rounds.retries + 1 if rounds else 1),
         since=(rounds.since or rounds.at) if rounds else None,
         next_at=next_at,
     )
