@@ -22,6 +22,7 @@ from levelog_replay.calling import ReplayCaller
 from levelog_store.connect.database import Database
 from levelog_store.look import trial
 from levelog_store.owners.leases import Leases
+from levelog_store.owners.promotion import CHANGED_CODE
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
 
@@ -36,6 +37,8 @@ class PlannedLevel(Struct, frozen=True, kw_only=True):
     writes: tuple[trial.PlannedWrite, ...]
     is_due: bool
     """The code that runs would decide on it now too."""
+    is_held: bool
+    """It is decided on only after others, of views that wait for a list."""
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -52,6 +55,8 @@ class Planned(Struct, frozen=True, kw_only=True):
     """Levels that wait for writes under way; what follows is not known."""
     unlisted: Mapping[str, Sequence[str]]
     """Views that decide on nothing before these resources are listed."""
+    held: Sequence[str] = ()
+    """Views that decide on some of their levels only once those have decided."""
 
     @property
     def is_same(self) -> bool:
@@ -116,9 +121,15 @@ async def _planned(
         async for write in trial.read_planned_writes(connection):
             writes[write.view, write.parent].append(write)
         due = await trial.read_due(connection, at)
+        woken = await trial.read_woken_views(connection, at) if unlisted else []
         after = await trial.count_levels(connection)
         found = [
-            PlannedLevel(change=change, writes=tuple(writes[change.name]), is_due=change.name in due)
+            PlannedLevel(
+                change=change,
+                writes=tuple(writes[change.name]),
+                is_due=change.name in due,
+                is_held=change.after is not None and change.after.reason == CHANGED_CODE,
+            )
             async for change in trial.read_changed_levels(connection)
         ]
         return Planned(
@@ -128,4 +139,5 @@ async def _planned(
             dropped=await trial.count_dropped_writes(connection),
             waiting=[name for name in await trial.read_waiting(connection) if name not in writes],
             unlisted=unlisted,
+            held=[view for view in woken if view not in unlisted],
         )

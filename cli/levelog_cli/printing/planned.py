@@ -14,6 +14,8 @@ from levelog_store.rows import Verdict
 _COLUMNS: Final = ("VIEW", "LEVELS", "STAY", "CHANGE", "NEW", "GONE", "")
 _NAMED: Final = 5
 """Levels that are named of a group, and writes of a level."""
+_REASONS: Final = 5
+"""Of levels that are otherwise alike, those that are shown each."""
 _PARTS: Final = ("desired", "actual", "drift")
 _NOTHING: Final = Verdict(status="")
 
@@ -27,10 +29,7 @@ def plan_lines(plan: Planned) -> Iterator[str]:
 def change_lines(plan: Planned) -> Iterator[str]:
     """What a plan changes."""
     yield from table_lines(_COLUMNS, list(_rows(plan)), line_width())
-    groups: defaultdict[str, list[PlannedLevel]] = defaultdict(list)
-    for level in plan.levels:
-        groups[_group(level)].append(level)
-    for heading, levels in groups.items():
+    for heading, levels in _grouped(plan.levels):
         yield ""
         counted = "1 level" if len(levels) == 1 else f"{len(levels)} levels"
         yield from folded(f"{levels[0].change.view}, {counted}: {heading.partition(': ')[2]}", line_width())
@@ -48,10 +47,34 @@ def _rows(plan: Planned) -> Iterator[tuple[str, ...]]:
         yield view, str(after), str(before - gone - changed), str(changed), str(new), str(gone), ""
 
 
+def _grouped(levels: Iterable[PlannedLevel]) -> Iterator[tuple[str, list[PlannedLevel]]]:
+    """Levels with what they have in common: those of one heading by their reasons, the commonest ones first.
+
+    After some reasons of a heading all others stand together.
+    """
+    groups: defaultdict[str, defaultdict[str, list[PlannedLevel]]] = defaultdict(lambda: defaultdict(list))
+    for level in levels:
+        groups[_group(level)][_reason(level)].append(level)
+    for heading, by_reason in groups.items():
+        alike = sorted(by_reason.values(), key=len, reverse=True)
+        for some in alike[:_REASONS]:
+            yield heading, some
+        if rest := alike[_REASONS:]:
+            yield f"{heading}, for {len(rest)} other reasons", [level for some in rest for level in some]
+
+
+def _reason(level: PlannedLevel) -> str:
+    """Why it stands as it does, but for the name of the parent."""
+    after = level.change.after
+    return after.reason.replace(level.change.parent, "") if after is not None else ""
+
+
 def _group(level: PlannedLevel) -> str:
     """What levels have in common that are shown together."""
     before, after = level.change.before, level.change.after
-    if after is None:
+    if level.is_held:
+        what = "decided on after others"
+    elif after is None:
         what = "gone"
     elif before is None:
         what = f"new, {after.status}"
@@ -70,14 +93,13 @@ def _example(levels: Sequence[PlannedLevel]) -> Iterator[str]:
     if level.is_due:
         yield from labelled("due", "the code that runs would decide on it now too")
     before, after = level.change.before or _NOTHING, level.change.after
-    if after is not None:
+    if after is not None and not level.is_held:
         if after.reason:
             yield from labelled("reason", after.reason)
         for part in _PARTS:
             if getattr(before, part) != getattr(after, part):
                 yield from verdict_lines(part, before, after)
-    writes = [f"{write.verb} {write.target}" for write in level.writes]
-    if writes:
+    if writes := [f"{verb} {target}" for verb, target in _writes(level)]:
         yield from labelled("writes", _some(writes))
     if len(levels) > 1:
         yield from labelled("others", _some([each.change.parent for each in levels[1:]]))
@@ -88,15 +110,27 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join([*names[:_NAMED], *more])
 
 
+def _writes(level: PlannedLevel) -> Iterator[tuple[str, str]]:
+    """Verb and target of each write; an Event that says the same in several rounds is one."""
+    told: set[str] = set()
+    for write in level.writes:
+        if write.verb == "event":
+            if write.target in told:
+                continue
+            told.add(write.target)
+        yield write.verb, write.target
+
+
 def counted_writes(levels: Iterable[PlannedLevel]) -> str:
     """How many writes follow, by verb and resource; empty: none."""
-    counted = Counter(f"{write.verb} {write.target.partition('/')[0]}" for level in levels for write in level.writes)
+    counted = Counter(f"{verb} {target.partition('/')[0]}" for level in levels for verb, target in _writes(level))
     return ", ".join(f"{what} ({number})" for what, number in sorted(counted.items()))
 
 
 def _remarks(plan: Planned) -> Iterator[str]:
     written = counted_writes(plan.levels)
-    remarks = [f"writes that would follow: {written or 'none'}"]
+    at_once = " at once" if plan.unlisted else ""
+    remarks = [f"writes that would follow{at_once}: {written or 'none'}"]
     if plan.dropped:
         remarks.append(f"writes that are decided, not sent yet, and would be dropped: {plan.dropped}")
     if plan.waiting:
@@ -104,7 +138,9 @@ def _remarks(plan: Planned) -> Iterator[str]:
         remarks.append(f"more may follow, since writes are under way for {names}")
     for view, resources in plan.unlisted.items():
         awaited = ", ".join(resources) or "all that it reads, of the same namespaces"
-        remarks.append(f"{view} would decide on nothing before it is listed: {awaited}")
+        remarks.append(f"{view} decides, and perhaps writes, once this is listed: {awaited}")
+    if plan.held:
+        remarks.append(f"{', '.join(plan.held)} {'decides' if len(plan.held) == 1 else 'decide'} after that")
     for remark in remarks:
         yield from folded(remark, line_width())
 
@@ -120,6 +156,7 @@ def plan_json(plan: Planned) -> dict[str, Any]:
                 "view": level.change.view,
                 "parent": level.change.parent,
                 "is_due": level.is_due,
+                "is_held": level.is_held,
                 "before": _told(level.change.before),
                 "after": _told(level.change.after),
                 "writes": [
@@ -132,6 +169,7 @@ def plan_json(plan: Planned) -> dict[str, Any]:
         "dropped": plan.dropped,
         "waiting": [{"view": view, "parent": parent} for view, parent in plan.waiting],
         "unlisted": plan.unlisted,
+        "held": plan.held,
     }
 
 

@@ -138,6 +138,14 @@ async def read_due(connection: AsyncConnection, at: datetime) -> set[ViewParent]
     return {(row.view, row.parent) for row in rows}
 
 
+async def read_woken_views(connection: AsyncConnection, at: datetime) -> list[str]:
+    """Views of a copy that have levels to decide on by then, by name."""
+    table = wakeups.c
+    is_due = or_(table.due_at.is_(None), table.due_at <= at)
+    rows = await connection.execute(select(table.view).where(is_due).distinct().order_by(table.view))
+    return list(rows.scalars())
+
+
 async def read_waiting(connection: AsyncConnection) -> list[ViewParent]:
     """Levels that wait for writes which were under way when a copy was made, by view and parent."""
     query = (

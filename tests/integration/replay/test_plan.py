@@ -166,8 +166,11 @@ async def test_the_command_shows_what_changes_together_and_ends_with_status_1(
     other.write_text(
         WEBS_FILE.read_text().replace(
             "@op.view\n",
+            "from levelog.levels import Levels\n\n\n"
             "class Node(Resource, version='v1', plural='nodes', scope='Cluster'):\n    pass\n\n\n"
-            "@op.view\ndef nodes(node: Node) -> Level[bool]:\n    return Level(desired=True, actual=True)\n\n\n"
+            "@op.index\ndef nodes(node: Node) -> Iterator[tuple[str, str]]:\n    yield '', node.metadata.name\n\n\n"
+            "@op.view\ndef on(web: Web, nodes: Index[str, str]) -> Level[bool]:\n    return Level(True, True)\n\n\n"
+            "@op.view\ndef summed(web: Web, levels: Levels) -> Level[list[str]]:\n    return Level([], [*levels])\n\n\n"
             "@op.view\n",
             1,
         )
@@ -202,7 +205,11 @@ async def test_the_command_shows_what_changes_together_and_ends_with_status_1(
     assert [level["is_due"] for level in due["levels"]] == [True, False]
     unlisted = await recorded.levelog.ends("plan", other, env={**env, "COLUMNS": "200"})
     assert unlisted.status == 1, unlisted.stderr
-    assert "webs/nodes would decide on nothing before it is listed: nodes" in unlisted.stdout
+    assert "writes that would follow at once: none" in unlisted.stdout
+    assert (
+        "webs/on decides, and perhaps writes, once this is listed: nodes\nwebs/summed decides after that"
+        in unlisted.stdout
+    )
 
 
 async def test_a_database_without_the_application_is_refused_by_name(nats_server: NatsServer, tmp_path: Path) -> None:
