@@ -23,6 +23,8 @@ from levelog_kube.client import KubeClient
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_store.actuate.claims import ClaimedIntent
 
+MOST_MADE: Final = 4_096
+"""Objects whose versions are remembered."""
 MOST_SENT: Final = 3
 """Requests for one claim: a status that others change all the time is tried again later."""
 
@@ -86,6 +88,8 @@ class Sender:
         self._redactor = redactor or Redactor()
         self.requests = 0
         self._events = EventWriter(self._ask, settings)
+        self._made: dict[ObjectKey, Precondition] = {}
+        """What the newest writes made of their targets."""
 
     async def carry_out(
         self, intent: ClaimedIntent, may_send: Callable[[], bool], limit: timedelta | None = None
@@ -105,11 +109,13 @@ class Sender:
             result = await self._events.carry_out(order)
         else:
             result = await self._carry_out(order, may_send, limit or self._settings.request)
+            if isinstance(result, Ended):
+                self._remember(order.target, result)
         return replace(result, error=self._redactor.redact_text(result.error, order.secrets))
 
     async def _carry_out(self, order: Order, may_send: Callable[[], bool], limit: timedelta) -> Result:
         intent = order.intent
-        guard = order.first_guard
+        guard = self._guard(order)
         refusal: Reply | None = None
         must_look = intent.is_doubtful or _was_not_seen(order) or _may_be_taken(order)
         for _ in range(MOST_SENT):
@@ -133,6 +139,23 @@ class Sender:
                 order.intent, "changed by others each time that it was written", is_doubtful=intent.is_doubtful
             )
         return _answered(step, refusal)
+
+    def _guard(self, order: Order) -> Precondition:
+        """The guard for what the decision saw; for a status, for what this process has made of that incarnation since.
+
+        Several views may write to one status: each but the first would be refused, and sent again.
+        """
+        guard, made = order.first_guard, self._made.get(order.target)
+        if made is None or order.verb != "patch_status" or order.options.if_unchanged:
+            return guard
+        return made if made.uid == guard.uid and made.version > guard.version else guard
+
+    def _remember(self, target: ObjectKey, ended: Ended) -> None:
+        self._made.pop(target, None)
+        if ended.uid and ended.version:
+            self._made[target] = Precondition(uid=ended.uid, version=ended.version)
+        if len(self._made) > MOST_MADE:
+            del self._made[next(iter(self._made))]
 
     async def _look_and_judge(self, order: Order, guard: Precondition, refusal: Reply | None) -> Result | Precondition:
         """The guard to send the intent with, or what became of it."""

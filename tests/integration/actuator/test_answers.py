@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from levelog_sandbox import Sandbox
-from rigs.acting import WEBS, Acting, writes
+from rigs.acting import ACTUATOR, WEBS, Acting, writes
 from rigs.api import Api
+from rigs.apirequests import asks
 from rigs.faults import Refuse
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -51,6 +52,31 @@ async def test_a_receipt_says_who_wrote_what_and_how_it_was_answered(acting: Act
     assert (receipt.manager, receipt.process, receipt.answer) == ("levelog-webs", actuator.owner, 200)
     assert (receipt.view, receipt.round, receipt.verb) == ("webs/pods", 3, "patch")
     assert receipt.target_version == int(now["metadata"]["resourceVersion"])
+
+
+async def test_statuses_decided_on_one_version_are_sent_for_the_versions_that_the_actuator_made(acting: Acting) -> None:
+    seen = await acting.make(WEBS, "w", spec={})
+    counts = [{"status": {"ready": 1}}, {"status": {"wanted": 2}}, {"status": {"ready": 3}}]
+    async with acting.running():
+        receipts = await acting.carried_out(*(acting.intent("patch_status", seen, body=body) for body in counts))
+        assert [receipt.outcome for receipt in receipts] == ["written"] * 3
+        assert len(acting.sent()) == 3
+        assert not acting.proxy.log.points(asks("get", name="w", user_agent=ACTUATOR))
+        await acting.change(WEBS, "w", {"metadata": {"labels": {"a": "b"}}})
+        (receipt,) = await acting.carried_out(acting.intent("patch_status", seen, body={"status": {"ready": 4}}))
+    assert receipt.outcome == "written"
+    assert (await acting.get(WEBS, "w"))["status"] == {"ready": 4, "wanted": 2}
+
+
+async def test_a_status_is_not_sent_for_the_version_of_a_newer_incarnation(acting: Acting) -> None:
+    old = await acting.make(WEBS, "w", spec={})
+    await acting.remove(WEBS, "w")
+    new = await acting.make(WEBS, "w", spec={})
+    async with acting.running():
+        await acting.carried_out(acting.intent("patch_status", new, body={"status": {"ready": 1}}))
+        (receipt,) = await acting.carried_out(acting.intent("patch_status", old, body={"status": {"ready": 2}}))
+    assert receipt.outcome == "gone"
+    assert (await acting.get(WEBS, "w"))["status"] == {"ready": 1}
 
 
 @pytest.mark.parametrize("code", [400, 403, 405, 410, 413, 415])
