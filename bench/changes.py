@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from itertools import count
+from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.load import Timed
+from bench.pictures import save_bars
 from bench.programs import Peer, Programs, Used, all_peers, running, used
 from bench.servers import Servers
 
@@ -46,7 +48,9 @@ class Round(Struct, frozen=True):
     """By rate."""
 
 
-async def run(servers: Servers, console: Console, objects: int, rounds: int, names: Sequence[str]) -> None:
+async def run(
+    servers: Servers, console: Console, objects: int, rounds: int, names: Sequence[str], picture: Path | None
+) -> None:
     """Measure and print; `names` are parts of the names of those to be measured, none for all."""
     peers = [peer for peer in all_peers() if not names or any(name in peer.name for name in names)]
     await servers.create_webs(objects)
@@ -56,7 +60,9 @@ async def run(servers: Servers, console: Console, objects: int, rounds: int, nam
         for peer in peers:
             done[peer.name].append(await _round(servers, peer, objects, next(replicas)))
             console.print(f"round {number + 1}: {peer.name}")
-    _print(console, done, objects)
+    rows = _print(console, done, objects)
+    if picture is not None:
+        save_bars(picture, {what: dict(zip(done, values, strict=True)) for what, values in rows.items()})
 
 
 async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Round:
@@ -71,7 +77,7 @@ async def _round(servers: Servers, peer: Peer, objects: int, first: int) -> Roun
         for rate in (*RATES, BURST_RATE):
             changes = BURST if rate == BURST_RATE else rate * SECONDS
             before = used()
-            timed = await _load(servers, objects, changes, rate, first)
+            timed = await load(servers, objects, changes, rate, first)
             first += changes
             loads[rate] = _cost(timed, before, used(), changes)
             programs.check()
@@ -103,7 +109,8 @@ async def until_idle() -> None:
         spent = used().operator_seconds - before.operator_seconds
 
 
-async def _load(servers: Servers, objects: int, changes: int, rate: int, first: int) -> Timed:
+async def load(servers: Servers, objects: int, changes: int, rate: int, first: int) -> Timed:
+    """Have a process change objects, one after the other; see bench/load.py."""
     asked = (servers.control_plane.kubeconfig, objects, changes, rate, first)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.load", *map(str, asked)), stdout=asyncio.subprocess.PIPE
@@ -120,7 +127,7 @@ def _cost(timed: Timed, before: Used, after: Used, changes: int) -> Load:
     return Load(timed, 1000 * operator / changes, 1000 * servers / changes)
 
 
-def _print(console: Console, done: dict[str, list[Round]], objects: int) -> None:
+def _print(console: Console, done: dict[str, list[Round]], objects: int) -> dict[str, list[float]]:
     table = Table(title=f"{objects} objects of 3 KB, medians of {len(next(iter(done.values())))}", title_justify="left")
     table.add_column("")
     for name in done:
@@ -144,6 +151,7 @@ def _print(console: Console, done: dict[str, list[Round]], objects: int) -> None
         table.add_row(what, *(shown(value, values[0]) for value in values))
     console.print(table)
     console.print(f"Behind each figure: how many times that of {next(iter(done))}.")
+    return rows
 
 
 def shown(value: float, first: float) -> str:

@@ -43,8 +43,33 @@ class Peer(Struct, frozen=True):
 
 def all_peers() -> list[Peer]:
     """Go first, which the others are compared with; without Go or without Kopf's environment the rest."""
-    run: list[str | Path] = [LEVELOG, "run", _OPERATOR]
     roles = [[LEVELOG, role, _OPERATOR] for role in ("ingest", "process", "actuate")]
+    return [
+        *others(),
+        Peer("levelog, PostgreSQL", [[LEVELOG, "run", _OPERATOR]], has_postgresql=True),
+        Peer("levelog, SQLite", [[LEVELOG, "run", _OPERATOR]]),
+        Peer("levelog, split", roles, has_postgresql=True, has_nats=True),
+    ]
+
+
+def several(folder: Path, fields: Sequence[str]) -> list[Peer]:
+    """An operator for each field of the status; levelog's are one application, whose files are put into `folder`."""
+    run: list[str | Path] = [LEVELOG, "run", "--application", "several"]
+    for field in fields:
+        shutil.copy(_OPERATOR, folder / f"{field}.py")
+    alike = [
+        Peer(peer.name, [["/usr/bin/env", f"BENCH_FIELD={field}", *peer.commands[0]] for field in fields], peer.env)
+        for peer in others()
+    ]
+    return [
+        *alike,
+        Peer("levelog, PostgreSQL", [[*run, folder]], has_postgresql=True),
+        Peer("levelog, SQLite", [[*run, folder]]),
+    ]
+
+
+def others() -> list[Peer]:
+    """Those that are there of Go and Kopf."""
     kopf: list[str | Path] = [
         KOPF,
         "run",
@@ -57,9 +82,6 @@ def all_peers() -> list[Peer]:
     return [
         *([Peer("Go", [[go]])] if go is not None else []),
         *([Peer("Kopf", [kopf], {"BENCH_VARIANT": "tuned"})] if KOPF.exists() else []),
-        Peer("levelog, PostgreSQL", [run], has_postgresql=True),
-        Peer("levelog, SQLite", [run]),
-        Peer("levelog, split", roles, has_postgresql=True, has_nats=True),
     ]
 
 

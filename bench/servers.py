@@ -126,15 +126,26 @@ class Servers:
 
     async def writes(self) -> Counter[str]:
         """Requests on Webs other than reads that the API server counted, as `PATCH 200` and `PATCH status 200`."""
-        answer = await self.client.request("GET", "/metrics", timeout=PATIENCE)
         found: Counter[str] = Counter()
+        for labels, value in await self._metric("apiserver_request_total"):
+            if labels["verb"] in ("POST", "PUT", "PATCH", "APPLY", "DELETE"):
+                found[" ".join(filter(None, (labels["verb"], labels["subresource"], labels["code"])))] += int(value)
+        return found
+
+    async def watches(self) -> int:
+        """Watches of Webs that are open."""
+        found = await self._metric("apiserver_longrunning_requests")
+        return sum(int(value) for labels, value in found if labels["verb"] == "WATCH")
+
+    async def _metric(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """Labels and value of each series of a metric that is about Webs."""
+        answer = await self.client.request("GET", "/metrics", timeout=PATIENCE)
+        found: list[tuple[dict[str, str], float]] = []
         for line in answer.body.decode().splitlines():
-            if line.startswith("apiserver_request_total{") and 'resource="webs"' in line:
+            if line.startswith(name + "{") and 'resource="webs"' in line:
                 pairs = dict(part.split("=", 1) for part in line[line.index("{") + 1 : line.index("}")].split(","))
-                labels = {name: value.strip('"') for name, value in pairs.items()}
-                if labels["verb"] in ("POST", "PUT", "PATCH", "APPLY", "DELETE"):
-                    words = (labels["verb"], labels["subresource"], labels["code"])
-                    found[" ".join(filter(None, words))] += int(float(line.rpartition(" ")[2]))
+                labels = {label: value.strip('"') for label, value in pairs.items()}
+                found.append((labels, float(line.rpartition(" ")[2])))
         return found
 
     async def _install_crd(self) -> None:
