@@ -25,19 +25,21 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 log = logging.getLogger(__name__)
 
 Command = Callable[[], Coroutine[Any, Any, None]]
+Tell = Callable[[signal.Signals], None]
 
 
-def execute(settings: Settings, command: Command) -> None:
-    """Run a command; an error of levelog ends it with one sentence on stderr and an exit status.
+def execute(settings: Settings, command: Command, *, is_part: bool = False) -> None:
+    """Run a command, or a part of one; an error of levelog ends it with one sentence on stderr and an exit status.
 
     The status is 2 where the command, a file or the environment has to be changed, else 1. Anything else that is
     raised is a defect, and keeps its traceback. SIGINT and SIGTERM cancel the command, which then ends with status 0;
-    so does one whose reader on stdout is gone.
+    so does one whose reader on stdout is gone. A part says nothing of signals: they come from its command, which does.
     """
     set_up_logs(settings.log_format, settings.log_level)
+    tell = _tell_nobody if is_part else tell_of
     try:
-        with _ending_early():
-            _run(command)
+        with _ending_early(tell):
+            _run(command, tell)
         sys.stdout.flush()
     except BrokenPipeError:
         if not _is_reader_gone():
@@ -81,11 +83,11 @@ def _end(settings: Settings, error: BaseException) -> NoReturn:
 
 
 @contextmanager
-def _ending_early() -> Generator[None]:
+def _ending_early(tell: Tell) -> Generator[None]:
     """Let a signal end the command with status 0 while it loads, before its event loop takes the signals."""
 
     def end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-        _tell_of(signal.Signals(number))
+        tell(signal.Signals(number))
         raise SystemExit(0)
 
     before = {number: signal.signal(number, end) for number in _SIGNALS}
@@ -96,22 +98,27 @@ def _ending_early() -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _tell_of(number: signal.Signals) -> None:
+def tell_of(number: signal.Signals) -> None:
+    """Say that a signal ends the command."""
     log.info("stops, as %s asks", number.name)
 
 
-def _run(command: Command) -> None:
+def _tell_nobody(_: signal.Signals) -> None:
+    """Say nothing."""
+
+
+def _run(command: Command, tell: Tell) -> None:
     import uvloop  # noqa: PLC0415 - commands that end before this start without it
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(_Stopped):
-        runner.run(_until_stopped(command))
+        runner.run(_until_stopped(command, tell))
 
 
 class _Stopped(Exception):
     """A signal asked the command to end, and it did."""
 
 
-async def _until_stopped(command: Command) -> None:
+async def _until_stopped(command: Command, tell: Tell) -> None:
     """Run the command as a task that the first signal cancels; the second one ends the process at once."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(command(), name="command")
@@ -120,7 +127,7 @@ async def _until_stopped(command: Command) -> None:
     def stop(number: signal.Signals) -> None:
         nonlocal is_stopped
         is_stopped = True
-        _tell_of(number)
+        tell(number)
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
         task.cancel()

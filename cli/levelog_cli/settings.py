@@ -1,6 +1,7 @@
 """What can be set, each by a flag and by the variable of the same name; a flag wins over its variable."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from levelog.errors import ConfigurationError
+from levelog_cli.servers.data_dir import DEV_DIR, DataDir
 
 
 class LogFormat(StrEnum):
@@ -161,20 +163,28 @@ def variable(name: str) -> str:
     return str(_OPTIONS[name].envvar)
 
 
-def taking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def taking(*names: str, looks_back: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn a function whose first parameter is Settings into a command with options for these and for the logs.
 
-    typer reads options from a signature, so the settings are written into it in place of the first parameter.
+    One that `looks_back` reads what others have made: what `levelog dev` has, where nobody names a data directory and
+    there is nothing else. typer reads options from a signature, so the settings are written into it in place of the
+    first parameter.
     """
     taken = (*names, *_LOGS)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def called(**values: Any) -> None:
-            settings = Settings(**{name: values.pop(name) for name in taken})
-            command(settings, **values)
+            given = {name: values.pop(name) for name in taken}
+            if looks_back and given["data_dir"] is None:
+                del given["data_dir"]
+                command(_of_dev(Settings(**given)), **values)
+            else:
+                command(Settings(**given), **values)
 
         _, *own = inspect.signature(command).parameters.values()
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + [_parameter(n) for n in taken]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + [
+            _parameter(n, is_asked=looks_back and n == "data_dir") for n in taken
+        ]
         shown: Any = called
         shown.__name__ = command.__name__
         shown.__doc__ = command.__doc__
@@ -186,12 +196,27 @@ def taking(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return decorate
 
 
-def _parameter(name: str) -> inspect.Parameter:
+def _of_dev(settings: Settings) -> Settings:
+    """The settings with the data directory of `levelog dev`, if that is the one that is meant; stderr says so.
+
+    It is where no servers are given and it is used now, or nothing else is there.
+    """
+    own, dev = DataDir(settings.data_dir), DataDir(DEV_DIR)
+    if settings.database_url or settings.nats_url or not dev.database.exists():
+        return settings
+    if own.database.exists() and (own.is_claimed or not dev.is_claimed):
+        return settings
+    sys.stderr.write(f"of `levelog dev`, in {DEV_DIR}; --data-dir names others\n")
+    return replace(settings, data_dir=DEV_DIR, kubeconfig=settings.kubeconfig or str(dev.path / "kubeconfig"))
+
+
+def _parameter(name: str, *, is_asked: bool) -> inspect.Parameter:
+    """An option for a setting; with `is_asked` it is None where it is not given."""
     return inspect.Parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=_DEFAULTS[name],
-        annotation=Annotated[_TYPES[name], _OPTIONS[name]],
+        default=None if is_asked else _DEFAULTS[name],
+        annotation=Annotated[_TYPES[name] | None if is_asked else _TYPES[name], _OPTIONS[name]],
     )
 
 

@@ -6,13 +6,13 @@ from typing import Final
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import GroupResource
 from levelog_history.explaining import Explained, explain, newest_chain
 from levelog_history.happenings import Happened, read_happened
 from levelog_history.ignoring import Asking, Ignored, ignored_changes
-from levelog_history.reach import Moment, refuse_beyond, unread
+from levelog_history.reach import Moment, refuse_beyond
 from levelog_history.records import LogSource
 from levelog_history.selection import Selected, few, is_named
+from levelog_history.undecided import full_names, unexplained
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
@@ -86,9 +86,29 @@ class Looking:
 
         Raises ConfigurationError for an object or view without a decision, and a moment that the log does not reach.
         """
-        place, moment = question.place, question.moment()
+        moment = question.moment()
         if moment is not None and (question.at or moment.time is None):
             await refuse_beyond(LogSource(self._stream), moment)
+        found = await self._found(question.place)
+        name = question.name
+        if not found and (full := await full_names(self._database, self._scopes, name)):
+            if len(full) > 1:
+                raise ConfigurationError(f"{name} may be {few(set(full))}: write one of them")
+            [name] = full
+            found = await self._found(name)
+        chosen = [each for each in found if not question.view or is_named(question.view, each.view)]
+        if not chosen and found:
+            views = few({each.view for each in found})
+            raise ConfigurationError(
+                f"no view {question.view!r} decided on {question.name}; there are decisions of {views}"
+            )
+        if not chosen:
+            nothing = await unexplained(LogSource(self._stream), self._database, self._scopes, name)
+            raise ConfigurationError(f"nothing was decided on {name} or written to it: {nothing}")
+        return chosen
+
+    async def _found(self, place: str) -> list[KeptLevel]:
+        """Levels of the objects whose name is, or ends so; else those that wrote them."""
         found: list[KeptLevel] = []
         async with self._database.reading() as connection:
             for scope in self._scopes:
@@ -100,16 +120,7 @@ class Looking:
                     decisions = await read_decisions(connection, scope, [intent.parent for intent in writes])
                     written = _by_level(_writing({intent.key for intent in writes}, decisions))
                     found += [KeptLevel(scope=scope, decisions=each, target=target) for each in written]
-        chosen = [each for each in found if not question.view or is_named(question.view, each.view)]
-        if not chosen and found:
-            views = few({each.view for each in found})
-            raise ConfigurationError(
-                f"no view {question.view!r} decided on {question.name}; there are decisions of {views}"
-            )
-        if not chosen:
-            nothing = await _unexplained(LogSource(self._stream), question.name)
-            raise ConfigurationError(f"nothing was decided on {question.name} or written to it: {nothing}")
-        return chosen
+        return found
 
     async def decisions(self, level: KeptLevel, question: Question) -> list[Explained]:
         """The decisions that are asked about: since the level was last at rest, of a target up to its last write."""
@@ -155,15 +166,6 @@ class Looking:
         return await read_happened(
             self._stream, sequences, {level.parent, *objects}, parent=level.parent, application=application
         )
-
-
-async def _unexplained(source: LogSource, name: str) -> str:
-    resource, *rest = name.split("/")
-    if len(rest) == 2 and (why := await unread(source, GroupResource.parse(resource))):
-        return why
-    if len(rest) < 2 and resource in await source.resources():
-        return f"{name} names no object, but all of a resource or of a namespace"
-    return f"`levelog history {name}` shows who changed it, `levelog levels` what there are levels of"
 
 
 def _by_level(decisions: list[Decision]) -> list[list[Decision]]:

@@ -84,7 +84,11 @@ async def test_it_defines_creates_runs_and_shows_and_a_change_of_the_class_chang
             await running.says("the code before it runs on")
             file.write_text(code)
             await running.says("this changes no level and no write")
+            await running.says("the new code takes over")
+            assert "SIG" not in running.log.read_text()
         assert await running.stops(signal.SIGINT) == 0
+        assert running.log.read_text().count("SIGINT asks") == 1
+        assert "SIGTERM" not in running.log.read_text()
     finally:
         running.kill()
 
@@ -96,6 +100,8 @@ async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(le
         try:
             async with await begun(running, levelog) as client:
                 uids.append((await read(client, f"{SHOPS}/first"))["metadata"]["uid"])
+                await running.says("watching on" if len(uids) == 2 else "listed 1 objects", "shops.example.com")
+            assert "history is missing" not in running.log.read_text()
             second = await levelog.ends("dev", "shop.py")
             assert second.status == 2
             assert "is in use by another process" in second.stderr
@@ -201,6 +207,26 @@ async def test_what_somebody_else_has_set_stays_until_the_file_is_saved(levelog:
             objects.write_text(objects.read_text() + "# saved\n")
             await has_copies(client, 2)
         assert await running.stops() == 0
+    finally:
+        running.kill()
+
+
+async def test_commands_that_look_back_find_it_where_nothing_else_is_or_runs(levelog: Levelog) -> None:
+    running = levelog.start("dev", "shop.py", "--create", "first.yaml")
+    own = levelog.folder / ".levelog/levelog.db"
+    try:
+        async with await begun(running, levelog):
+            said = await levelog.ends("levels")
+            assert said.stdout.count("in_sync") == 2
+            assert said.stderr == "of `levelog dev`, in .levelog/dev; --data-dir names others\n"
+            own.touch()
+            assert (await levelog.ends("levels")).stdout == said.stdout
+            assert "levelog.db" in await levelog.refused("levels", "--data-dir", ".levelog", status=2)
+        assert await running.stops() == 0
+        assert (await levelog.ends("levels")).status == 2
+        own.unlink()
+        assert (await levelog.ends("why", "first")).stdout.count("shops/texts") > 1
+        assert (await levelog.ends("plan", "shop.py")).status == 0
     finally:
         running.kill()
 

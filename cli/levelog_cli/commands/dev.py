@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from levelog_cli.commands.run import Files
+from levelog_cli.servers.data_dir import DEV_DIR
 from levelog_cli.settings import Settings, taking
 
 
@@ -22,9 +23,7 @@ def dev(
             show_default=False,
         ),
     ] = None,
-    folder: Annotated[Path, typer.Option(help="Where cluster, log and tables are kept.", metavar="FOLDER")] = Path(
-        ".levelog/dev"
-    ),
+    folder: Annotated[Path, typer.Option(help="Where cluster, log and tables are kept.", metavar="FOLDER")] = DEV_DIR,
     port: Annotated[
         int, typer.Option(help="Port of the cluster; default: a free one.", metavar="PORT", show_default=False)
     ] = 0,

@@ -10,7 +10,7 @@ from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
 
-@taking(*NATS, "database_url", "data_dir", "application", "cluster")
+@taking(*NATS, "database_url", "data_dir", "application", "cluster", looks_back=True)
 def history(
     settings: Settings,
     objects: Annotated[
@@ -71,7 +71,7 @@ def history(
     execute(settings, work)
 
 
-@taking(*NATS, "data_dir", "cluster")
+@taking(*NATS, "data_dir", "cluster", looks_back=True)
 def writers(
     settings: Settings,
     objects: Annotated[

@@ -10,7 +10,17 @@ from levelog_cli.running import FAILED, execute
 from levelog_cli.settings import Settings, taking
 
 
-@taking("database_url", "data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads")
+@taking(
+    "database_url",
+    "data_dir",
+    "application",
+    "cluster",
+    "redaction_key_file",
+    "redact",
+    "redaction",
+    "threads",
+    looks_back=True,
+)
 def plan(
     settings: Settings,
     files: Files,

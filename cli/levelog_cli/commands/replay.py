@@ -19,7 +19,16 @@ class Mode(StrEnum):
 
 
 @taking(
-    *NATS, "database_url", "data_dir", "application", "cluster", "redaction_key_file", "redact", "redaction", "threads"
+    *NATS,
+    "database_url",
+    "data_dir",
+    "application",
+    "cluster",
+    "redaction_key_file",
+    "redact",
+    "redaction",
+    "threads",
+    looks_back=True,
 )
 def replay(
     settings: Settings,
@@ -107,7 +116,7 @@ def replay(
     execute(settings, work)
 
 
-@taking(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context")
+@taking(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context", looks_back=True)
 def export(
     settings: Settings,
     file: Annotated[Path, typer.Argument(help="The bundle to write, as in shop.jsonl.", metavar="FILE")],

@@ -9,7 +9,7 @@ from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
 
 
-@taking(*NATS, "database_url", "data_dir", "application", "cluster")
+@taking(*NATS, "database_url", "data_dir", "application", "cluster", looks_back=True)
 def why(
     settings: Settings,
     name: Annotated[

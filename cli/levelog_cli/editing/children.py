@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext
 from typing import Any, Final
 
+from levelog_cli.running import tell_of
+
 LOOK_SECONDS: Final = 0.1
 """Between two looks at what may have changed."""
 _STOP_SECONDS: Final = 20.0
@@ -57,8 +59,10 @@ class Family:
     @contextmanager
     def ending_by_signals(self) -> Generator[None]:
         """Take the signals while the context is open, and end all members with it."""
+        asked: list[int] = []
 
-        def end(*_: object) -> None:
+        def end(number: int, _: object) -> None:
+            asked.append(number)
             if self.is_ending:
                 for member in self._members:
                     member.kill()
@@ -69,6 +73,8 @@ class Family:
         try:
             yield
         finally:
+            if asked:
+                tell_of(signal.Signals(asked[0]))
             self.end()
             for number, handler in before.items():
                 signal.signal(number, handler)

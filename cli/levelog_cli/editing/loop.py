@@ -117,4 +117,4 @@ def _shown_levels(settings: Settings, family: Family, notes: BoardNotes, name: s
 
 
 def _fork(family: Family, name: str, settings: Settings, work: Callable[[], Coroutine[Any, Any, None]]) -> Child:
-    return family.fork(name, lambda: execute(settings, lambda: until_gone(family, work())))
+    return family.fork(name, lambda: execute(settings, lambda: until_gone(family, work()), is_part=True))

@@ -114,7 +114,7 @@ class ObjectFiles:
         async def work() -> None:
             telling.send(await _applied(self._settings, self._files, forced))
 
-        execute(self._settings, lambda: until_gone(self._family, work()))
+        execute(self._settings, lambda: until_gone(self._family, work()), is_part=True)
 
 
 async def _applied(settings: Settings, files: Sequence[Path], forced: Sequence[Path]) -> _Applied:

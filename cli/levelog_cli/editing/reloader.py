@@ -102,6 +102,7 @@ class Reloader:
                 "definitions", [f"the new definition may break stored objects: {line}" for line in tried.breaks]
             )
         if self._running is not None:
+            log.info("the new code takes over")
             self._running.stop()
         if not self._family.is_ending:
             self._running = self._family.fork("application", self._run)
@@ -130,4 +131,4 @@ class Reloader:
             application = load_application(self._settings, self._files)
             await until_gone(self._family, run_stack(self._settings, application, self._roles))
 
-        execute(self._settings, work)
+        execute(self._settings, work, is_part=True)

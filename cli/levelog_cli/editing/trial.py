@@ -62,7 +62,7 @@ def try_code(
         if not is_first:
             await _print_changes(settings, application)
 
-    execute(settings, work)
+    execute(settings, work, is_part=True)
 
 
 async def _print_changes(settings: Settings, application: LoadedApplication) -> None:

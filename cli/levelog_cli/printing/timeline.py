@@ -11,6 +11,7 @@ from levelog_history.happenings import Entry
 from levelog_history.revisions import Missing, Revision
 from levelog_history.timeline import AnyEntry, DecisionEntry
 from levelog_store.decide.decisions import Basis, Decision
+from levelog_store.rows import Verdict, ViewParent
 
 _TEXT: Final = {
     "created": "created",
@@ -36,6 +37,7 @@ class Timeline:
         """`only`: the one object that is told about, whose name is left out."""
         self._only = only
         self._day: date | None = None
+        self._newest: dict[ViewParent, Verdict] = {}
 
     def day(self, time: datetime) -> Iterator[str]:
         """The line that says the day, where it is another one than before."""
@@ -45,7 +47,7 @@ class Timeline:
             yield f"{'SEQUENCE':>8}  {day} UTC"
 
     def lines(self, entry: AnyEntry, sequence: int) -> Iterator[str]:
-        """The lines of the entry of a record, or of a decision."""
+        """The lines of the entry of a record, or of a decision; none of one that writes and changes nothing."""
         if isinstance(entry, DecisionEntry):
             yield from self._decision(entry)
             return
@@ -83,6 +85,11 @@ class Timeline:
 
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision
+        verdict = Verdict(**{name: getattr(decision, name) for name in Verdict.__struct_fields__})
+        level = decision.view, decision.parent
+        before, self._newest[level] = self._newest.get(level), verdict
+        if before == verdict and not decision.intents:
+            return
         yield from self.day(decision.decided_at)
         at = f"{decision.decided_at.astimezone(UTC):%H:%M:%S}"
         parent = "" if decision.parent == self._only else f" of {decision.parent}"

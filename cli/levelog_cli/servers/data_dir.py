@@ -11,6 +11,8 @@ from typing import Final
 
 from levelog.errors import ConfigurationError
 
+DEV_DIR: Final = Path(".levelog/dev")
+"""That of `levelog dev`."""
 FREE_SECONDS: Final = 10.0  # how long what a killed process left behind may take to end
 
 
@@ -80,7 +82,7 @@ class DataDir:
             return ""
         except OSError as error:
             raise ConfigurationError(f"{self.nats_url_file} cannot be read: {error.strerror}") from error
-        return url if self._is_claimed() else ""
+        return url if self.is_claimed else ""
 
     def _take(self, lock: int) -> None:
         deadline = time.monotonic() + FREE_SECONDS
@@ -99,7 +101,11 @@ class DataDir:
                 ) from error
             return
 
-    def _is_claimed(self) -> bool:
+    @property
+    def is_claimed(self) -> bool:
+        """Whether a process uses the directory now."""
+        if not self._lock.exists():
+            return False
         with self._lock.open("rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

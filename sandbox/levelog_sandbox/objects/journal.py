@@ -1,7 +1,8 @@
 """The objects of a store in a file, each change as it happens: a sandbox that is started again is the same cluster.
 
 Limits: what is written is in the hands of the operating system: it outlives the process, not a power cut. There is no
-history: watches and continued lists from before the start answer 410. One process may use a file at a time.
+history: watches and continued lists of a former start go on if nothing of their kind changed since; else: 410.
+One process may use a file at a time.
 """
 
 from collections.abc import Iterator
@@ -19,9 +20,13 @@ Key = tuple[str, str, str]
 
 
 class Began(msgspec.Struct, tag=True, frozen=True):
-    """The newest revision when the file was begun."""
+    """The newest revision when the file was begun, and by kind, that of its last change."""
 
     revision: int
+    changed: dict[str, int] | None = None
+    """None: not known."""
+    compacted: int = 0
+    """Of kinds that are not among them."""
 
 
 class Put(msgspec.Struct, tag=True, frozen=True):
@@ -74,7 +79,8 @@ class Journal:
 
     def _restore(self) -> None:
         objects: dict[Key, Json] = {}
-        revision = 0
+        changed: dict[str, int] = {}
+        revision = compacted = 0
         for entry in self._entries():
             revision = max(revision, entry.revision)
             match entry:
@@ -82,12 +88,16 @@ class Journal:
                     body: Json = msgspec.json.decode(entry.body)
                     about = body["metadata"]
                     objects[entry.storage, about.get("namespace", ""), about["name"]] = body
+                    changed[entry.storage] = max(entry.revision, changed.get(entry.storage, compacted))
                 case Removed():
                     objects.pop((entry.storage, entry.namespace, entry.name), None)
+                    changed[entry.storage] = max(entry.revision, changed.get(entry.storage, compacted))
                 case Began():
-                    pass
+                    compacted = entry.revision if entry.changed is None else entry.compacted
+                    changed = dict(entry.changed or {})
         if revision:
-            self._store.restore([(storage, body) for (storage, _, _), body in objects.items()], revision)
+            held = [(storage, body) for (storage, _, _), body in objects.items()]
+            self._store.restore(held, revision, changed, compacted)
 
     def _entries(self) -> Iterator[Began | Put | Removed]:
         try:
@@ -105,7 +115,8 @@ class Journal:
         fresh = self._path.with_name(f"{self._path.name}.new")
         fresh.touch(mode=0o600)
         with fresh.open("wb") as file:
-            file.write(_line(Began(self._store.revision)))
+            changed = {storage: collection.changed for storage, collection in self._store.collections.items()}
+            file.write(_line(Began(self._store.revision, changed, self._store.compacted)))
             for storage, collection in self._store.collections.items():
                 for stored in collection.in_order():
                     file.write(_line(Put(stored.revision, storage, msgspec.Raw(stored.encoded))))

@@ -5,7 +5,7 @@ Bodies are never changed in place: each write stores a new one.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -115,6 +115,11 @@ class Collection:
         self._history = history
         self._ordered: list[Key] | None = None
 
+    @property
+    def changed(self) -> int:
+        """Revision of the last change that is known, or up to which none is."""
+        return self.changes[-1].revision if self.changes else self.compacted
+
     def in_order(self) -> Iterator[Stored]:
         """Every object, by namespace and name."""
         if self._ordered is None:
@@ -221,10 +226,13 @@ class Store:
         for collection in self.collections.values():
             collection.compact(self.compacted)
 
-    def restore(self, objects: Iterable[tuple[str, Json]], revision: int) -> None:
+    def restore(
+        self, objects: Iterable[tuple[str, Json]], revision: int, changed: Mapping[str, int], compacted: int
+    ) -> None:
         """Hold exactly these objects of a former store, by kind, at the revisions that they name, without history.
 
-        `revision` is the newest that the former store gave. Listeners are told of each object as of a new one.
+        `revision` is the newest that the former store gave, `changed` by kind the one of the last change, `compacted`
+        the same for all other kinds. Listeners are told of each object as of a new one.
         """
         restored: dict[str, list[Stored]] = {storage: [] for storage in self.collections}
         for storage, body in objects:
@@ -234,7 +242,9 @@ class Store:
         for storage, kept in restored.items():
             self.collection(storage).restore(kept)
         self.revision = max(self.revision, revision)
-        self.compact()
+        self.compacted = compacted
+        for storage in (*self.collections, *changed):
+            self.collection(storage).compacted = changed.get(storage, compacted)
         for storage, kept in restored.items():
             for stored in kept:
                 self._tell(self.collection(storage), Change(stored.revision, None, stored, stored))

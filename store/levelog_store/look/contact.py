@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Select, and_, case, func, or_, select
+from sqlalchemy import Select, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.resources import is_external
 from levelog.wire.objects import GroupResource
 from levelog_store.rows import Scope
-from levelog_store.tables import objects, scopes, syncs, tombstones, unreadable
+from levelog_store.tables import handlers, objects, scopes, syncs, tombstones, unreadable
 
 
 class ContactRow(Struct, frozen=True):
@@ -62,12 +62,14 @@ async def read_errors(connection: AsyncConnection, scope: Scope) -> list[tuple[s
 async def read_oldest_contact(connection: AsyncConnection, scope: Scope) -> tuple[str, datetime] | None:
     """The watched resource whose last list or bookmark is the oldest, and when that came; None: there was none yet.
 
-    What fails now is left out, and so are external records: their sources may be asked once a day.
+    What fails now is left out, and what the code does not read any more; so are external records: their sources may be
+    asked once a day.
     """
     heard = func.max(syncs.c.heard_at)
+    is_read = exists().where(handlers.c.scope == syncs.c.scope, handlers.c.resource == syncs.c.resource)
     rows = await connection.execute(
         select(syncs.c.resource, heard)
-        .where(syncs.c.scope == scope.number, syncs.c.error == "")
+        .where(syncs.c.scope == scope.number, syncs.c.error == "", is_read)
         .group_by(syncs.c.resource)
         .order_by(heard, syncs.c.resource)
     )

@@ -13,8 +13,8 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked, Basis, Decision, PastIntent, Read
 from levelog_store.dialects import one_of
 from levelog_store.fold.changes import Causes, read_causes
-from levelog_store.rows import WHOLE_INDEX, Scope
-from levelog_store.tables import decisions, dependencies, index_entries, intents, levels, wakeups
+from levelog_store.rows import WHOLE_INDEX, Scope, ViewParent
+from levelog_store.tables import decisions, dependencies, handlers, index_entries, intents, levels, objects, wakeups
 
 _PAGE: Final = 500
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
@@ -164,6 +164,51 @@ async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str
         .limit(most)
     )
     return sorted(rows.scalars())
+
+
+async def read_levels_reading(connection: AsyncConnection, scope: Scope, name: str, most: int) -> list[ViewParent]:
+    """Levels that read what an index has of an object, by view and parent."""
+    key, entry = dependencies.c, index_entries.c
+    rows = await connection.execute(
+        select(key.view, key.parent)
+        .join(index_entries, (key.scope == entry.scope) & (key.index == entry.index))
+        .where(
+            key.scope == scope.number, entry.object == name, (key.key == entry.key) | key.key.startswith(WHOLE_INDEX)
+        )
+        .distinct()
+        .order_by(key.view, key.parent)
+        .limit(most)
+    )
+    return [(row.view, row.parent) for row in rows]
+
+
+async def read_object_names(connection: AsyncConnection, scope: Scope, resource: str, name: str) -> list[str]:
+    """Objects of a resource and of that name, in any namespace, that are there or were written."""
+    there, written = objects.c, intents.c
+    known = await connection.execute(
+        select(there.object).where(there.scope == scope.number, there.resource == resource, there.name == name)
+    )
+    targets = await connection.execute(
+        select(written.target)
+        .where(
+            written.scope == scope.number,
+            written.target.startswith(f"{resource}/", autoescape=True),
+            written.target.endswith(f"/{name}", autoescape=True),
+        )
+        .distinct()
+    )
+    return sorted({*known.scalars(), *targets.scalars()})
+
+
+async def read_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
+    """Resources that the code as it is reads, by name, and whether views decide on their objects."""
+    rows = await connection.execute(
+        select(handlers.c.resource, handlers.c.kind).where(handlers.c.scope == scope.number)
+    )
+    found: dict[str, bool] = {}
+    for resource, kind in sorted((row.resource, row.kind) for row in rows):
+        found[resource] = found.get(resource, False) or kind == "view"
+    return found
 
 
 async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str) -> list[PastIntent]:

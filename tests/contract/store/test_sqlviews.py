@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
-from sqlalchemy import text, update
+from sqlalchemy import insert, text, update
 
 from levelog import Call, Index, Level, Operator, Resource, Struct
 from levelog.handlers.indexers import call_entry
@@ -20,7 +20,7 @@ from levelog_store.look.sqlviews import IndexView, JsonColumn, SqlType, replace_
 from levelog_store.owners.handlers import INPUTS, RESERVED
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import ERRORS, Entry, LevelRow, StoredObject, SyncRow
-from levelog_store.tables import levels, metadata
+from levelog_store.tables import handlers, levels, metadata
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -242,9 +242,11 @@ async def test_the_inputs_show_what_is_listed_what_is_stale_and_when_it_was_hear
     assert await shown(replace(done[2], started_sequence=8)) == (True, True)
 
 
-async def test_the_oldest_contact_is_of_a_resource_that_is_watched_and_does_not_fail(database: Database) -> None:
+async def test_the_oldest_contact_is_of_a_resource_that_is_read_and_watched_and_does_not_fail(
+    database: Database,
+) -> None:
     await filled(database)
-    heard = {"pods": 3, "webs.example.com": 2, "nodes": 1, "pagers.external": 0}
+    heard = {"pods": 3, "webs.example.com": 2, "nodes": 1, "pagers.external": 0, "secrets": 0}
 
     def row(resource: str, partition: int, error: str = "") -> SyncRow:
         at = NOON + timedelta(minutes=heard[resource], seconds=partition)
@@ -256,6 +258,12 @@ async def test_the_oldest_contact_is_of_a_resource_that_is_watched_and_does_not_
     rows = [row(resource, partition, "refused" * (resource == "nodes")) for resource in heard for partition in (0, 1)]
     async with database.transaction() as connection:
         await write_changes(connection, scope, Changes(syncs={(each.partition, each.resource): each for each in rows}))
+        read = [
+            {"kind": "index", "name": name, "resource": name, "scope": scope.number, "fingerprint": "", "reads": b"[]"}
+            for name in heard
+            if name != "secrets"
+        ]
+        await connection.execute(insert(handlers), read)
     async with database.reading() as connection:
         contact = await read_oldest_contact(connection, scope)
     assert contact == ("webs.example.com", NOON + timedelta(minutes=2, seconds=1))

@@ -140,6 +140,11 @@ async def test_an_object_is_named_by_how_its_name_ends_as_for_levels(story: Leve
     assert "nothing was decided on shopp or written to it" in await story.refused("why", "shopp", status=2)
 
 
+@pytest.mark.parametrize("name", ["pod/shop-2", "pods/shop-2", "Pod/shop-2"])
+async def test_an_object_may_be_named_as_for_kubectl(story: Levelog, name: str) -> None:
+    assert await told(story, name) == await told(story, "pods/default/shop-2") != []
+
+
 async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> None:
     [decision] = await told(story, "pods/default/shop-2")
     assert (decision["parent"], [write["verb"] for write in decision["writes"]]) == (SHOP, ["delete"])
@@ -196,7 +201,12 @@ async def test_lines_are_as_wide_as_a_terminal(story: Levelog) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["pods/default/none"], "nothing was decided on pods/default/none or written to it"),
+        (
+            ["pods/default/none"],
+            "nothing was decided on pods/default/none or written to it: no level reads it; decisions are on objects of "
+            "webs.example.com; `levelog history pods/default/none` shows who changed it",
+        ),
+        (["pod/none"], "written to it: decisions are on objects of webs.example.com; `levelog levels` names them"),
         (
             [SHOP, "--view", "other"],
             "no view 'other' decided on",

@@ -151,6 +151,28 @@ async def test_pods_that_ran_run_when_the_sandbox_is_started_again(tmp_path: Pat
     assert (kept.name, kept.body["status"]["phase"]) == ("runs", "Running")
 
 
+async def test_a_watch_goes_on_after_a_start_where_nothing_of_its_kind_has_changed(tmp_path: Path) -> None:
+    def configmap_of(name: str) -> dict[str, object]:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+    seen: dict[str, int] = {}
+    for number in range(3):
+        async with Sandbox() as sandbox:
+            with Journal(tmp_path / "journal", sandbox.store):
+                for kind, version in seen.items():
+                    assert sandbox.store.collection(kind).compacted <= version, f"{kind} in start {number + 1}"
+                if number == 0:
+                    sandbox.user.create(configmap_of("first"))
+                    sandbox.user.create(configmap_of("gone"))
+                    seen["secrets"] = sandbox.store.revision  # there are none
+                    before = sandbox.store.revision
+                    sandbox.user.delete("configmaps", "gone")
+                    seen["configmaps"] = sandbox.store.revision
+                    sandbox.user.create(pod("other"))
+                assert sandbox.store.collection("configmaps").changed > before
+    assert sandbox.store.collection("configmaps").compacted == seen["configmaps"]
+
+
 async def test_a_line_that_a_killed_sandbox_did_not_finish_is_left_out(sandbox: SandboxProcess) -> None:
     before = await sandbox.everything()
     sandbox.kill()

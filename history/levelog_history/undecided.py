@@ -1,0 +1,69 @@
+"""Objects that nothing was decided on: which one is meant, who reads it, and what there are decisions on."""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from levelog.wire.objects import GroupResource
+from levelog_history.reach import unread
+from levelog_history.records import LogSource
+from levelog_history.selection import few
+from levelog_store.connect.database import Database
+from levelog_store.look.recall import read_levels_reading, read_object_names, read_resources
+from levelog_store.rows import Scope
+
+_NAMED: Final = 3
+
+
+async def full_names(database: Database, scopes: Sequence[Scope], name: str) -> list[str]:
+    """The objects that `pod/x` or `pods/x` may mean, as kubectl takes names; none for names of another form."""
+    resource, _, last = name.partition("/")
+    if not last or "/" in last:
+        return []
+    found: set[str] = set()
+    async with database.reading() as connection:
+        for scope in scopes:
+            for known in await read_resources(connection, scope):
+                if is_meant(resource, known):
+                    found.update(await read_object_names(connection, scope, known, last))
+    return sorted(found)
+
+
+def is_meant(said: str, resource: str) -> bool:
+    """Tell whether a word, singular or plural, with or without the group, stands for a resource."""
+    plural, _, group = resource.partition(".")
+    word, _, said_group = said.lower().partition(".")
+    is_grouped = said_group in ("", group)
+    return is_grouped and plural in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies")
+
+
+async def unexplained(source: LogSource, database: Database, scopes: Sequence[Scope], name: str) -> str:
+    """What there is to say of an object that nothing was decided on or written to."""
+    resource, *rest = name.split("/")
+    readers: list[tuple[str, str]] = []
+    resources: dict[str, bool] = {}
+    async with database.reading() as connection:
+        for scope in scopes:
+            readers += await read_levels_reading(connection, scope, name, _NAMED + 1)
+            for known, has_views in (await read_resources(connection, scope)).items():
+                resources[known] = resources.get(known, False) or has_views
+    if readers:
+        return f"{_reading(readers)}; `levelog why {readers[0][1]}` says what came of that"
+    views = _decided_on(resources)
+    if len(rest) == 2 and (why := await unread(source, GroupResource.parse(resource))):
+        return f"{why}; {views}"
+    if len(rest) == 2:
+        return f"no level reads it; {views}; `levelog history {name}` shows who changed it"
+    if resource in await source.resources():
+        return f"{name} names no object, but all of a resource or of a namespace"
+    return f"{views}; `levelog levels` names them"
+
+
+def _reading(readers: Sequence[tuple[str, str]]) -> str:
+    told = [f"{view} of {parent}" for view, parent in readers[:_NAMED]]
+    more = " and others" if len(readers) > _NAMED else ""
+    return f"it is read by {', '.join(told)}{more}"
+
+
+def _decided_on(resources: dict[str, bool]) -> str:
+    with_views: Collection[str] = {name for name, has_views in resources.items() if has_views}
+    return f"decisions are on objects of {few(with_views)}" if with_views else "there are no views here"

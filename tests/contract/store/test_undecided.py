@@ -1,0 +1,110 @@
+"""What the tables know of an object that nothing was decided on: its full name, and the levels that read it."""
+
+import pytest
+from sqlalchemy import insert
+
+from levelog.wire.objects import GroupResource
+from levelog_history.undecided import full_names, is_meant
+from levelog_store.connect.database import Database
+from levelog_store.fold.changes import Changes
+from levelog_store.fold.changewrites import write_changes
+from levelog_store.look.recall import read_levels_reading, read_resources
+from levelog_store.rows import WHOLE_INDEX, Entry, StoredObject
+from levelog_store.tables import dependencies, handlers
+from rigs.leasing import SCOPE
+
+SHOP = "webs.example.com/default/shop"
+
+
+def stored(name: str) -> StoredObject:
+    resource, namespace, last = name.split("/")
+    return StoredObject(
+        object=name,
+        partition=0,
+        resource=resource,
+        namespace=namespace,
+        name=last,
+        uid=name,
+        version=1,
+        sequence=1,
+        is_deleting=False,
+        body=b"{}",
+    )
+
+
+async def fill(database: Database) -> None:
+    """Two namespaces with a pod `x`; one of them is under the key that the shop reads."""
+    names = ("pods/default/x", "pods/other/x", "pods/default/y", SHOP)
+    entries = [
+        ("pods/default/x", Entry("webs/pods", '"u1"', 0, b"1")),
+        ("pods/other/x", Entry("webs/pods", '"u2"', 0, b"1")),
+    ]
+    read = [("webs/pods", SHOP, "webs/pods", '"u1"'), ("webs/all", SHOP, "webs/every", f"{WHOLE_INDEX}0")]
+    code = [
+        ("index", "webs/pods", "pods"),
+        ("view", "webs/pods", "webs.example.com"),
+        ("index", "webs/w", "webs.example.com"),
+    ]
+    async with database.transaction() as connection:
+        await write_changes(
+            connection, SCOPE, Changes(objects={name: stored(name) for name in names}, entries_written=entries)
+        )
+        await connection.execute(
+            insert(dependencies),
+            [
+                dict(zip(("view", "parent", "index", "key"), each, strict=True), scope=SCOPE.number, partition=0)
+                for each in read
+            ],
+        )
+        await connection.execute(
+            insert(handlers),
+            [
+                {"scope": SCOPE.number, "kind": kind, "name": name, "resource": of, "fingerprint": "", "reads": b"[]"}
+                for kind, name, of in code
+            ],
+        )
+
+
+async def test_levels_that_read_an_object_are_those_with_a_key_that_it_is_under(database: Database) -> None:
+    await fill(database)
+    async with database.reading() as connection:
+        assert await read_levels_reading(connection, SCOPE, "pods/default/x", 9) == [("webs/pods", SHOP)]
+        assert await read_levels_reading(connection, SCOPE, "pods/other/x", 9) == []
+        assert await read_resources(connection, SCOPE) == {"pods": False, "webs.example.com": True}
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [
+        ("pod/x", ["pods/default/x", "pods/other/x"]),
+        ("pods/y", ["pods/default/y"]),
+        ("web/shop", [SHOP]),
+        ("webs.example.com/shop", [SHOP]),
+        ("webs.other.com/shop", []),
+        ("pods/z", []),
+        ("default/x", []),
+        ("x", []),
+        ("pods/default/x", []),
+    ],
+)
+async def test_a_name_as_kubectl_takes_it_stands_for_objects_that_are_there(
+    database: Database, said: str, names: list[str]
+) -> None:
+    await fill(database)
+    assert await full_names(database, [SCOPE], said) == names
+
+
+@pytest.mark.parametrize(
+    ("said", "resource", "is_so"),
+    [
+        ("pod", "pods", True),
+        ("Pod", "pods", True),
+        ("policy", "policies", True),
+        ("ingress", "ingresses.networking.k8s.io", True),
+        ("ingresses.networking.k8s.io", "ingresses.networking.k8s.io", True),
+        ("po", "pods", False),
+        ("default", "pods", False),
+    ],
+)
+def test_a_word_stands_for_a_resource_in_the_singular_too(said: str, resource: str, *, is_so: bool) -> None:
+    assert is_meant(said, str(GroupResource.parse(resource))) is is_so
