@@ -19,6 +19,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut
+from levelog_processors.decide.functions import MOST_BEGUN
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
@@ -82,6 +83,7 @@ class Processor:
         self._owner = owner
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
+        self._threads = threads
         self._engine = Engine(
             database, scope, program, stream=stream, threads=threads, redactor=redactor, claimant=claimant
         )
@@ -117,6 +119,24 @@ class Processor:
         catching_up = self._catching_up.headway
         begun = self._backfiller.headway if self._backfiller is not None else []
         return [catching_up, *begun] if catching_up is not None else begun
+
+    @property
+    def under_way(self) -> list[tuple[str, float]]:
+        """Reconcile functions that have not returned: the view of each, and seconds since it was called."""
+        return self._engine.acting.ages
+
+    @property
+    def most_at_once(self) -> Mapping[str, int]:
+        """How many calls there may be at one time of the reconcile function of each view that has one.
+
+        Functions that are not async share their threads.
+        """
+        functions = {view.name: view.reconcile for view in self.program.views.values()}
+        return {
+            name: MOST_BEGUN if function.is_async else self._threads
+            for name, function in functions.items()
+            if function is not None
+        }
 
     async def workload(self) -> list[Workload]:
         """Levels and wakeups of the partitions that it holds, counted."""

@@ -120,6 +120,17 @@ async def test_a_change_with_its_writes_moves_what_counts_and_times_it(sandbox: 
     assert after.value("controller_runtime_reconcile_errors_total", controller=VIEW) == 0
     assert after.value("controller_runtime_reconcile_time_seconds_count", controller=VIEW) == reconciles
     assert 1 <= after.value("workqueue_queue_duration_seconds_count", name=VIEW, controller=VIEW) <= reconciles
+    queue = {"name": VIEW, "controller": VIEW}
+    assert after.value("workqueue_work_duration_seconds_count", **queue) == reconciles
+    assert before.value("workqueue_adds_total", **queue) + after.value("workqueue_adds_total", **queue) >= 2
+    assert after.value("workqueue_retries_total", **queue) == after.value(
+        "controller_runtime_reconcile_total", controller=VIEW, result="requeue_after"
+    )
+    assert after.value("controller_runtime_terminal_reconcile_errors_total", controller=VIEW) == 0
+    assert after.value("controller_runtime_active_workers", controller=VIEW) == 0
+    assert after.value("controller_runtime_max_concurrent_reconciles", controller=VIEW) == 32
+    assert after.value("workqueue_unfinished_work_seconds", **queue) == 0
+    assert after.value("workqueue_longest_running_processor_seconds", **queue) == 0
     assert after.value("workqueue_depth", name=VIEW, controller=VIEW, priority="") == 0
     host = sandbox.url.removeprefix("http://")
     # applied by server-side apply; its answers are 201 Created
@@ -134,6 +145,37 @@ async def test_a_change_with_its_writes_moves_what_counts_and_times_it(sandbox: 
     # its status is no input of the view: a wakeup, if it comes to one, calls nothing
     assert after.value("levelog_suppressed_total") >= 0
     assert after.value("process_resident_memory_bytes") > 0
+
+
+async def test_a_function_that_does_not_return_is_seen_running(sandbox: Sandbox, tmp_path: Path) -> None:
+    slow = tmp_path / "slow.py"
+    loop = "    for name in sorted(level.drift.missing):"
+    waits = "    while not pathlib.Path('go').exists():\n        time.sleep(0.01)\n"
+    code = WEBS_FILE.read_text().replace(loop, waits + loop)
+    slow.write_text(code.replace("from collections.abc", "import pathlib\nimport time\nfrom collections.abc", 1))
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", slow, *ANYWHERE)
+    try:
+        await (await Listener.of(running)).is_ready()
+        sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        queue = {"name": VIEW, "controller": VIEW}
+
+        async def is_running() -> bool:
+            found = await scrape(running)
+            longest = found.value("workqueue_longest_running_processor_seconds", **queue)
+            return (
+                found.value("controller_runtime_active_workers", controller=VIEW) == 1
+                and longest > 0.5
+                and found.value("workqueue_unfinished_work_seconds", **queue) == longest
+            )
+
+        await until(is_running, "a function that has run for half a second", pause=0.1)
+        (tmp_path / "go").touch()
+        after = await scraped_in_sync(running, 1)
+        assert after.value("controller_runtime_active_workers", controller=VIEW) == 0
+        assert after.value("workqueue_longest_running_processor_seconds", **queue) == 0
+    finally:
+        running.kill()
 
 
 async def test_what_somebody_undoes_is_counted(sandbox: Sandbox, running: Running) -> None:

@@ -78,6 +78,26 @@ class Metrics(Collector):
         self._errors = counter(
             "controller_runtime_reconcile_errors_total", "Decisions that found a level failed, by view", "controller"
         )
+        self._terminal = counter(
+            "controller_runtime_terminal_reconcile_errors_total",
+            "Decisions that found a level failed, and planned no other try, by view",
+            "controller",
+        )
+        self._adds = counter(
+            "workqueue_adds_total", "Wakeups that a fold asked for, or whose time came", "name", "controller"
+        )
+        self._retries = counter(
+            "workqueue_retries_total",
+            "Decisions after which a level is looked at again at a time",
+            "name",
+            "controller",
+        )
+        self._work_time = histogram(
+            "workqueue_work_duration_seconds",
+            "From reading the wakeup to the commit of the decision, by view",
+            *("name", "controller"),
+            buckets=_QUEUE,
+        )
         self._reconcile_time = histogram(
             "controller_runtime_reconcile_time_seconds",
             "From reading the wakeup to the commit of the decision, by view",
@@ -133,9 +153,10 @@ class Metrics(Collector):
         for view in processor.program.views:
             for result in _RESULTS:
                 self._reconciles.labels(view, result)
-            for each in (self._errors, self._reconcile_time, self._decisions, self._undone):
+            for each in (self._errors, self._terminal, self._reconcile_time, self._decisions, self._undone):
                 each.labels(view)
-            self._queue_time.labels(view, view)
+            for each in (self._adds, self._retries, self._queue_time, self._work_time):
+                each.labels(view, view)
 
     def collect(self) -> Iterable[Metric]:
         """States, as the event loop has them now; none of them while it is blocked."""
@@ -169,7 +190,7 @@ class Metrics(Collector):
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
         )
-        return [contact, lag, suppressed, *await self._work(self._processor)]
+        return [contact, lag, suppressed, *_running(self._processor), *await self._work(self._processor)]
 
     async def _work(self, processor: "Processor") -> list[Metric]:
         """Levels and wakeups of the partitions that the processor holds."""
@@ -202,6 +223,7 @@ class Metrics(Collector):
         now = self._clock()
         for name in folded.wakes:
             self._woken.setdefault(name, now)
+            self._adds.labels(name[0], name[0]).inc()
 
     def _cut(self, cut: "Cut", seconds: float) -> None:
         from levelog_processors.decide.settling import is_undone
@@ -217,9 +239,14 @@ class Metrics(Collector):
             self._errors.labels(view).inc(results["error"])
             self._decisions.labels(view).inc(sum(each.is_kept for each in decisions))
             self._undone.labels(view).inc(sum(map(is_undone, decisions)))
+            self._terminal.labels(view).inc(sum(_is_terminal(each) for each in decisions))
+            self._adds.labels(view, view).inc(sum(each.wake.due_at is not None for each in decisions))
+            self._retries.labels(view, view).inc(sum(each.due_at is not None for each in decisions))
             took, waited = self._reconcile_time.labels(view), self._queue_time.labels(view, view)
+            worked = self._work_time.labels(view, view)
             for each in decisions:
                 took.observe(seconds)
+                worked.observe(seconds)
                 woken, due_at = self._woken.pop(each.name, None), each.wake.due_at
                 if due_at is not None:
                     waited.observe(max(0.0, (cut.at - due_at).total_seconds()))
@@ -235,6 +262,42 @@ class Metrics(Collector):
         for later in taken.later:
             if later.intent.verb != "call":
                 self._writes.labels("postponed").inc()
+
+
+def _running(processor: "Processor") -> Iterable[Metric]:
+    """The reconcile functions that are on their way."""
+    ages: defaultdict[str, list[float]] = defaultdict(list)
+    for view, seconds in processor.under_way:
+        ages[view].append(seconds)
+    active = GaugeMetricFamily(
+        "controller_runtime_active_workers", "Reconcile functions that have not returned", labels=["controller"]
+    )
+    most = GaugeMetricFamily(
+        "controller_runtime_max_concurrent_reconciles",
+        "Reconcile functions that may run at one time",
+        labels=["controller"],
+    )
+    unfinished = GaugeMetricFamily(
+        "workqueue_unfinished_work_seconds",
+        "Time since the reconcile functions that have not returned were called, added up",
+        labels=["name", "controller"],
+    )
+    longest = GaugeMetricFamily(
+        "workqueue_longest_running_processor_seconds",
+        "Time since the first of the reconcile functions was called that have not returned",
+        labels=["name", "controller"],
+    )
+    for view in processor.program.views:
+        active.add_metric([view], len(ages[view]))
+        unfinished.add_metric([view, view], sum(ages[view]))
+        longest.add_metric([view, view], max(ages[view], default=0.0))
+    for view, number in processor.most_at_once.items():
+        most.add_metric([view], number)
+    return active, most, unfinished, longest
+
+
+def _is_terminal(decided: "Decided") -> bool:
+    return decided.level.status == "failed" and decided.due_at is None
 
 
 def _result(decided: "Decided") -> str:

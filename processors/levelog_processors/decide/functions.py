@@ -112,6 +112,7 @@ class _Begun(Struct, frozen=True):
     look: Outlook
     epoch: int
     task: asyncio.Task[Round]
+    at: float
 
 
 Acted: TypeAlias = tuple[Outlook, Round | None]
@@ -143,6 +144,12 @@ class Acting:
         """The calls that were begun and not concluded."""
         return {level: begun.task for level, begun in self._begun.items()}
 
+    @property
+    def ages(self) -> list[tuple[str, float]]:
+        """The calls that have not returned: the view of each, and seconds since it was begun."""
+        now = monotonic()
+        return [(view, now - begun.at) for (view, _), begun in self._begun.items() if not begun.task.done()]
+
     def returned(self, epochs: Mapping[int, int]) -> list[Acted]:
         """Take the levels whose functions have returned since, and whose partitions are still leased as they were."""
         done = [level for level, begun in self._begun.items() if begun.task.done()]
@@ -156,7 +163,7 @@ class Acting:
         for look in looks:
             if must_act(look):
                 task = asyncio.create_task(self._round(look), name="reconcile")
-                begun[look.facts.name] = _Begun(look, epochs[look.facts.wake.partition], task)
+                begun[look.facts.name] = _Begun(look, epochs[look.facts.wake.partition], task, monotonic())
         if begun:
             self._begun |= begun
             patience = None if self.patience is None else self.patience.total_seconds()
