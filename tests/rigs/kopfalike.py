@@ -1,5 +1,6 @@
 """Stories of which Kopf and levelog have to make the same: the same file of handlers, run by each."""
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -50,6 +51,40 @@ async def _again(rival: Rival) -> Seen:
     return Seen(f"calls by retry: {told}", told == [["one", 0], ["two", 0], ["two", 1]])
 
 
+async def _is_gone(rival: Rival) -> None:
+    async def is_gone() -> bool:
+        return not rival.sandbox.user.list(SHOPS)
+
+    await until(is_gone, "the end of the object", seconds=30)
+
+
+async def _cleaning(rival: Rival) -> Seen:
+    rival.make("a")
+    await rival.tells("follows")
+    await rival.is_calm()
+    rival.delete("a")
+    await rival.tells("is told to end")
+    was_there = bool(rival.sandbox.user.list(SHOPS))
+    await rival.tells("has cleaned up")
+    await _is_gone(rival)
+    patches = [each.status_code for each in rival.writes() if each.subresource == "status"]
+    where = "is still there" if was_there else "has gone"
+    text = f"the object {where} while the daemon cleans up, and its patch is answered with {patches}"
+    return Seen(text, was_there and patches == [200])
+
+
+async def _cancelled(rival: Rival) -> Seen:
+    rival.make("a")
+    await rival.tells("follows", "at once")
+    await rival.tells("follows", "after two seconds")
+    await rival.is_calm()
+    began = time.time()
+    rival.delete("a")
+    took = [round((await rival.tells("cancelled", name))[2] - began) for name in ("at once", "after two seconds")]
+    await _is_gone(rival)
+    return Seen(f"they are cancelled after {took} s", took == [0, 2])
+
+
 _RAISES: Final = """
 {decorator}
 def handler(patch, retry, status, **_):
@@ -96,6 +131,42 @@ def outer(**_):
         return 2
 """,
         _again,
+    ),
+    "cleaning": Case(
+        "a daemon cleans up when its object is deleted",
+        """
+@kopf.daemon(*SHOPS, cancellation_polling=1)
+async def follow(stopped, patch, **_):
+    tell("follows")
+    await stopped.wait()
+    tell("is told to end")
+    await asyncio.sleep(2)
+    patch.status["phase"] = "cleaned up"
+    tell("has cleaned up")
+""",
+        _cleaning,
+    ),
+    "cancelled": Case(
+        "daemons with cancellation_timeout=1, one with cancellation_backoff=2",
+        """
+async def wait(name):
+    tell("follows", name)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        tell("cancelled", name, time.time())
+
+
+@kopf.daemon(*SHOPS, cancellation_timeout=1)
+async def one(**_):
+    await wait("at once")
+
+
+@kopf.daemon(*SHOPS, cancellation_timeout=1, cancellation_backoff=2)
+async def two(**_):
+    await wait("after two seconds")
+""",
+        _cancelled,
     ),
     "deleted": Case(
         "a delete handler patches the status, then raises",

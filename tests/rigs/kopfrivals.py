@@ -322,6 +322,21 @@ async def _uninstalled(rival: Rival) -> Seen:
     return Seen(f"the object {'is gone' if is_right else 'stays, with a finalizer'}", is_right)
 
 
+async def _deaf(rival: Rival) -> Seen:
+    rival.make("a")
+    await rival.tells("follows")
+    await rival.is_calm()
+    rival.delete("a")
+
+    async def is_gone() -> bool:
+        return not rival.sandbox.user.list(SHOPS)
+
+    with suppress(TimeoutError):
+        await until(is_gone, "the end of the object", seconds=15)
+    is_right = await is_gone()
+    return Seen(f"the object {'goes' if is_right else 'stays'}", is_right)
+
+
 CASES: Final = {
     "newest": Case(
         "two handlers, one waits to be tried again, the spec changes",
@@ -413,6 +428,17 @@ def gone(name, **_):
     tell("gone", name)
 """,
         _away,
+    ),
+    "deaf": Case(
+        "an async daemon that does not look at `stopped`; its object is deleted",
+        """
+@kopf.daemon(*SHOPS)
+async def follow(**_):
+    tell("follows")
+    while True:
+        await asyncio.sleep(1)
+""",
+        _deaf,
     ),
     "uninstalled": Case(
         "on.delete; the operator is uninstalled, then an object deleted",

@@ -121,7 +121,8 @@ async def read_facts(
 
 def _is_as_read(facts: Facts) -> bool:
     """Tell whether no key has changed since the level was evaluated; levels that it is given have no key."""
-    return facts.versions == facts.before.versions and not facts.view.handler.reads_levels
+    handler = facts.view.handler
+    return facts.versions == facts.before.versions and not handler.reads_levels and not handler.stands_on
 
 
 def _with_reads(facts: Facts, buckets: Mapping[IndexKey, Bucket]) -> Known:

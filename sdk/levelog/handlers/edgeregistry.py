@@ -16,11 +16,20 @@ from levelog.handlers.edgehandlers import (
     edge_writer,
     end_view,
 )
-from levelog.handlers.finalizing import FinalizingIndex, finalizer_of, finalizer_view, finalizer_writer
+from levelog.handlers.finalizing import (
+    FinalizingIndex,
+    Keeping,
+    finalizer_of,
+    finalizer_view,
+    finalizer_writer,
+    finalizing_name,
+)
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
+from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
+from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 from levelog.wire.objects import GroupResource
 
@@ -45,6 +54,8 @@ class EdgeRegistry:
         self._claim = claim
         self._indices, self._effects, self._views, self._reconcilers = indices, effects, views, reconcilers
         self._handlers: dict[Callable[..., Any], EdgeHandler] = {}
+        self._staying: dict[str, DaemonHandler] = {}
+        """Daemons that keep their objects, by name."""
         self._names: dict[GroupResource, str] = {}
         """Of the views of finalizers."""
 
@@ -86,6 +97,16 @@ class EdgeRegistry:
                 self._write(handler, yielding, END)
         self._arrange(handler.reader.resource.group_resource, function)
 
+    def stay(self, daemon: DaemonHandler) -> FinalizingIndex:
+        """Keep a daemon's objects until its run has ended; the index tells which wait for the finalizer."""
+        self._staying[daemon.name] = daemon
+        resource = daemon.reader.resource.group_resource
+        self._arrange(resource, daemon.function)
+        found = self._indices[finalizing_name(resource)]
+        if not isinstance(found, FinalizingIndex):
+            raise TypeError(f"{found.name} is no index of finalizers")
+        return found
+
     def require_whole(self) -> None:
         """Refuse handlers that yield and do not say what. Raises OperatorError: only now, since any decorator may."""
         for each in self._handlers.values():
@@ -110,9 +131,11 @@ class EdgeRegistry:
         """Make the views of a resource's handlers anew: all of them wait for the finalizer that one of them wants."""
         mine = [each for each in self._handlers.values() if each.reader.resource.group_resource == resource]
         holding = [each for each in mine if each.options.finalizer]
+        staying = [each for each in self._staying.values() if each.reader.resource.group_resource == resource]
+        keeping: list[Keeping] = [*holding, *staying]
         index = None
-        if holding:
-            index = FinalizingIndex(holding[0].reader.cls, finalizer_of(self._operator), holding)
+        if keeping:
+            index = FinalizingIndex(keeping[0].reader.cls, finalizer_of(self._operator), keeping)
             self._indices[index.name] = index
         for handler in mine:
             views = [edge_view(handler, self._inspected(handler, index), index)]
@@ -122,17 +145,22 @@ class EdgeRegistry:
                 self._views[view.name] = view
                 effect = self._effects[handler.handled_name]
                 self._reconcilers[view.name] = edge_writer(handler, view, effect, self._lender)
-        self._finalize(resource, mine, holding, function)
+        cls = (keeping or mine)[0].reader.cls
+        self._finalize(resource, cls, holding, staying, function)
 
     def _finalize(
-        self, resource: GroupResource, mine: list[EdgeHandler], holding: list[EdgeHandler], function: Callable[..., Any]
+        self,
+        resource: GroupResource,
+        cls: type[ResourceBase],
+        holding: list[EdgeHandler],
+        staying: list[DaemonHandler],
+        function: Callable[..., Any],
     ) -> None:
         """Keep the finalizer of the handlers, or take off what is left of earlier ones."""
         try:
             finalizer = finalizer_of(self._operator)
         except OperatorError:  # no handler can ever have put one on
             return
-        cls = (holding or mine)[0].reader.cls
         if resource not in self._names:
             name = f"{resource.resource.replace('-', '_')}_finalizer"
             if name in self._names.values():
@@ -143,10 +171,10 @@ class EdgeRegistry:
         def inspect_view(view: Callable[..., Any], selector: Selector) -> ViewHandler:
             return ViewHandler.inspect(view, self._indices, selector, self._lender, deleting=True, objects={}, of=cls)
 
-        view = finalizer_view(self._names[resource], finalizer, holding, inspect_view)
+        view = finalizer_view(self._names[resource], finalizer, holding, staying, inspect_view)
         self._views[view.name] = view
         writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
-        writer.is_sweeping = not holding
+        writer.is_sweeping = not holding and not staying
 
     def _inspected(
         self, handler: EdgeHandler, index: FinalizingIndex | None

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from levelog.calls.mappings import plain
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeHandler, Phase, called
+from levelog.handlers.edgehandlers import EdgeHandler, EdgeOptions, Phase, called
 from levelog.handlers.fingerprints import value_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Lender
@@ -16,10 +16,11 @@ from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import declared
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.intents import Intent, patch
-from levelog.levels import Level
+from levelog.levels import Level, Levels
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
+from levelog.wire.objects import GroupResource
 
 PREFIX: Final = "levelog/"
 """Begins the finalizer of each operator."""
@@ -40,7 +41,19 @@ def finalizer_of(operator: str) -> str:
     return PREFIX + operator
 
 
-def is_wanted(handler: EdgeHandler, found: Mapping[str, Any]) -> bool:
+class Keeping(Protocol):
+    """What keeps its objects until something has ended: a handler of edges, or a daemon."""
+
+    name: str
+    options: EdgeOptions
+    reader: ObjectReader
+
+    def taken(self, content: Any) -> Any:
+        """An object as the function takes it. Raises msgspec.ValidationError for one that this code cannot read."""
+        ...
+
+
+def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
     """Tell whether a handler's filters take an object, so that its end is held up for it."""
     selector, metadata = handler.options.selector, found["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -54,10 +67,15 @@ def is_wanted(handler: EdgeHandler, found: Mapping[str, Any]) -> bool:
         return False
 
 
+def finalizing_name(resource: GroupResource) -> str:
+    """Name of the index of a resource's objects that the finalizer has to be put on, or that it holds."""
+    return f"{MARK}finalizing/{resource}"
+
+
 class FinalizingIndex(IndexHandler):
     """By the uid of an object whether handlers have to wait for its finalizer, or it is being deleted and held."""
 
-    def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[EdgeHandler]) -> None:
+    def __init__(self, cls: type[ResourceBase], finalizer: str, handlers: Sequence[Keeping]) -> None:
         def entries(found: Mapping[str, Any]) -> Iterator[tuple[str, Phase]]:
             metadata = found["metadata"]
             is_on = finalizer in (metadata.get("finalizers") or ())
@@ -71,7 +89,7 @@ class FinalizingIndex(IndexHandler):
             entries,
             ObjectReader(cls, Selector(), is_plain=True),
             Iterator[tuple[str, Phase]],
-            name=f"{MARK}finalizing/{cls.resource_type.group_resource}",
+            name=finalizing_name(cls.resource_type.group_resource),
             code=digest(_CODE, finalizer, *(value_fingerprint(each.options.selector) for each in handlers)),
         )
 
@@ -80,11 +98,13 @@ def finalizer_view(
     name: str,
     finalizer: str,
     handlers: Sequence[EdgeHandler],
+    staying: Sequence[Keeping],
     inspect_view: Callable[[Callable[..., Any], Selector], ViewHandler],
 ) -> ViewHandler:
     """The view of whether the finalizer is on an object, against whether one of the handlers wants it there.
 
-    Without handlers, its parents are the objects that have it from handlers that were removed.
+    Daemons that are `staying` want it too, until their last run has ended: what it asked for is decided on
+    before, and goes first. Without any, its parents are the objects that have it from handlers that were removed.
     """
 
     def view(parent: Mapping[str, Any], **read: Any) -> Level[bool]:
@@ -94,17 +114,25 @@ def finalizer_view(
         if metadata.get("deletionTimestamp"):  # the API takes no finalizer any more
             uid = metadata["uid"]
             open_ones = [each for each in wanting if not each.is_ended(list(read[each.handled_name][uid]))]
-            return Level(desired=is_on and bool(open_ones), actual=is_on)
-        return Level(desired=bool(wanting), actual=is_on)
+            standing = [read["levels"].get(each) for each in awaited]
+            is_busy = any(each is not None and each.status == "settling" for each in standing)
+            return Level(desired=is_on and (is_busy or bool(open_ones)), actual=is_on)
+        is_kept = bool(wanting) or any(is_wanted(each, parent) for each in staying)
+        return Level(desired=is_kept, actual=is_on)
+
+    awaited = tuple(sorted(each.name for each in staying))
 
     def is_left(found: Mapping[str, Any]) -> bool:
         return finalizer in (found["metadata"].get("finalizers") or ())
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any]}
     annotations |= {each.handled_name: called(each) for each in handlers}
-    selector = Selector() if handlers else Selector(when=is_left)
+    annotations |= {"levels": Levels} if awaited else {}
+    selector = Selector() if handlers or staying else Selector(when=is_left)
     made = inspect_view(declared(view, name, annotations, Level[bool]), selector)
-    filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in handlers]
+    made.stands_on = awaited
+    holding: list[Keeping] = [*handlers, *staying]
+    filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in holding]
     made.fingerprint = digest(_CODE, name, finalizer, str(made.resource.group_resource), *filters)
     return made
 

@@ -10,7 +10,7 @@ import msgspec
 from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeOptions, require_options
+from levelog.handlers.edgehandlers import EdgeOptions, Phase, require_options
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
@@ -151,8 +151,15 @@ def daemon_effect(handler: DaemonHandler, lender: Lender) -> EffectHandler:
     return made
 
 
-def daemon_view(handler: DaemonHandler, inspect_view: Callable[[Callable[..., Any]], ViewHandler]) -> ViewHandler:
-    """The view of the run that has to come to an end, against the last one that did."""
+def daemon_view(
+    handler: DaemonHandler,
+    inspect_view: Callable[[Callable[..., Any]], ViewHandler],
+    finalizing: IndexHandler | None = None,
+) -> ViewHandler:
+    """The view of the run that has to come to an end, against the last one that did.
+
+    `finalizing` tells of objects that a finalizer has to be put on first; None: of none.
+    """
     runs, wanted = handler.runs_name, "wanted"
 
     def view(parent: Any, **read: Any) -> Level[Any]:
@@ -162,12 +169,17 @@ def daemon_view(handler: DaemonHandler, inspect_view: Callable[[Callable[..., An
         is_finished = bool(ended) and (ended[0].result is None or handler.is_finished(ended[0].result))
         if is_finished or not read[wanted][uid]:
             return Level(desired=last, actual=last)
-        return Level(desired=last + 1, actual=last)
+        level = Level[Any](desired=last + 1, actual=last)
+        if finalizing is not None and "waits" in read["finalizing"][uid]:
+            level.waits = "waits for its finalizer to be put on"
+        return level
 
     hint = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     annotations = {"parent": hint, runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
+    annotations |= {"finalizing": Index[str, Phase]} if finalizing is not None else {}
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
-    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint)
+    held = () if finalizing is None else (finalizing.fingerprint,)
+    made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *held)
     return made
 
 
@@ -175,7 +187,7 @@ def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandl
     """The reconcile function of such a view: it has the daemon run."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
-        return [call(effect.function, Run(number=level.desired))]
+        return [] if level.waits else [call(effect.function, Run(number=level.desired))]
 
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -233,14 +233,20 @@ class KopfFile:
         operator, effect, wanted = self.operator, handler.effect(self._lender), wanted_index(handler)
         operator.effects[effect.name] = effect
         operator.indices |= {effect.name: effect.index, wanted.name: wanted}
-        view = daemon_view(handler, self._inspected(handler, wanted=wanted))
+        finalizing = operator.edges.stay(handler)
+        beside = {"wanted": wanted, "finalizing": finalizing}
+        view = daemon_view(handler, self._inspected(handler, deleting=True, beside=beside), finalizing)
         operator.views[view.name] = view
         operator.reconcilers[view.name] = daemon_writer(handler, view, effect, self._lender)
         handler.indices = dict.fromkeys(handler.attempts.indices, Any)
         self._keep_patches(handler.reader.cls, handler.name, handler.runs_name, run_ended())
 
     def _inspected(
-        self, handler: PacedHandler | LastingHandler, *, deleting: bool = False, wanted: IndexHandler | None = None
+        self,
+        handler: PacedHandler | LastingHandler,
+        *,
+        deleting: bool = False,
+        beside: Mapping[str, IndexHandler] | None = None,
     ) -> Callable[[Callable[..., Any]], ViewHandler]:
         """How a view of a handler is inspected: one that is decided on once the indices are filled that it looks up."""
         self._look_up(handler)
@@ -254,7 +260,7 @@ class KopfFile:
             annotations = {**view.__annotations__, **filled}
             returns = annotations.pop("return")
             known = dict(self.operator.indices)
-            known |= {"wanted": wanted} if wanted is not None else {}
+            known |= beside or {}
             known |= {"started": self._starts} if self._starts is not None else {}
             return ViewHandler.inspect(
                 declared_function(view, view.__name__, annotations, returns),

@@ -32,8 +32,6 @@ log = logging.getLogger("levelog.compat.kopf")
 
 FOR_EVER: Final = timedelta(days=3650)
 """How long a thread may run."""
-MOST_THREADS: Final = 10_000
-"""Daemons of one function that are not async: each has a thread."""
 REFRESH_SECONDS: Final = 1.0
 """How old an index may be that a daemon looks up."""
 _CODE: Final = "kopf daemons 1"
@@ -138,7 +136,6 @@ class LastingHandler(DaemonHandler):
         given = {"key": Given.KEY, "retry": Given.RETRY, "started": Given.STARTED}
         self.given = Injections({}, given, {}, digest(value_fingerprint(code)))
         self.indices = {}
-        self._threads: Threads | None = None
         self.function = self._run
 
     def effect(self, lender: Lender) -> EffectHandler:
@@ -193,9 +190,12 @@ class LastingHandler(DaemonHandler):
             await daemon.keep(result or {})
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
-        if self._threads is None:
-            self._threads = Threads(MOST_THREADS)
-        return await self._threads.run(call, FOR_EVER, on_late=lambda: None)
+        """Call the function in a thread of its own, which ends with it."""
+        threads = Threads(1)
+        try:
+            return await threads.run(call, FOR_EVER, on_late=lambda: None)
+        finally:
+            threads.close()
 
     def _body(self, daemon: Daemon[Any, Any]) -> Mapping[str, Any]:
         named = {"apiVersion": self.reader.resource.api_version, "kind": self.reader.resource.kind}

@@ -1,0 +1,190 @@
+"""Daemons of a Kopf file in a simulation, in its own time: how they begin, end, and keep their objects."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog import OperatorError
+from rigs.kopffiles import Shop, kopf_run, load_kopf
+
+KINDS = {"async def": "await ", "def": ""}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_daemon_runs_with_its_object_as_it_is_until_that_goes(tmp_path: Path, kind: str) -> None:
+    source = f"""
+    @kopf.daemon("example.com", "v1", "shops")
+    {kind} follow(stopped, spec, body, status, labels, name, retry, **_):
+        told.append((name, spec["size"], retry, bool(stopped), stopped.is_set()))
+        while not {KINDS[kind]}stopped.wait(0.01 if {kind == "def"} else 60):
+            told.append((spec["size"], body.spec["size"], dict(labels), body.metadata["name"], dict(status)))
+        told.append(("ends", bool(stopped), str(stopped.reason)))
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply(size=1)[0] == ("a", 1, 0, False, False)
+        kopf.told()
+        kopf.apply(metadata={"labels": {"a": "b"}}, size=2)
+        kopf.simulation.advance(timedelta(seconds=60))
+        while (last := kopf.told()[-1:]) != [(2, 2, {"a": "b"}, "a", {})]:
+            assert not last or last[0][0] in (1, 2)
+            kopf.simulation.advance(timedelta(seconds=60))
+        kopf.simulation.delete(Shop, "a", namespace="default")
+        kopf.simulation.advance(timedelta(seconds=5))
+        assert kopf.told()[-1] == ("ends", True, "unwanted")
+
+
+@pytest.mark.parametrize("patched", [{}, {"status": {"phase": "cleaned up"}}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_object_stays_until_its_daemon_has_cleaned_up_and_its_patch_is_written(
+    tmp_path: Path, kind: str, patched: dict[str, Any]
+) -> None:
+    source = f"""
+    @kopf.daemon("example.com", "v1", "shops", cancellation_backoff=60)
+    {kind} follow(stopped, patch, body, **_):
+        told.append(("begins", list(body.metadata["finalizers"])))
+        {KINDS[kind]}stopped.wait()
+        told.append(("ends", body.metadata["name"]))
+        patch.update({patched})
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply(size=1) == [("begins", ["levelog/shops"])]
+        kopf.simulation.delete(Shop, "a", namespace="default")
+        kopf.simulation.advance(timedelta(seconds=1))
+        assert kopf.told() == [("ends", "a")]
+        assert [body for body in kopf.writes() if "status" in body] == ([patched] if patched else [])
+        assert kopf.simulation.objects(Shop) == []
+
+
+def test_an_object_whose_daemon_returned_or_gave_up_or_never_ran_goes_at_once(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops", when=lambda spec, **_: spec["how"] != "never")
+    async def follow(spec, name, **_):
+        told.append(name)
+        if spec["how"] == "gives up":
+            raise kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply("a", how="returns") == ["a"]
+        assert kopf.apply("b", how="gives up") == ["b"]
+        assert kopf.apply("c", how="never") == []
+        assert kopf.simulation.level("follow", "default", "b").status == "failed"
+        assert kopf.read("c")["metadata"].get("finalizers") is None
+        for name in ("a", "b", "c"):
+            kopf.delete(name)
+        assert kopf.simulation.objects(Shop) == []
+        assert kopf.told() == []
+
+
+def test_a_daemon_begins_after_its_initial_delay(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops", initial_delay=30)
+    async def follow(name, **_):
+        told.append(name)
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply() == []
+        kopf.simulation.advance(timedelta(seconds=29))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=2))
+        assert kopf.told() == ["a"]
+
+
+def test_a_daemon_that_raises_begins_anew_after_the_delay_that_its_error_or_its_options_say(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops", backoff=20, initial_delay=1)
+    async def follow(retry, status, patch, **_):
+        told.append((retry, status.get("tries")))
+        if retry == 0:
+            raise kopf.TemporaryError("not yet", delay=10)
+        patch.status["tries"] = retry
+        if retry == 1:
+            raise ValueError("wrong")
+        raise kopf.PermanentError("no use")
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        kopf.apply()
+        kopf.simulation.advance(timedelta(seconds=2))
+        assert kopf.told() == [(0, None)]
+        kopf.simulation.advance(timedelta(seconds=10))
+        assert kopf.told() == [(1, None)]
+        assert kopf.read()["status"] == {"tries": 1}
+        kopf.simulation.advance(timedelta(seconds=18))
+        assert kopf.told() == []
+        kopf.simulation.advance(timedelta(seconds=3))
+        assert kopf.told() == [(2, 1)]
+        assert kopf.read()["status"] == {"tries": 2}
+        kopf.simulation.advance(timedelta(hours=1))
+        assert kopf.told() == []
+        assert kopf.simulation.level("follow", "default", "a").status == "failed"
+
+
+def test_what_a_daemon_returns_is_written_and_it_does_not_begin_again_when_its_object_changes(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(spec, **_):
+        told.append(spec["size"])
+        return {"size": spec["size"]}
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply(size=1) == [1]
+        assert kopf.read()["status"] == {"follow": {"size": 1}}
+        assert kopf.apply(size=2) == []
+
+
+def test_a_daemon_runs_while_its_filters_take_the_object(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops", labels={"a": "b"}, field="spec.size", value=1)
+    async def follow(stopped, **_):
+        told.append("begins")
+        await stopped.wait()
+        told.append("ends")
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply(size=1) == []
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=1) == ["begins"]
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=2) == ["ends"]
+        kopf.simulation.run()
+        assert kopf.read()["metadata"].get("finalizers") is None
+        assert kopf.apply(metadata={"labels": {"a": "b"}}, size=1) == ["begins"]
+
+
+def test_handlers_of_a_resource_with_daemons_wait_for_the_finalizer_too(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(body, **_):
+        told.append(list(body.metadata["finalizers"]))
+
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(stopped, **_):
+        await stopped.wait()
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        assert kopf.apply() == [["levelog/shops"]]
+
+
+def test_a_daemon_of_an_operator_whose_name_no_finalizer_can_have_is_refused(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(**_):
+        pass
+    """
+    with pytest.raises(OperatorError, match="its finalizer would be"):
+        load_kopf(tmp_path, source, name="s" * 64)
+
+
+def test_an_object_stays_until_the_patch_of_its_daemon_that_was_refused_is_written(tmp_path: Path) -> None:
+    source = """
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(stopped, patch, **_):
+        await stopped.wait()
+        patch.status["phase"] = "cleaned up"
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        kopf.apply()
+        kopf.simulation.refuse(503, target="shops.example.com/default/a", times=1)
+        kopf.delete()
+        assert kopf.read()["metadata"]["finalizers"] == ["levelog/shops"]
+        kopf.simulation.advance(timedelta(minutes=1))
+        assert kopf.simulation.objects(Shop) == []
