@@ -4,6 +4,7 @@ The rooms of a role are imported where the role is begun: the Kubernetes client 
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -231,6 +232,7 @@ class _Process(Struct, kw_only=True):
             if self.on_processor is not None:
                 self.on_processor(processor)
             self.monitor.processor(processor)
+            gc.freeze()  # what a start leaves stays: looking through it would take a tenth of a second, now and then
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(processor.run(), name="processor")
                 tasks.create_task(self.bars.follow(lambda: processor.headway), name="progress")

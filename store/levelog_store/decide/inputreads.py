@@ -98,12 +98,9 @@ async def read_generations(
 
 @built_once
 def _generations(dialect: Dialect) -> Select[str, str, int]:
-    wanted, table = pairs(dialect), wakeups.c
-    return (
-        select(table.view, table.parent, table.generation)
-        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
-        .where(table.scope == OF_SCOPE)
-    )
+    table = wakeups.c
+    source, is_there = among(dialect, (table.view, table.parent))
+    return select(table.view, table.parent, table.generation).select_from(source).where(is_there)
 
 
 async def read_due(
@@ -117,15 +114,10 @@ async def read_due(
 
 @built_once
 def _due(dialect: Dialect) -> Select[str, str, int]:
-    wanted, table = pairs(dialect), wakeups.c
-    return (
-        select(table.view, table.parent, table.cause)
-        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
-        .where(
-            table.scope == OF_SCOPE,
-            table.due_at.is_(None) | (table.due_at <= bindparam("at", type_=table.due_at.type)),
-        )
-    )
+    table = wakeups.c
+    source, is_there = among(dialect, (table.view, table.parent))
+    is_due = table.due_at.is_(None) | (table.due_at <= bindparam("at", type_=table.due_at.type))
+    return select(table.view, table.parent, table.cause).select_from(source).where(is_there, is_due)
 
 
 async def read_next_due(

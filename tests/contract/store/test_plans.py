@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisionwrites import lock_keys
-from levelog_store.decide.inputreads import read_buckets, read_dependencies, read_open_intents, read_versions
+from levelog_store.decide.inputreads import (
+    read_buckets,
+    read_dependencies,
+    read_due,
+    read_generations,
+    read_last_applied,
+    read_levels,
+    read_open_intents,
+    read_parents,
+    read_targets,
+    read_versions,
+)
 from levelog_store.fold.changewrites import read_dependants
 from levelog_store.fold.heldreads import read_expired, read_held
 from levelog_store.owners.upkeep import HOT, analyze_new
@@ -42,6 +54,8 @@ FILL = (
     "decided_at, is_relayed, is_folded, result_uid, result_version) SELECT 1, n, 'webs/pods', 'pods/default/' || n, "
     "n, 0, 1, 0, 'apply', 'pods/default/' || n, 'v1', 'Pod', '', 0, true, '{}', '{}', 'settled', 1, '', '', '', n, "
     "timestamp_of_noon, true, true, n, n FROM numbers",
+    "INSERT INTO wakeups (scope, view, parent, partition, cause, generation) "
+    "SELECT 1, 'webs/pods', 'pods/default/' || n, n % 16, n, n FROM numbers",
 )
 
 
@@ -108,6 +122,8 @@ async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database)
         (read_dependants, ("index", "key"), 1),
         (read_dependencies, ("view", "parent"), 1),
         (read_open_intents, ("view", "parent"), 1),
+        (read_generations, ("view", "parent"), 1),
+        (partial(read_due, at=NOON), ("view", "parent"), 1),
     ],
 )
 async def test_invariant_5_many_keys_are_looked_up_each_by_itself(
@@ -117,6 +133,16 @@ async def test_invariant_5_many_keys_are_looked_up_each_by_itself(
     wanted = KEYS if columns[0] == "index" else LEVELS
     plan = await plan_of(filled, lambda connection: read(connection, SCOPE, wanted))
     assert found_by(plan, *columns) >= tables, plan
+    assert not reads_all(plan), plan
+
+
+@pytest.mark.parametrize(
+    ("read", "column"),
+    [(read_parents, "object"), (read_levels, "parent"), (read_targets, "object"), (read_last_applied, "target")],
+)
+async def test_many_names_are_looked_up_each_by_itself(filled: Database, read: Any, column: str) -> None:
+    plan = await plan_of(filled, lambda connection: read(connection, SCOPE, NAMES))
+    assert found_by(plan, column) >= 1, plan
     assert not reads_all(plan), plan
 
 
