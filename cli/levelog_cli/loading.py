@@ -13,7 +13,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -23,6 +23,9 @@ from levelog.resources import ResourceBase
 from levelog.wire.objects import Application
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program
+
+_DATA: Final = (".yaml", ".yml", ".json", ".toml")
+"""Files that stand beside operators, and are named for them by mistake."""
 
 
 def load_operators(files: Sequence[Path]) -> list[Operator]:
@@ -88,6 +91,10 @@ class _Loading:
 
     def file(self, file: Path) -> ModuleType:
         """Run a file, unless one that ran before has imported it."""
+        if file.suffix in _DATA and file.exists():
+            raise ConfigurationError(
+                f"{_shown(file)} is no operator file: those are Python, and this is {file.suffix[1:]}"
+            )
         module = self._modules.get(file) or self._imported(file)
         if module is None:
             name = _module_name(file)

@@ -253,5 +253,13 @@ async def test_on_a_terminal_what_is_wrong_stands_above_the_levels_for_as_long_a
         objects.write_text(good)
         await tty.says("2 of 2 in sync")
         assert "! " not in await tty.says("VIEW")
+        file = levelog.folder / "shop.py"
+        file.write_text(file.read_text().replace("    copies:", "    colour: str\n    copies:"))
+        await tty.says("! objects from before may not fit: shops.example.com v1 spec.colour: is")
+        await tty.says("! Shop first: spec.colour: Required value")
+        objects.write_text(f"{good}  colour: red\n")
+        await tty.says("2 of 2 in sync")
+        while "! " in await tty.says("VIEW"):  # until there is a board without
+            pass
         tty.types("\x03")
         assert await tty.ends() == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from levelog.errors import ConfigurationError
 from levelog.wire.objects import GroupResource
@@ -16,23 +17,48 @@ from levelog_cli.servers.clusters import connect_cluster
 from levelog_cli.settings import Settings
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import Served, definition_of, served_in
+from levelog_kube.failures import ApiError
 
 MANAGER: Final = "levelog-dev"
 APPLY: Final = "application/apply-patch+yaml"
 _PAUSE_SECONDS: Final = 0.02
 _SERVED_SECONDS: Final = 10.0
+_NOT_FOUND: Final = 404
 
 
-async def define(settings: Settings, files: Sequence[Path]) -> list[str] | None:
+class Break(Struct, frozen=True):
+    """Something that a definition may have broken of objects that were stored before it."""
+
+    line: str
+    path: str
+    """Of the objects."""
+    version: int
+    """Objects that are newer were written under the definition."""
+
+
+class _Metadata(Struct, rename="camel"):
+    resource_version: str = "0"
+
+
+class _Object(Struct):
+    metadata: _Metadata
+
+
+class _List(Struct):
+    metadata: _Metadata
+    items: list[_Object] = []
+
+
+async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | None:
     """Apply the definitions of the classes, and wait until they are served.
 
-    Returns what that may break of objects that are stored, a line each; None where the definitions are as before.
+    Returns what that may break of objects that are stored; None where the definitions are as before.
     Raises ConfigurationError, and what the API refuses.
     """
     classes = [cls for cls in load_classes(files) if is_own(cls)]
     if not classes:
         return None
-    broken: list[str] = []
+    broken: list[Break] = []
     is_changed = False
     async with await connect_cluster(settings) as client:
         definitions = definitions_of(classes)
@@ -44,13 +70,29 @@ async def define(settings: Settings, files: Sequence[Path]) -> list[str] | None:
             if earlier is None or later is None or _generation(earlier) == _generation(later):
                 continue
             is_changed = True
-            lines = [f"{name} {line}" for line in breaks(earlier, later)]
-            if lines and await _holds_objects(client, definition):
-                broken += lines
+            if lines := [f"{name} {line}" for line in breaks(earlier, later)]:
+                path = await _path_of(client, definition)
+                version = int((await client.request("GET", path)).decode(_List).metadata.resource_version)
+                broken += await still_there(client, [Break(line, path, version) for line in lines])
         for spec in (definition["spec"] for definition in definitions):
             for version in spec["versions"]:
                 await _until_served(client, f"{spec['group']}/{version['name']}", spec["names"]["kind"])
     return broken if is_changed else None
+
+
+async def still_there(client: KubeClient, broken: Sequence[Break]) -> list[Break]:
+    """What is still broken: objects that nobody has written since are there. Raises as `KubeClient.request`."""
+    found: list[Break] = []
+    for each in broken:
+        try:
+            objects = (await client.request("GET", each.path)).decode(_List).items
+        except ApiError as error:
+            if error.status != _NOT_FOUND:  # the resource has gone with its definition
+                raise
+            continue
+        if any(int(known.metadata.resource_version) <= each.version for known in objects):
+            found.append(each)
+    return found
 
 
 async def find_served(client: KubeClient, api_version: str, kind: str) -> Served | None:
@@ -73,12 +115,12 @@ def _generation(definition: dict[str, Any]) -> Any:
     return definition["metadata"].get("generation")
 
 
-async def _holds_objects(client: KubeClient, definition: dict[str, Any]) -> bool:
+async def _path_of(client: KubeClient, definition: dict[str, Any]) -> str:
+    """Path of the objects of a definition, in the version in which they are stored."""
     spec = definition["spec"]
     version = next(version["name"] for version in spec["versions"] if version["storage"])
     served = await _until_served(client, f"{spec['group']}/{version}", spec["names"]["kind"])
-    answer = await client.request("GET", served.collection(), query={"limit": "1"})
-    return bool(msgspec.json.decode(answer.body)["items"])
+    return served.collection()
 
 
 async def _until_served(client: KubeClient, api_version: str, kind: str) -> Served:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from levelog.errors import ConfigurationError
 from levelog_cli.editing.board import print_changes, show_board
 from levelog_cli.editing.children import Child, Family, preload, until_gone
-from levelog_cli.editing.installing import define
+from levelog_cli.editing.installing import Break, define
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.objects import ObjectFiles
 from levelog_cli.editing.reloader import Reloader
@@ -37,7 +37,7 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
 
     notes = BoardNotes()
 
-    async def prepare() -> Sequence[str] | None:
+    async def prepare() -> Sequence[Break] | None:
         return await define(own, files)
 
     name = ", ".join(file.name for file in files)
@@ -53,7 +53,7 @@ def develop(settings: Settings, files: Sequence[Path], *, objects: Sequence[Path
         kept = ObjectFiles(own, objects, family, notes)
         while not family.is_ending:
             if reloader.look():
-                kept.renew()
+                kept.renew(reloader.breaks)
             kept.look()
             family.rest(cluster, *reloader.waited_for, *kept.waited_for)
             _require(cluster, family)

@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 import yaml
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError, LevelogError
 from levelog_cli.editing.children import Child, Family, until_gone
-from levelog_cli.editing.installing import APPLY, MANAGER, find_served
+from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Stamp, stamp_of
 from levelog_cli.running import execute
@@ -36,6 +37,8 @@ class _Applied(Struct, frozen=True):
     refused: list[str] = []
     kept: list[str] = []
     """Objects that differ since somebody else has set what the file says."""
+    breaks: list[Break] = []
+    """Of those that were asked about, the ones of which there are still objects as they were."""
 
 
 class ObjectFiles:
@@ -54,6 +57,7 @@ class ObjectFiles:
         self._is_due = False
         self._again_at = float("inf")
         self._told: frozenset[str] = frozenset()
+        self._breaks: list[Break] = []
         self._applying: tuple[Child, Connection] | None = None
 
     @property
@@ -61,9 +65,11 @@ class ObjectFiles:
         """What is worth a look when it has something to say."""
         return [self._applying[1]] if self._applying is not None else []
 
-    def renew(self) -> None:
-        """Apply them with the next look."""
+    def renew(self, breaks: Sequence[Break] | None) -> None:
+        """Apply them with the next look; `breaks` is what new definitions may break, None: they are as before."""
         self._is_due = bool(self._files)
+        if breaks is not None:
+            self._note_breaks(breaks)
 
     def look(self) -> None:
         """Take in what became of the files, and apply them if there is a reason."""
@@ -78,10 +84,12 @@ class ObjectFiles:
             log.info("changed: %s", ", ".join(map(str, saved)))
         elif not (self._is_due or time.monotonic() > self._again_at):
             return
+        is_applied = bool(self._is_due or saved or self._told)
         forced = saved if self._stamps else []
         self._stamps, self._is_due, self._again_at = now, False, float("inf")
         told, telling = Pipe(duplex=False)
-        child = self._family.fork("objects", lambda: self._apply(forced, telling))
+        files = self._files if is_applied else []
+        child = self._family.fork("objects", lambda: self._apply(files, forced, telling))
         telling.close()
         self._applying = child, told
 
@@ -89,14 +97,15 @@ class ObjectFiles:
         """Tell of what came out, if it has."""
         if not told.poll():
             return False
-        child.join()
-        self._applying = None
         try:
             applied = told.recv()
         except EOFError:  # it was asked to end, or what ended it is on stderr
+            applied = None
+        told.close()
+        child.join()
+        self._applying = None
+        if not isinstance(applied, _Applied):
             return True
-        finally:
-            told.close()
         said = frozenset((*applied.refused, *applied.kept))
         for line in applied.refused:
             if line not in self._told:
@@ -108,37 +117,47 @@ class ObjectFiles:
         self._notes.put("objects", applied.refused)
         if applied.refused:
             self._again_at = time.monotonic() + _AGAIN_SECONDS
+        if {each.line for each in applied.breaks} <= {each.line for each in self._breaks}:  # else there are others now
+            self._note_breaks(applied.breaks)
         return True
 
-    def _apply(self, forced: Sequence[Path], telling: Connection) -> None:
+    def _note_breaks(self, breaks: Sequence[Break]) -> None:
+        self._breaks = list(breaks)
+        self._notes.put("definitions", [f"objects from before may not fit: {each.line}" for each in breaks])
+        if breaks:
+            self._again_at = time.monotonic() + _AGAIN_SECONDS
+
+    def _apply(self, files: Sequence[Path], forced: Sequence[Path], telling: Connection) -> None:
         async def work() -> None:
-            telling.send(await _applied(self._settings, self._files, forced))
+            async with await connect_cluster(self._settings) as client:
+                applied = await _applied(client, files, forced)
+                breaks = await still_there(client, self._breaks)
+            telling.send(replace(applied, breaks=breaks))
 
         execute(self._settings, lambda: until_gone(self._family, work()), is_part=True)
 
 
-async def _applied(settings: Settings, files: Sequence[Path], forced: Sequence[Path]) -> _Applied:
+async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[Path]) -> _Applied:
     """Apply what the files say; in those that are forced, against what others have set."""
     applied = _Applied()
-    async with await connect_cluster(settings) as client:
-        for file in files:
-            mend = f"mend {file}: it is applied when you save it"
+    for file in files:
+        mend = f"mend {file}: it is applied when you save it"
+        try:
+            manifests = _manifests(file)
+        except ConfigurationError as error:
+            applied.refused.append(f"{error}; {mend}")
+            continue
+        for manifest in manifests:
             try:
-                manifests = _manifests(file)
-            except ConfigurationError as error:
-                applied.refused.append(f"{error}; {mend}")
-                continue
-            for manifest in manifests:
-                try:
-                    await _apply(client, manifest, is_forced=file in forced)
-                except ApiError as error:
-                    if error.status == _CONFLICT and file not in forced:
-                        kept = f"{_named(manifest)} stays as others have set it ({error.message}); save {file} to"
-                        applied.kept.append(f"{kept} apply that all the same")
-                    else:
-                        applied.refused.extend(f"{_named(manifest)}: {line}; {mend}" for line in _reasons(error))
-                except LevelogError as error:
-                    applied.refused.append(f"{_named(manifest)}: {error}; {mend}")
+                await _apply(client, manifest, is_forced=file in forced)
+            except ApiError as error:
+                if error.status == _CONFLICT and file not in forced:
+                    kept = f"{_named(manifest)} stays as others have set it ({error.message}); save {file} to"
+                    applied.kept.append(f"{kept} apply that all the same")
+                else:
+                    applied.refused.extend(f"{_named(manifest)}: {line}; {mend}" for line in _reasons(error))
+            except LevelogError as error:
+                applied.refused.append(f"{_named(manifest)}: {error}; {mend}")
     return applied
 
 

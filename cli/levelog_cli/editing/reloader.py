@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from levelog_cli.editing.children import Child, Family, preload, until_gone
+from levelog_cli.editing.installing import Break
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Sources
 from levelog_cli.editing.trial import Prepare, TrialResult, try_code
@@ -61,6 +62,8 @@ class Reloader:
         self._sources = Sources(files)
         self._running: Child | None = None
         self._is_tried = False
+        self.breaks: Sequence[Break] | None = None
+        """What the code that was loaded last may break of objects that are stored; None: nothing more."""
         self._is_compared = False  # at first, and by a part: the other parts would run new code meanwhile
 
     @property
@@ -97,10 +100,7 @@ class Reloader:
             self._notes.put("code", [f"the code is broken: {what}"])
             return False
         self._notes.put("code", [])
-        if tried.breaks is not None:
-            self._notes.put(
-                "definitions", [f"the new definition may break stored objects: {line}" for line in tried.breaks]
-            )
+        self.breaks = tried.breaks
         if self._running is not None:
             log.info("the new code takes over")
             self._running.stop()

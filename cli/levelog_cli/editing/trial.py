@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from levelog.errors import ConfigurationError, LevelogError
+from levelog_cli.editing.installing import Break
 from levelog_cli.editing.sources import loaded_files
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.printing.planned import change_lines
@@ -29,14 +30,14 @@ class TrialResult(Struct, frozen=True):
 
     files: Sequence[Path]
     is_broken: bool
-    breaks: Sequence[str] | None = None
-    """What the definitions of the code may break of objects that are stored, a line each; None: they are as before."""
+    breaks: Sequence[Break] | None = None
+    """What the definitions of the code may break of objects that are stored; None: they are as before."""
 
 
 class Prepare(Protocol):
     """Makes a cluster fit for the code, or raises what says that the code is broken."""
 
-    async def __call__(self) -> Sequence[str] | None:
+    async def __call__(self) -> Sequence[Break] | None:
         """Called once the code is loaded; returns `TrialResult.breaks`."""
 
 
@@ -56,8 +57,8 @@ def try_code(
         except BaseException as error:
             telling.send(TrialResult(loaded_files(files, before, error), is_broken=True))
             raise
-        for line in breaks or ():
-            log.warning("may break stored objects: %s", line)
+        for each in breaks or ():
+            log.warning("may break stored objects: %s", each.line)
         telling.send(TrialResult(loaded_files(files, before), is_broken=False, breaks=breaks))
         if not is_first:
             await _print_changes(settings, application)

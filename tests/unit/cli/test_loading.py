@@ -109,6 +109,11 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.py") == f"operator file {tmp_path / 'none.py'} does not exist"
 
 
+def test_a_definition_that_is_named_for_an_operator_is_refused_as_such(tmp_path: Path) -> None:
+    file = write(tmp_path, "crd.yaml", "apiVersion: v1")
+    assert refusal(file) == f"{file} is no operator file: those are Python, and this is yaml"
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"operator folder {tmp_path} holds no Python file"
 
