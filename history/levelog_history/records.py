@@ -1,13 +1,13 @@
 """The records of the log that tell about some objects."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol
 
 from levelog.wire.objects import CLUSTER_SCOPE, GroupResource, ObjectKey, Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, SyncFinished, SyncStarted
 from levelog.wire.subjects import Control, control_subjects, list_subjects, receipt_subjects, resource_subjects
-from levelog_history.selection import Selected
+from levelog_history.selection import Selected, is_meant
 from levelog_log.reader import Reader, read_up_to_now
 from levelog_log.stream import LogStream
 
@@ -68,21 +68,36 @@ class LogSource:
 async def chosen(source: RecordSource, texts: Sequence[str]) -> list[Selected]:
     """What texts select: `RESOURCE[.GROUP][/NAMESPACE[/NAME]]`, or how the names of recorded objects end.
 
-    Raises ConfigurationError.
+    Where nothing is recorded of such a namespace, `RESOURCE/NAME` is an object, as for kubectl. Raises
+    ConfigurationError.
     """
     held = await source.resources()
     found: list[Selected] = []
     for text in texts:
         *place, name = parts = text.split("/")
-        keys: dict[ObjectKey, None] = {}
+        keys: Collection[ObjectKey] = ()
         if held and len(parts) < 3 and all(parts) and parts[0] not in held:
             ends = [Selected(GroupResource.parse(each), place[0] if place else "", name) for each in held]
-            async for logged in source.about(ends):
-                if isinstance(logged.record, ObjectSeen | ObjectDeleted):
-                    keys[logged.record.key] = None
+            keys = await _recorded(source, ends)
+        if not keys and len(parts) == 2 and all(parts):
+            alike = [GroupResource.parse(each) for each in held if is_meant(parts[0], each)]
+            keys = await _recorded(source, [Selected(each, "", name) for each in alike])
+            if keys and await _recorded(source, [Selected(each, name) for each in alike]):
+                keys = ()
         named = [Selected(key.group_resource, key.namespace or CLUSTER_SCOPE, key.name) for key in keys]
         found += named or [Selected.parse(text)]
     return found
+
+
+async def _recorded(source: RecordSource, selected: Sequence[Selected]) -> Collection[ObjectKey]:
+    """The objects of those that are selected of which there are records."""
+    if not selected:
+        return ()
+    keys: dict[ObjectKey, None] = {}
+    async for logged in source.about(selected):
+        if isinstance(logged.record, ObjectSeen | ObjectDeleted):
+            keys[logged.record.key] = None
+    return keys
 
 
 async def read_about(

@@ -154,5 +154,13 @@ def few(names: Collection[str], *, like: str = "") -> str:
 
 def meant(resource: str, held: Collection[str]) -> str:
     """The resource that somebody may have meant without its group, in the singular or with a wrong letter; or none."""
-    plain = [each for each in held if each.partition(".")[0] in (resource, f"{resource}s", f"{resource}es")]
+    plain = [each for each in held if is_meant(resource, each)]
     return next(iter(plain or get_close_matches(resource, held, n=1)), "")
+
+
+def is_meant(said: str, resource: str) -> bool:
+    """Tell whether a word, singular or plural, with or without the group, stands for a resource, as for kubectl."""
+    plural, _, group = resource.partition(".")
+    word, _, said_group = said.lower().partition(".")
+    is_grouped = said_group in ("", group)
+    return is_grouped and plural in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies")

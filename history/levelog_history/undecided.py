@@ -6,7 +6,7 @@ from typing import Final
 from levelog.wire.objects import GroupResource
 from levelog_history.reach import unread
 from levelog_history.records import LogSource
-from levelog_history.selection import few
+from levelog_history.selection import few, is_meant
 from levelog_store.connect.database import Database
 from levelog_store.look.recall import read_levels_reading, read_object_names, read_resources
 from levelog_store.rows import Scope
@@ -26,14 +26,6 @@ async def full_names(database: Database, scopes: Sequence[Scope], name: str) -> 
                 if is_meant(resource, known):
                     found.update(await read_object_names(connection, scope, known, last))
     return sorted(found)
-
-
-def is_meant(said: str, resource: str) -> bool:
-    """Tell whether a word, singular or plural, with or without the group, stands for a resource."""
-    plural, _, group = resource.partition(".")
-    word, _, said_group = said.lower().partition(".")
-    is_grouped = said_group in ("", group)
-    return is_grouped and plural in (word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies")
 
 
 async def unexplained(source: LogSource, database: Database, scopes: Sequence[Scope], name: str) -> str:

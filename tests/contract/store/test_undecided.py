@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import insert
 
 from levelog.wire.objects import GroupResource
-from levelog_history.undecided import full_names, is_meant
+from levelog_history.selection import is_meant
+from levelog_history.undecided import full_names
 from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes
 from levelog_store.fold.changewrites import write_changes

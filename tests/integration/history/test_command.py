@@ -110,7 +110,7 @@ async def test_writers_are_counted_from_the_log(ran: Levelog) -> None:
         (["webs/default/shop"], "recorded is what the operators read: pods, webs.example.com (did you mean webs.exa"),
         (["web.example.com", "pod"], "(did you mean webs.example.com?)"),
         (["services/default/shop"], "recorded is what the operators read: pods, webs.example.com"),
-        (["webs.example.com/shop"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
+        (["webs.example.com/none"], "one object is webs.example.com/NAMESPACE/NAME, with _ for no namespace"),
         (
             [SHOP, "--at", "9", "--follow"],
             "--at prints one object as it was: only --bundle, --output and --json go with it",

@@ -143,6 +143,9 @@ async def test_an_object_is_named_by_how_its_name_ends_as_for_levels(story: Leve
 @pytest.mark.parametrize("name", ["pod/shop-2", "pods/shop-2", "Pod/shop-2"])
 async def test_an_object_may_be_named_as_for_kubectl(story: Levelog, name: str) -> None:
     assert await told(story, name) == await told(story, "pods/default/shop-2") != []
+    every = await told(story, "pods/default/shop-2", command="history")
+    assert await told(story, name, command="history") == every != []
+    assert len(await told(story, "pods/default", command="history")) > len(every)
 
 
 async def test_what_was_deleted_leads_to_whose_doing_it_was(story: Levelog) -> None:
