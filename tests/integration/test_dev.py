@@ -105,6 +105,7 @@ async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(le
             second = await levelog.ends("dev", "shop.py")
             assert second.status == 2
             assert "is in use by another process" in second.stderr
+            assert "another --folder" in second.stderr
             assert await running.stops() == 0
         finally:
             running.kill()

@@ -18,7 +18,7 @@ async def serve_cluster(folder: Path, kubeconfig: Path, port: int, telling: Conn
     Raises ConfigurationError if another process uses the folder; OSError if the port is taken.
     """
     data = DataDir(folder)
-    with data.claim():
+    with data.claim(instead="stop that one, or give this one another --folder"):
         sandbox = Sandbox(port=port, pods_run=True)
         with Journal(data.path / _JOURNAL, sandbox.store):
             async with sandbox:

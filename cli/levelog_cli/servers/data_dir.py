@@ -14,6 +14,7 @@ from levelog.errors import ConfigurationError
 DEV_DIR: Final = Path(".levelog/dev")
 """That of `levelog dev`."""
 FREE_SECONDS: Final = 10.0  # how long what a killed process left behind may take to end
+_INSTEAD: Final = "stop that one, give this one another --data-dir, or use --nats-url and --database-url for several"
 
 
 class DataDir:
@@ -34,13 +35,14 @@ class DataDir:
         return f"sqlite:///{self.database}"
 
     @contextmanager
-    def claim(self) -> Generator[int]:
+    def claim(self, *, instead: str = _INSTEAD) -> Generator[int]:
         """Make the directory, for this account only, and keep other processes out of it.
 
         Gives the descriptor of the lock: the directory stays claimed as long as any process has it open, so that a
         child that it is handed down to is not joined by a second one.
 
-        Raises ConfigurationError if another process uses the directory or it cannot be written.
+        Raises ConfigurationError if another process uses the directory, saying what to do instead, or it cannot be
+        written.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,7 +51,7 @@ class DataDir:
         except OSError as error:
             raise ConfigurationError(f"data directory {self.shown} cannot be written: {error.strerror}") from error
         try:
-            self._take(lock)
+            self._take(lock, instead)
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             yield lock
@@ -84,7 +86,7 @@ class DataDir:
             raise ConfigurationError(f"{self.nats_url_file} cannot be read: {error.strerror}") from error
         return url if self.is_claimed else ""
 
-    def _take(self, lock: int) -> None:
+    def _take(self, lock: int, instead: str) -> None:
         deadline = time.monotonic() + FREE_SECONDS
         while True:
             try:
@@ -96,8 +98,7 @@ class DataDir:
                     continue
                 who = f" (pid {holder})" if holder is not None else ""
                 raise ConfigurationError(
-                    f"data directory {self.shown} is in use by another process{who}: "
-                    "stop that one, give this one another --data-dir, or use --nats-url and --database-url for several"
+                    f"data directory {self.shown} is in use by another process{who}: {instead}"
                 ) from error
             return
 
