@@ -95,7 +95,8 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     plural: str
     kind: str
-    scope: Scope
+    scope: Scope | Literal[""]
+    """Empty: as the API serves it, which nobody says in a Kopf file."""
 
     @property
     def group_resource(self) -> GroupResource:
@@ -112,7 +113,7 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
         return ObjectKey(
             group=self.group,
             resource=self.plural,
-            namespace=namespace if self.scope == "Namespaced" else "",
+            namespace="" if self.scope == "Cluster" else namespace,
             name=name,
         )
 

@@ -442,7 +442,7 @@ async def _define(sandbox: Sandbox, program: Program) -> None:
         if sandbox.serves(str(resource.group_resource)):
             continue
         if not resource.group:
-            sandbox.serve(resource.version, resource.plural, resource.kind, namespaced=resource.scope == "Namespaced")
+            sandbox.serve(resource.version, resource.plural, resource.kind, namespaced=resource.scope != "Cluster")
             continue
         sandbox.user.create(_definition(resource))
         while not sandbox.serves(str(resource.group_resource)):  # noqa: ASYNC110 - established in this loop's next rounds
@@ -463,7 +463,7 @@ def _definition(resource: ResourceType) -> dict[str, Any]:
         "metadata": {"name": str(resource.group_resource)},
         "spec": {
             "group": resource.group,
-            "scope": resource.scope,
+            "scope": resource.scope or "Namespaced",
             "names": {"plural": resource.plural, "kind": resource.kind, "singular": resource.kind.lower()},
             "versions": [
                 {

@@ -1,9 +1,12 @@
 """What a Kopf file has done is shown, explained and decided again by the commands, as with any other file."""
 
+import copy
 import re
 from pathlib import Path
 
-from rigs.kopfrivals import rival
+from rigs.kopfrivals import DEFINITION, rival
+from rigs.levelog import define
+from rigs.waiting import until
 
 SOURCE = """
 @kopf.index(*SHOPS)
@@ -38,7 +41,7 @@ async def ran(stopped, **_):
 def seen(**_):
     tell("seen")
 """
-VIEWS = {"changed", "made", "ran", "resumed_resume", "shops_patches", "ticked"}
+VIEWS = {"shops_finalizer", "changed", "made", "ran", "resumed_resume", "shops_patches", "ticked"}
 
 
 async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_file(tmp_path: Path) -> None:
@@ -58,3 +61,36 @@ async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_fil
         assert {name for name, same in counts if int(same)} == VIEWS, replayed
         assert "writes that would follow: none" in await running.command("plan", "shops.py")
         assert "may patch shops/status.example.com" in await running.command("doctor", "shops.py")
+
+
+async def test_a_custom_resource_without_namespaces_is_handled_as_the_api_serves_it(tmp_path: Path) -> None:
+    source = """
+@kopf.on.create("example.com", "v1", "stores")
+@kopf.on.update("example.com", "v1", "stores")
+def kept(namespace, patch, spec, **_):
+    tell("kept", namespace, spec["size"])
+    patch.spec["seen"] = True
+    return spec["size"]
+
+
+@kopf.on.delete("example.com", "v1", "stores")
+def gone(name, **_):
+    tell("gone", name)
+"""
+    definition = copy.deepcopy(DEFINITION)
+    definition["metadata"]["name"] = "stores.example.com"
+    names = {"plural": "stores", "singular": "store", "kind": "Store", "listKind": "StoreList"}
+    definition["spec"] |= {"scope": "Cluster", "names": names}
+    async with rival("levelog", tmp_path, source) as one:
+        await define(one.sandbox, definition)
+        store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": {"name": "a"}, "spec": {"size": 1}}
+        one.sandbox.user.create(store)
+        await one.tells("kept", None, 1)
+
+        async def is_written() -> bool:
+            found = one.sandbox.user.get("stores.example.com", "a")
+            return bool((found["spec"].get("seen"), found.get("status")) == (True, {"kept": 1}))
+
+        await until(is_written, "the patch of an object without a namespace")
+        one.sandbox.user.delete("stores.example.com", "a")
+        await one.tells("gone", "a")

@@ -27,6 +27,37 @@ def test_a_handler_is_called_for_each_record_of_what_its_filters_take(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_filter_is_told_of_the_event_too(tmp_path: Path, kind: str) -> None:
+    source = f"""
+    def is_end(event, type, **_):
+        return event["type"] == type == "DELETED"
+
+    @kopf.on.event("example.com", "v1", "shops", when=kopf.not_(is_end), labels={{"a": kopf.ABSENT}})
+    {kind} seen(type, **_):
+        told.append(type)
+
+    @kopf.on.event("example.com", "v1", "shops", when=is_end)
+    {kind} gone(type, **_):
+        told.append(type)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == ["MODIFIED"]
+        assert kopf.delete() == ["DELETED"]
+        assert kopf.apply(metadata={"labels": {"a": ""}}) == []
+
+
+def test_a_filter_that_fails_holds_up_no_later_record(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.event("example.com", "v1", "shops", when=lambda spec, **_: spec["size"] > 0)
+    def seen(spec, **_):
+        told.append(spec["size"])
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == []  # it has no size
+        assert kopf.apply(size=1) == [1]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
 def test_what_it_raises_is_logged_and_what_it_returns_is_not_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:

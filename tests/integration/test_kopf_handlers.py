@@ -117,7 +117,7 @@ def test_filters_take_literals_presence_and_callbacks_with_arguments(tmp_path: P
     def big(name, **_):
         told.append(("big", name))
 
-    @kopf.on.update("example.com", "v1", "shops", when=lambda diff, **_: len(diff) > 1)
+    @kopf.on.update("example.com", "v1", "shops", when=kopf.any_([kopf.all_([lambda diff, **_: len(diff) > 1])]))
     def much(name, **_):
         told.append(("much", name))
 
@@ -276,6 +276,28 @@ def test_memo_and_param_reach_the_handlers(tmp_path: Path) -> None:
     with kopf_run(tmp_path, source) as kopf:
         kopf.apply(size=1)
         assert kopf.apply(size=2) == [(7, None, 7, True)]
+
+
+def test_handlers_are_given_the_resource_that_they_are_for(tmp_path: Path) -> None:
+    source = """
+    def is_mine(resource, **_):
+        return resource.plural == "shops"
+
+    @kopf.on.create("example.com", "v1", "shops", when=is_mine)
+    def made(resource: kopf.Resource, **_):
+        told.append((resource.name, resource.api_version, resource.kind, resource.singular, resource.namespaced))
+
+    @kopf.on.create("namespaces", labels={"a": "b"})
+    def grown(resource, **_):
+        told.append((resource.name, resource.api_version, resource.namespaced))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [("shops.example.com", "example.com/v1", "Shop", "shop", None)]
+        kopf.simulation.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": {"a": "b"}}}
+        )
+        kopf.simulation.run()
+        assert kopf.told() == [("namespaces", "v1", False)]
 
 
 def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -> None:

@@ -54,13 +54,13 @@ async def _examine_resources(client: KubeClient, program: Program) -> AsyncItera
         served = await resolve(client, resource.group, resource.version, resource.plural)
         if served is None:
             yield await _unserved(client, resource)
-        elif served.scope != resource.scope:
+        elif resource.scope not in ("", served.scope):
             yield Finding.wrong(
                 _RESOURCE,
                 f"{name} has {'' if served.namespaced else 'no '}namespaces, its class says otherwise",
                 f'class {resource.kind}(…, scope="{served.scope}")',
             )
-        elif served.kind != resource.kind:
+        elif resource.scope and served.kind != resource.kind:
             yield Finding.wrong(
                 _RESOURCE,
                 f"{name} is of kind {served.kind}, its class says {resource.kind}",

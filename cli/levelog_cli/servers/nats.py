@@ -193,7 +193,7 @@ async def _compare(
                 "and start it again with a class that declares the same"
             )
         replaces = f"{other} {recorded}, {declares}"
-    if last.application in ("", application) or namespaces is None or resource.scope != "Namespaced":
+    if last.application in ("", application) or namespaces is None or resource.scope == "Cluster":
         return Agreement(replaces=replaces)
     if last.namespaces != tuple(namespaces):
         return Agreement(

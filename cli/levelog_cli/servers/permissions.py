@@ -111,7 +111,7 @@ def _reconcilers(program: Program) -> Iterator[tuple[str, ReconcileHandler]]:
 
 def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: str) -> Iterator[NeededPermission]:
     if verb == "event":  # these are where the objects are that they are about
-        namespaces = namespaces if resource.scope == "Namespaced" else (EVENTS_OF_CLUSTER,)
+        namespaces = (EVENTS_OF_CLUSTER,) if resource.scope == "Cluster" else namespaces
         resource = EVENTS
     yield from _on(resource, RIGHTS[verb], namespaces, of=of, intent=verb)
 
@@ -119,7 +119,7 @@ def _for(resource: ResourceType, verb: Verb, namespaces: Sequence[str], *, of: s
 def _on(
     resource: ResourceType, rights: Iterable[Right], namespaces: Sequence[str], *, of: str = "", intent: str = ""
 ) -> Iterator[NeededPermission]:
-    for namespace in namespaces if namespaces and resource.scope == "Namespaced" else ("",):
+    for namespace in namespaces if namespaces and resource.scope != "Cluster" else ("",):
         for right in rights:
             permission = Permission(
                 verb=right.verb,

@@ -31,9 +31,9 @@ async def ingest(
         WatchedResource(
             resource=resource.group_resource,
             version=resource.version,
-            namespaces=settings.namespaces if resource.scope == "Namespaced" else (),
+            namespaces=() if resource.scope == "Cluster" else settings.namespaces,
             kind=resource.kind,
-            scope=resource.scope,
+            scope=resource.scope or None,
         )
         for resource in application.program.resources.values()
     ]

@@ -47,7 +47,7 @@ class Readiness:
     def _agree(self, view: BoundView) -> bool:
         """Tell whether all that a view reads is of the same namespaces: after a change, one list ends before others."""
         resources = self._program.resources
-        placed = [name for name in view.reads if name in resources and resources[name].scope == "Namespaced"]
+        placed = [name for name in view.reads if name in resources and resources[name].scope != "Cluster"]
         return len({self.namespaces.get(name, ()) for name in placed}) <= 1
 
 

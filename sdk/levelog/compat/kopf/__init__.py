@@ -35,6 +35,7 @@ from levelog.compat.kopf.given.words import (
     DiffOperation,
     FieldPath,
     FieldSpec,
+    HandledResource,
     HandlerId,
     LocalObjectLogger,
     Logger,
@@ -56,6 +57,7 @@ from levelog.selectors import ABSENT, PRESENT
 
 Annotations: TypeAlias = ReadOnly
 Labels: TypeAlias = ReadOnly
+Resource: TypeAlias = HandledResource
 Spec: TypeAlias = ReadOnly
 Status: TypeAlias = ReadOnly
 Diff: TypeAlias = tuple[DiffItem, ...]
@@ -77,8 +79,6 @@ _REGISTRY = "the handlers of a file are one operator, and there is no other regi
 _TESTING = "KopfRunner runs a file on a cluster: levelog.testing.Simulation runs it without one, docs/from-kopf.md"
 _REFUSED = {
     "EVERYTHING": "levelog records the resources that handlers name: write a decorator for each",
-    "Resource": "levelog records the resources that handlers name, and asks no function which: write a decorator for "
-    "each",
     "DaemonStoppingReason": "stopped.reason is 'unwanted', 'shutdown' or 'lost'",
     "ProgressRecord": "progress is in the log and in SQL: `levelog levels`, docs/sql.md",
     "AiohttpSession": "take a client of your own in a start-up handler, and put it into memo",
@@ -159,6 +159,7 @@ __all__ = [
     "RawEvent",
     "RawEventType",
     "Reason",
+    "Resource",
     "SmartProgressStorage",
     "Spec",
     "Status",

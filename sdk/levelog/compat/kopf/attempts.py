@@ -15,6 +15,7 @@ from levelog.compat.kopf.given.events import posted
 from levelog.compat.kopf.given.hierarchies import at_hand
 from levelog.compat.kopf.given.keywords import Memo, Patch, call_keywords, is_merged, object_keywords
 from levelog.compat.kopf.given.lookups import KopfIndex, asked_for
+from levelog.compat.kopf.given.words import HandledResource
 from levelog.compat.kopf.patches import merge_patches
 from levelog.compat.kopf.subhandlers import Calls, InnerPending, InnerProgress, registering
 from levelog.compat.kopf.tuning import OperatorSettings
@@ -74,6 +75,7 @@ class Attempts:
         memo: Memo,
         *,
         backoff: timedelta | None,
+        resource: HandledResource,
     ) -> None:
         """`memo` is what start-up handlers have put down; an object's begins as a copy of it."""
         self.id = handler_id
@@ -85,6 +87,7 @@ class Attempts:
         self.memo = memo
         self.indices: list[str] = []
         """Names of those that the function looks up."""
+        self.resource = resource
         self.backoff = backoff
         """Before it is called again after an error that does not say when."""
         self.is_async = inspect.iscoroutinefunction(function)
@@ -97,7 +100,11 @@ class Attempts:
     def object_arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments about an object, without those of a call; filters get them too."""
         memo = _memos.setdefault(str(body["metadata"].get("uid", "")), Memo(self.memo))
-        return {**object_keywords(body, memo, self.param, self.logger), "settings": self.settings}
+        return {
+            **object_keywords(body, memo, self.param, self.logger),
+            "settings": self.settings,
+            "resource": self.resource,
+        }
 
     def run(
         self,

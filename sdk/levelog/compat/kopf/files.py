@@ -10,6 +10,7 @@ from typing import Any, Final
 from levelog.compat.kopf.attempts import Attempts, stand_for
 from levelog.compat.kopf.given.keywords import Memo
 from levelog.compat.kopf.given.lookups import asked_for
+from levelog.compat.kopf.given.words import served_resource
 from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
 from levelog.compat.kopf.kinds.entries import kopf_index
 from levelog.compat.kopf.kinds.lasting import LastingHandler, run_ended
@@ -306,6 +307,7 @@ class KopfFile:
             self.settings,
             self.memo,
             backoff=declared.backoff,
+            resource=served_resource(declared.cls.resource_type),
         )
 
     def _keep_patches(self, cls: type[ResourceBase], name: str, index: str, hint: Any) -> None:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 from levelog.edges import value_at
 from levelog.selectors import Presence
 
-_OF_EDGES: Final = {"old", "new", "diff", "reason", "retry", "started", "runtime", "patch"}
+_OF_EDGES: Final = {"old", "new", "diff", "reason", "retry", "started", "runtime", "patch", "event", "type"}
 """What a filter may ask for that only a call knows."""
 
 
@@ -69,22 +69,32 @@ def holds(wanted: Any, value: Any, kwargs: Mapping[str, Any]) -> bool:
 
 def all_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
     """A filter that holds where all of some do."""
-    return lambda *args, **kwargs: all(each(*args, **kwargs) for each in callbacks)
+    return _asking(lambda *args, **kwargs: all(each(*args, **kwargs) for each in callbacks), callbacks)
 
 
 def any_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
     """A filter that holds where one of some does."""
-    return lambda *args, **kwargs: any(each(*args, **kwargs) for each in callbacks)
+    return _asking(lambda *args, **kwargs: any(each(*args, **kwargs) for each in callbacks), callbacks)
 
 
 def none_(callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
     """A filter that holds where none of some does."""
-    return lambda *args, **kwargs: not any(each(*args, **kwargs) for each in callbacks)
+    return _asking(lambda *args, **kwargs: not any(each(*args, **kwargs) for each in callbacks), callbacks)
 
 
 def not_(callback: Callable[..., Any]) -> Callable[..., bool]:
     """A filter that holds where another does not."""
-    return lambda *args, **kwargs: not callback(*args, **kwargs)
+    return _asking(lambda *args, **kwargs: not callback(*args, **kwargs), [callback])
+
+
+def _asking(made: Callable[..., bool], callbacks: Collection[Callable[..., Any]]) -> Callable[..., bool]:
+    """Have a filter ask for what those ask for that it is made of."""
+    names = sorted({*(name for each in callbacks for name in _names(each)), "kwargs"} - {"args"})
+    kinds = {"kwargs": inspect.Parameter.VAR_KEYWORD}
+    parameters = [inspect.Parameter(each, kinds.get(each, inspect.Parameter.KEYWORD_ONLY)) for each in names]
+    there: Any = made
+    there.__signature__ = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
+    return made
 
 
 def _names(function: Callable[..., Any]) -> set[str]:

@@ -4,6 +4,8 @@ import re
 from types import new_class
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from levelog.errors import OperatorError
 from levelog.resources import Resource, ResourceBase, Scope
 
@@ -138,5 +140,7 @@ def _class(group: str, version: str, plural: str, kind: str) -> type[ResourceBas
         scope: Scope = "Cluster" if is_built_in and plural in CLUSTER else "Namespaced"
         options = {"group": group, "version": version, "plural": plural, "kind": kind, "scope": scope, "crd": False}
         made: Any = new_class(kind, (Resource,), options)
+        if not is_built_in:
+            made.resource_type = replace(made.resource_type, scope="")
         _classes[key] = made
     return _classes[key]

@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import Attempts, forget
+from levelog.compat.kopf.given.keywords import Patch
 from levelog.compat.kopf.kinds.changing import LONGEST
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
@@ -76,9 +77,18 @@ class WatchingHandler(RecordHandler):
             if event["type"] == "DELETED" and self._is_alone():
                 forget(event["object"])
 
+        def takes(event: Mapping[str, Any]) -> bool:
+            when = self.filters.when
+            if when is None or not self.filters.is_of_edges:
+                return True
+            told = {"retry": 0, "started": None, "runtime": timedelta(0), "patch": Patch()}
+            return bool(when(**told, **attempts.object_arguments(event["object"]), event=event, type=event["type"]))
+
         def plain_call(found: Any, key: str, origin: str, *, is_deleted: bool) -> None:
             event = self._event(found, origin, is_deleted=is_deleted)
             try:
+                if not takes(event):
+                    return
                 told = {"event": event, "type": event["type"]}
                 result = attempts.run(event["object"], key, 0, datetime.now(UTC), told)
             except Exception as error:  # noqa: BLE001 - a user's function may raise anything
@@ -89,6 +99,8 @@ class WatchingHandler(RecordHandler):
         async def async_call(found: Any, key: str, origin: str, *, is_deleted: bool) -> None:
             event = self._event(found, origin, is_deleted=is_deleted)
             try:
+                if not takes(event):
+                    return
                 told = {"event": event, "type": event["type"]}
                 result = await attempts.run_async(event["object"], key, 0, datetime.now(UTC), told)
             except Exception as error:  # noqa: BLE001 - as above
