@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rigs.machine.edges.edgeworld import EdgeLaboratory
 from rigs.machine.world import Laboratory
 
 
@@ -17,4 +18,16 @@ def sqlite_laboratory(tmp_path: Path) -> Iterator[Laboratory]:
 @pytest.fixture
 def postgresql_laboratory(postgres_url: str) -> Iterator[Laboratory]:
     with Laboratory(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sqlite_edges(tmp_path: Path) -> Iterator[EdgeLaboratory]:
+    with EdgeLaboratory(f"sqlite:///{tmp_path}/levelog.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def postgresql_edges(postgres_url: str) -> Iterator[EdgeLaboratory]:
+    with EdgeLaboratory(postgres_url) as opened:
         yield opened

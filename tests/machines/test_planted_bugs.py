@@ -13,7 +13,8 @@ import pytest
 
 from rigs.machine.bugs import planted
 from rigs.machine.machine import Step
-from rigs.machine.planted import PLANTED, Planted
+from rigs.machine.planted import PLANTED
+from rigs.machine.planting import Planted
 from rigs.machine.running import find, repeat
 from rigs.machine.world import Laboratory
 
@@ -26,31 +27,38 @@ each_bug = pytest.mark.parametrize(
 
 
 def steps_of(case: Planted) -> Path:
-    return KEPT / f"{case.bug.__name__}.json"
+    return KEPT / ("edges" if case.of_edges else "") / f"{case.bug.__name__}.json"
+
+
+@pytest.fixture
+def laboratory(case: Planted, request: pytest.FixtureRequest) -> Laboratory:
+    found: Laboratory = request.getfixturevalue("sqlite_edges" if case.of_edges else "sqlite_laboratory")
+    return found
 
 
 @each_bug
-def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, sqlite_laboratory: Laboratory) -> None:
+def test_a_planted_bug_is_found_by_the_steps_that_are_kept(case: Planted, laboratory: Laboratory) -> None:
     steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]
-    with planted(case.bug, sqlite_laboratory):
-        broken = repeat(sqlite_laboratory, steps)
+    with planted(case.bug, laboratory):
+        broken = repeat(laboratory, steps)
     assert broken.number in case.invariants, broken
 
 
 @pytest.mark.long
 @each_bug
-def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, sqlite_laboratory: Laboratory) -> None:
+def test_the_steps_that_are_kept_break_nothing_by_themselves(case: Planted, laboratory: Laboratory) -> None:
     steps = [Step(*each) for each in json.loads(steps_of(case).read_text())]
     with pytest.raises(LookupError):
-        repeat(sqlite_laboratory, steps)
+        repeat(laboratory, steps)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)  # seconds of work, however busy the machine is
 @each_bug
-def test_a_planted_bug_is_found_within_so_many_examples(case: Planted, sqlite_laboratory: Laboratory) -> None:
-    with planted(case.bug, sqlite_laboratory):
-        broken, steps = find(sqlite_laboratory, case.examples)
+def test_a_planted_bug_is_found_within_so_many_examples(case: Planted, laboratory: Laboratory) -> None:
+    with planted(case.bug, laboratory):
+        broken, steps = find(laboratory, case.examples)
     assert broken.number in case.invariants, broken
     if KEEP_VARIABLE in os.environ:
+        steps_of(case).parent.mkdir(exist_ok=True)
         steps_of(case).write_text("[\n" + ",\n".join(map(json.dumps, steps)) + "\n]\n")

@@ -15,7 +15,7 @@ from levelog.secrets.redaction import Redactor, with_encoded_data
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey
 from levelog_processors.decide.facts import Outlook, Round
-from levelog_processors.decide.targets import addressed, is_outward, target_key, target_type
+from levelog_processors.decide.targets import addressed, is_outward, place_of_call, target_key, target_type
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import IntentRow, Target, request_of
@@ -41,14 +41,16 @@ def places_of_calls(acted: Iterable[tuple[Outlook, Round | None]]) -> set[IndexK
 
 
 def last_called(look: Outlook, round_: Round, buckets: Mapping[IndexKey, Bucket]) -> dict[str, str]:
-    """Keys of the last calls that took place of the effects that a round asks for, by target."""
+    """Keys of the last calls that took place of the effects that a round asks for, by `place_of_call`."""
     found: dict[str, str] = {}
     for intent in round_.intents:
         if intent.verb == "call":
             key = target_key(look.facts.view, look.facts.parent, intent)
             bucket = buckets[f"{look.facts.view.operator}/{key.resource}", calls_key(look.facts.parent.uid)]
             calls = (_called.decode(value) for value in bucket.values)
-            found |= {str(key): call.idempotency_key for call in calls if call.name == intent.options.name}
+            place = place_of_call(str(key), intent.options.name)
+            for last in (call for call in calls if call.name == intent.options.name):
+                found[place] = last.idempotency_key
     return found
 
 
@@ -73,7 +75,7 @@ def with_rows(
 ) -> Round:
     """The round with the rows of what it asks for; where that cannot be sent, with the reason as its error.
 
-    `identity` is (cluster, application); `called` are the keys of the last calls that took place, by target.
+    `identity` is (cluster, application); `called` are the keys of the last calls that took place, by `place_of_call`.
     """
     view, before = look.facts.view, look.facts.before
     try:
@@ -92,7 +94,12 @@ def with_rows(
         name = view.reconcile.name if view.reconcile else view.handler.name
         return replace(round_, error=fault_reason("reconcile function", name, error))
     rows = [replace(row, key=_call_key(look, row, identity, called)) if row.verb == "call" else row for row in rows]
-    return replace(round_, rows=rows, called={row.target: called[row.target] for row in rows if row.target in called})
+    places = {_place(row) for row in rows if row.verb == "call"}
+    return replace(round_, rows=rows, called={place: called[place] for place in sorted(places & called.keys())})
+
+
+def _place(row: IntentRow) -> str:
+    return place_of_call(row.target, msgspec.json.decode(row.options, type=IntentOptions).name)
 
 
 def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Mapping[str, str]) -> str:
@@ -103,7 +110,7 @@ def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Ma
     facts, request = look.facts, request_of(row.verb, row.target, row.body, row.options)
     waiting = {i.request: i.key for i in facts.intents if i.key in look.withdrawn}
     ended = {i.request: i.key for i in facts.failures}
-    before = called.get(row.target, ""), ended.get(request, "")
+    before = called.get(_place(row), ""), ended.get(request, "")
     return waiting.get(request) or digest(*identity, facts.view.name, facts.parent.uid, *before, request)
 
 
@@ -129,17 +136,18 @@ def intent_rows(
     holds a hash in place of a value, and for secret values without a key.
     """
     rows: list[IntentRow] = []
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, ...]] = set()
     for ordinal, intent in enumerate(wanted):
         if is_outward(intent):
             row = _outward_row(identity, view, parent, number, ordinal, intent)
-            if (intent.verb, row.target) not in seen:
+            place = intent.verb, row.target, intent.options.name
+            if place not in seen:
                 rows.append(row)
             elif intent.verb == "call":
                 raise OperatorError(
                     f"view {view.name} asks twice to call {intent.name} in one round: give each a name="
                 )
-            seen.add((intent.verb, row.target))
+            seen.add(place)
             continue
         resource = target_type(view, intent)
         key = target_key(view, parent, intent)

@@ -48,11 +48,16 @@ def _call(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
     What stands for an object after its end has the object's name there, so that its end is in order with its changes.
     """
     handler = _effect(view, intent)
-    of = parent.name.partition(":")[0] if view.handler.is_of_deleted else parent.name
+    of = parent.name.removesuffix(f":{parent.uid}") if view.handler.is_of_deleted else parent.name
     own = "" if intent.options.name in handler.in_line else intent.options.name
     name = f"{of}:{own}" if own else of
     target = ObjectKey(group=GROUP, resource=handler.name, namespace=parent.namespace, name=name)
     return Outward(target=target, api_version=EFFECTS_VERSION, kind=handler.name, body=handler.encoded(intent.body))
+
+
+def place_of_call(target: str, name: str) -> str:
+    """Effect, parent and name: of each, the last call is kept. `target` may have the name already."""
+    return target if not name or target.endswith(f":{name}") else f"{target}:{name}"
 
 
 def _effect(view: BoundView, intent: Intent) -> EffectHandler:

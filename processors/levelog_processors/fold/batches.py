@@ -19,13 +19,21 @@ from levelog.wire.records import (
 )
 from levelog_processors.fold.entries import LogTime
 from levelog_processors.fold.objects import object_names
-from levelog_processors.fold.receipts import repeated_calls
+from levelog_processors.fold.receipts import levels_of_calls, repeated_calls
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes, Held, Unlisted, Wake
 from levelog_store.fold.changewrites import advance_checkpoints, write_changes
-from levelog_store.fold.heldreads import read_entries, read_expired, read_held, read_syncs, read_times, read_unlisted
+from levelog_store.fold.heldreads import (
+    read_entries,
+    read_expired,
+    read_held,
+    read_rounds,
+    read_syncs,
+    read_times,
+    read_unlisted,
+)
 from levelog_store.owners.leases import guard
 from levelog_store.owners.upkeep import analyze_new
 from levelog_store.rows import IndexKey, Input, Scope, StoredObject, ViewParent
@@ -161,6 +169,8 @@ class Folder:
         held.api_versions = self._api_versions
         if any(isinstance(logged.record, SyncStarted) for logged in records):
             self.forget()
+        if calling := levels_of_calls(records):
+            held.rounds = await read_rounds(connection, self.scope, calling)
         if repeated := repeated_calls(records):
             held.entries |= await read_entries(connection, self.scope, repeated)
         await self._look_for_expired(connection, held, records)

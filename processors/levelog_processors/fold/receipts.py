@@ -15,7 +15,7 @@ from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetSi
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
 from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, Held, Wake
-from levelog_store.rows import Entry
+from levelog_store.rows import Entry, ViewParent
 
 
 def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool, is_at_round: bool) -> FoldedReceipt:
@@ -56,6 +56,8 @@ class Receipts:
         self._changes = changes
         self._held = held
         self._memories: dict[tuple[str, str, str], tuple[Memory, LoggedRecord]] = {}
+        self._rounds: dict[tuple[str, str, str], int] = {}
+        """Of the last receipts, by view, parent and its uid."""
 
     def note(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
         """Take in a receipt; the level that waits for it is looked at."""
@@ -70,7 +72,8 @@ class Receipts:
         )
         if has_view and record.verb != "event":
             self._wake(logged, record)
-        if memory is not None and memory.index in self._program.indices:
+        is_first = not self._is_behind(record)
+        if memory is not None and memory.index in self._program.indices and is_first:
             self._memories[memory.index, memory.key, memory.object] = memory, logged
 
     def sight(self, logged: LoggedRecord, record: TargetSighted) -> None:
@@ -92,6 +95,17 @@ class Receipts:
     def _is_at_round(self, record: ReceiptNoted) -> bool:
         held = self._held.levels.get((record.view, str(record.parent)))
         return held is not None and held.parent_uid == record.parent_uid and held.round >= record.round
+
+    def _is_behind(self, record: ReceiptNoted) -> bool:
+        """Tell whether a receipt of a call comes a second time, after its level went on: what it says is old.
+
+        A level decides nothing while a call of it is under way.
+        """
+        level = record.view, str(record.parent), record.parent_uid
+        uid, round_ = self._held.rounds.get(level[:2], ("", 0))
+        known = round_ if uid == record.parent_uid else 0
+        last = self._rounds[level] = max(known, record.round, self._rounds.get(level, 0))
+        return record.verb == "call" and record.round < last
 
     def _is_news(self, memory: "Memory") -> bool:
         """Tell whether a record that repeats a call tells of a newer one than is known."""
@@ -134,6 +148,12 @@ def repeated_calls(records: Iterable[LoggedRecord]) -> set[str]:
     told = (each.record for each in records)
     receipts = (each for each in told if isinstance(each, ReceiptNoted) and each.is_repeated)
     return {call_entry(str(each.parent), each.call.name) for each in receipts if each.call is not None}
+
+
+def levels_of_calls(records: Iterable[LoggedRecord]) -> set[ViewParent]:
+    """View and parent of the levels whose calls records tell of."""
+    told = (each.record for each in records)
+    return {(each.view, str(each.parent)) for each in told if isinstance(each, ReceiptNoted) and each.verb == "call"}
 
 
 class _Called(Struct):

@@ -45,7 +45,7 @@ OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SE
 OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
 """What each call gives anew; parameters of the effects that call handlers."""
 
-_CODE: Final = "edges 3"
+_CODE: Final = "edges 4"
 """Stands for this module in fingerprints: raised when the same objects lead to other calls."""
 _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
@@ -267,7 +267,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.give_up_after, made.yielding = handler.options.give_up_after, yielding
-    made.notes_failure, made.in_line = lambda edge: edge.is_held, (END,)
+    made.notes_failure, made.in_line = lambda edge: edge.is_held, (KNOWN, END)
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 
@@ -359,10 +359,10 @@ def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, 
         noted = msgspec.structs.replace(edge, is_noted=True)
         if not handler.fits(edge):
             return [call(effect.function, noted)]
-        if level.actual is None and "delete" in handler.reasons:  # it may fail halfway, and then be deleted
-            known = call(effect.function, noted, name=KNOWN)
+        if level.actual is None and "delete" in handler.reasons and not level.is_known:
+            known = call(effect.function, noted, name=KNOWN)  # it may fail halfway, and then be deleted
             if handler.is_yielding:  # what is yielded is written while no other call comes in between
-                return [call(effect.function, edge) if level.is_known else known]
+                return [known]
             return [known, call(effect.function, edge)]
         return [call(effect.function, edge)]
 

@@ -63,6 +63,8 @@ class Held(Struct):
     """By object."""
     levels: dict[ViewParent, HeldLevel] = field(default_factory=dict[ViewParent, HeldLevel])
     """Those whose parent is in the batch."""
+    rounds: dict[ViewParent, tuple[str, int]] = field(default_factory=dict[ViewParent, tuple[str, int]])
+    """Uid of the parent and round of the levels whose calls the batch has receipts of."""
     syncs: dict[Input, "SyncRow"] = field(default_factory=dict[Input, "SyncRow"])
     """Of all partitions and resources, if the batch has marks."""
     api_versions: Mapping[Input, str] = field(default_factory=dict[Input, str])

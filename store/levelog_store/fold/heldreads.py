@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, built_once, many, one_of, one_of_named
+from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of, one_of_named
 from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone, Unlisted
-from levelog_store.rows import Entry, Input, Scope, SyncRow
+from levelog_store.rows import Entry, Input, Scope, SyncRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
     index_entries,
@@ -59,6 +59,23 @@ async def read_entries(connection: AsyncConnection, scope: Scope, names: Collect
     for name, *values in rows:
         entries.setdefault(name, []).append(Entry(*values))
     return entries
+
+
+async def read_rounds(
+    connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]
+) -> dict[ViewParent, tuple[str, int]]:
+    """Uid of the parent, and round, of levels."""
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, **many_pairs(dialect, sorted(of))}
+    rows = await connection.execute(_rounds(dialect), values)
+    return {(view, parent): (uid, round_) for view, parent, uid, round_ in rows}
+
+
+@built_once
+def _rounds(dialect: Dialect) -> Select[str, str, str, int]:
+    table = levels.c
+    source, is_there = among(dialect, (table.view, table.parent))
+    return select(table.view, table.parent, table.parent_uid, table.round).select_from(source).where(is_there)
 
 
 @built_once

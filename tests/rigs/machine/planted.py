@@ -2,20 +2,10 @@
 
 from typing import Final
 
-from msgspec import Struct
-
 from rigs.machine import bugs
 from rigs.machine.bugs import Bug
-
-
-class Planted(Struct, frozen=True):
-    """A bug and what is expected of the machine."""
-
-    bug: Bug
-    invariants: tuple[int, ...]
-    """The one that the bug is about, and others that may be found broken first."""
-    examples: int
-    """It is found by one of so many."""
+from rigs.machine.edges.edgebugs import EDGE_BUGS
+from rigs.machine.planting import Planted
 
 
 def _planted(bug: Bug, *invariants: int, examples: int) -> Planted:
@@ -49,4 +39,5 @@ PLANTED: Final = (
     _planted(bugs.sent_before_it_is_durable, 7, examples=20),
     _planted(bugs.claims_are_not_durable, 7, examples=20),
     _planted(bugs.lists_not_awaited, 9, examples=160),
+    *EDGE_BUGS,
 )

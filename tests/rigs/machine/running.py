@@ -10,6 +10,8 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from rigs.machine.checks import Broken
+from rigs.machine.edges.edgemachine import EdgesMachine
+from rigs.machine.edges.edgeworld import EdgeLaboratory
 from rigs.machine.machine import LevelsMachine, Step
 from rigs.machine.world import Laboratory
 
@@ -19,18 +21,27 @@ EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
 STEPS = 40
 
 
+Machine = LevelsMachine | EdgesMachine
+
+
 def run_machine(laboratory: Laboratory, examples: int) -> None:
     """Run examples. Raises Broken, and prints the steps that lead there."""
     times = int(os.environ.get(EXAMPLES_VARIABLE, "1"))
-    _run(laboratory, examples * times, [Phase.generate] if times == 1 else [Phase.generate, Phase.shrink])
+    phases = [Phase.generate] if times == 1 else [Phase.generate, Phase.shrink]
+    _run(laboratory, examples * times, phases, lambda: machine_in(laboratory))
+
+
+def machine_in(laboratory: Laboratory) -> Machine:
+    """A new machine, of the kind that the laboratory is for."""
+    return EdgesMachine(laboratory) if isinstance(laboratory, EdgeLaboratory) else LevelsMachine(laboratory)
 
 
 def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, list[Step]]:
     """The invariant that is found broken, and the steps that lead there. Raises LookupError if none is."""
-    machines: list[LevelsMachine] = []
+    machines: list[Machine] = []
 
-    def new_machine() -> LevelsMachine:
-        machines.append(LevelsMachine(laboratory))
+    def new_machine() -> Machine:
+        machines.append(machine_in(laboratory))
         return machines[-1]
 
     # Hypothesis repeats what failed, and calls it flaky where the repetition, in other milliseconds, does not fail.
@@ -45,7 +56,7 @@ def find(laboratory: Laboratory, most_examples: int) -> tuple[Broken, list[Step]
 def repeat(laboratory: Laboratory, steps: Iterable[Step]) -> Broken:
     """The invariant that the steps break. Raises LookupError if they break none."""
     try:
-        LevelsMachine(laboratory).take(steps)
+        machine_in(laboratory).take(steps)
     except Broken as broken:
         return broken
     raise LookupError("no invariant is broken by the steps that are kept")
@@ -55,7 +66,7 @@ def _run(
     laboratory: Laboratory,
     examples: int,
     phases: list[Phase],
-    machine: Callable[[], LevelsMachine] | None = None,
+    machine: Callable[[], Machine] | None = None,
 ) -> None:
     # Hypothesis seeds the examples with the text of this function: changed, it tries others.
     def new_machine() -> RuleBasedStateMachine:

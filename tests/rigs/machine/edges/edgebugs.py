@@ -1,0 +1,152 @@
+"""Bugs to plant into what handlers of edges are made of, as `bugs` has them of levels."""
+
+from collections.abc import Generator, Sequence
+from typing import Any, Final
+from unittest.mock import patch
+
+from sqlalchemy import Dialect, Select, Update, bindparam, false, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
+
+from levelog.edges import Diff
+from levelog.handlers.edgehandlers import END, EdgeHandler
+from levelog_processors.decide import facts, targets
+from levelog_processors.decide.targets import Outward
+from levelog_processors.fold.receipts import Receipts
+from levelog_processors.fold.rules import Fold
+from levelog_processors.program import BoundView
+from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate.claims import CLAIMED, IS_KEY, is_one_of_keys
+from levelog_store.dialects import Timestamp
+from levelog_store.rows import StoredObject
+from levelog_store.tables import intents
+from rigs.machine.bugs import Bug, late_records_count
+from rigs.machine.planting import Planted
+from rigs.machine.world import Laboratory
+
+
+def ends_in_a_line_of_their_own(_: Laboratory) -> Generator[None]:
+    """The call for the end of an object has another target than those for its changes."""
+    real = getattr(targets, "_call")  # noqa: B009 - private to its module
+
+    def call(view: BoundView, parent: StoredObject, intent: Any) -> Outward:
+        found: Outward = real(view, parent, intent)
+        if intent.options.name != END:
+            return found
+        target = found.target
+        return Outward(
+            target=type(target)(
+                group=target.group, resource=target.resource, namespace=target.namespace, name=f"{target.name}:{END}"
+            ),
+            api_version=found.api_version,
+            kind=found.kind,
+            body=found.body,
+        )
+
+    with patch.object(targets, "_call", call):
+        yield
+
+
+def called_before_it_is_known(laboratory: Laboratory) -> Generator[None]:
+    """The call that notes that an object is known is in no order with the one that handles it."""
+    effects = laboratory.program.effects.values()
+    kept = [(effect, effect.in_line) for effect in effects]
+    try:
+        for effect in effects:
+            effect.in_line = (END,)
+        yield
+    finally:
+        for effect, in_line in kept:
+            effect.in_line = in_line
+
+
+def tried_although_it_is_gone(_: Laboratory) -> Generator[None]:
+    """A call that is given back after its object went stays to be made again."""
+
+    def none(_: Dialect) -> ReturningUpdate[Any]:
+        return update(intents).where(false()).values(state="superseded").returning(intents.c.key)
+
+    with patch.object(claims, "withdraw_unwanted", none):
+        yield
+
+
+def outcomes_of_lost_claims_count(_: Laboratory) -> Generator[None]:
+    """What came of a call is stored although another actuator has claimed its intent."""
+
+    def lock_held(dialect: Dialect) -> Select[str, bool]:
+        return select(intents.c.key, false()).where(is_one_of_keys(dialect), intents.c.state == CLAIMED)
+
+    with patch.object(outcomes, "lock_held", lock_held):
+        yield
+
+
+def given_back_by_anybody(_: Laboratory) -> Generator[None]:
+    """A call is given back although another actuator has claimed its intent."""
+
+    def give_back() -> Update:
+        values = {
+            "state": bindparam("to_state"),
+            "owner": "",
+            "due_at": bindparam("at", type_=Timestamp()),
+            "expires_at": bindparam("ends", type_=Timestamp()),
+            "attempts": bindparam("made"),
+            "error": bindparam("because"),
+        }
+        return (
+            update(intents).where(IS_KEY, intents.c.state == CLAIMED, bindparam("by") == bindparam("by")).values(values)
+        )
+
+    with patch.object(claims, "give_back", give_back):
+        yield
+
+
+def ends_are_forgotten(_: Laboratory) -> Generator[None]:
+    """Of an object that is deleted nothing is kept."""
+    with patch.object(Fold, "_keep_deleted", lambda *_: None):
+        yield
+
+
+def handled_is_not_remembered(_: Laboratory) -> Generator[None]:
+    """Receipts of calls end their intents, and what was handled is not kept."""
+    with patch.object(Receipts, "remember", lambda _: None):
+        yield
+
+
+def old_receipts_count(_: Laboratory) -> Generator[None]:
+    """A receipt that comes a second time, after newer ones, says what was handled last."""
+    with patch.object(Receipts, "_is_behind", lambda *_: False):
+        yield
+
+
+def decided_while_it_is_called(_: Laboratory) -> Generator[None]:
+    """A level with a call under way decides on the next one."""
+    with patch.object(facts, "is_settled", lambda _: True):
+        yield
+
+
+def differences_are_not_told(_: Laboratory) -> Generator[None]:
+    """What differs from what was handled is not part of the edge, so that old is new."""
+
+    def nothing(self: EdgeHandler, level: Any) -> Diff:
+        return ()
+
+    with patch.object(EdgeHandler, "diff", nothing):
+        yield
+
+
+def _planted(bug: Bug, *invariants: int, examples: int) -> Planted:
+    return Planted(bug, invariants, examples, of_edges=True)
+
+
+EDGE_BUGS: Final[Sequence[Planted]] = (
+    _planted(ends_are_forgotten, 15, examples=20),
+    _planted(called_before_it_is_known, 15, examples=60),
+    _planted(handled_is_not_remembered, 16, 15, examples=20),
+    _planted(old_receipts_count, 16, 15, examples=240),
+    _planted(differences_are_not_told, 16, examples=20),
+    _planted(tried_although_it_is_gone, 16, examples=60),
+    _planted(decided_while_it_is_called, 16, 17, 15, examples=40),
+    _planted(ends_in_a_line_of_their_own, 17, examples=40),
+    _planted(outcomes_of_lost_claims_count, 17, examples=40),
+    _planted(given_back_by_anybody, 17, examples=240),
+    _planted(late_records_count, 17, 16, 15, examples=60),
+)

@@ -1,0 +1,17 @@
+"""What is expected of a machine in which a bug is planted."""
+
+from msgspec import Struct
+
+from rigs.machine.bugs import Bug
+
+
+class Planted(Struct, frozen=True):
+    """A bug and what is expected of the machine."""
+
+    bug: Bug
+    invariants: tuple[int, ...]
+    """The one that the bug is about, and others that may be found broken first."""
+    examples: int
+    """It is found by one of so many."""
+    of_edges: bool = False
+    """It is for the machine of handlers."""
