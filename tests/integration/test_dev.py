@@ -178,6 +178,8 @@ async def test_what_is_refused_at_the_start_does_not_keep_the_operator_from_runn
     try:
         await running.says("Shop first: spec.copies: ", "; mend first.yaml: it is applied when you save it")
         await running.says("levelog run: application shops")
+        objects.write_text(good.replace("copies: 2", "copise: 2"))
+        await running.says("Shop first: ", ".spec.copise: field not declared", "; mend first.yaml")
         objects.write_text(good)
         await running.says("created Shop first")
         await running.says("shops/texts", "in_sync", " 1")
