@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-SPEC = {
+SPEC: Json = {
     "type": "object",
     "required": ["image"],
     "properties": {

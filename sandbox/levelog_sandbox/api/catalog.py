@@ -144,9 +144,20 @@ def index(registry: Registry) -> Json:
     return {"paths": {root: {"serverRelativeURL": f"/openapi/v3/{root}"} for root in roots}}
 
 
+_ROOT: Final[Json] = {
+    "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
+    "kind": {"type": "string", "description": "Kind of this object."},
+    "metadata": {"type": "object", "description": "Standard object's metadata."},
+}
+
+
 def document(registry: Registry, root: str) -> Json | None:
-    """`/openapi/v3/apis/GROUP/VERSION`; None when nothing of the version is served."""
+    """`/openapi/v3/apis/GROUP/VERSION`; None when nothing of the version is served.
+
+    Of core kinds it has no schemas.
+    """
     paths: Json = {}
+    schemas: Json = {}
     for resource in registry:
         if _root(resource) != root:
             continue
@@ -160,7 +171,14 @@ def document(registry: Registry, root: str) -> Json | None:
                 "x-kubernetes-action": "patch",
             }
         }
+        if resource.published is not None:
+            group = ".".join(reversed(resource.group.split(".")))
+            schemas[f"{group}.{resource.version}.{resource.kind}"] = {
+                **resource.published,
+                "properties": {**_ROOT, **resource.published.get("properties", {})},
+                "x-kubernetes-group-version-kind": [kind],
+            }
     if not paths:
         return None
     about = {"title": "levelog sandbox", "version": "unversioned"}
-    return {"openapi": "3.0.0", "info": about, "paths": paths, "components": {"schemas": {}}}
+    return {"openapi": "3.0.0", "info": about, "paths": paths, "components": {"schemas": schemas}}

@@ -158,6 +158,7 @@ def custom_resources(body: Json, registry: Registry) -> list[ServedResource]:
                 ),
                 selectable=tuple(field["jsonPath"].removeprefix(".") for field in version.get("selectableFields", ())),
                 is_custom=True,
+                published=version["schema"]["openAPIV3Schema"],
                 scale=ScalePaths.of(version.get("subresources", {}).get("scale")),
             )
         )

@@ -69,6 +69,8 @@ class ServedResource:
     selectable: tuple[str, ...] = ()
     is_custom: bool = False
     scale: ScalePaths | None = None
+    published: Json | None = None
+    """The schema as its definition has it, for clients that ask; None for what is built in."""
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
     name: str = field(init=False)

@@ -1,12 +1,13 @@
 """Custom resource definitions: when a resource is served, what its schema does, and how it ends."""
 
+import json
 import secrets
 from typing import Any
 
 import pytest
 
 from rigs.clusterclient import TABLE, ClusterClient
-from rigs.customresources import DEFINITIONS, Webs, define, definition, is_established
+from rigs.customresources import DEFINITIONS, SPEC, Webs, define, definition, is_established
 from rigs.waiting import until
 
 
@@ -40,6 +41,25 @@ async def test_a_resource_is_served_once_its_definition_is_established(api: Clus
     assert established.body["status"]["storedVersions"] == ["v1"]
     assert established.metadata["generation"] == 1
     assert (await api.get(path)).body["kind"] == "RockList"
+
+
+async def test_the_schema_of_a_resource_is_published(api: ClusterClient, group: str) -> None:
+    await define(api, definition(group, "rocks", "Rock"))
+    kind = {"group": group, "version": "v1", "kind": "Rock"}
+
+    async def published() -> Any:
+        index = json.loads((await api.get("/openapi/v3")).raw)["paths"]
+        if f"apis/{group}/v1" not in index:
+            return None
+        document = json.loads((await api.get(index[f"apis/{group}/v1"]["serverRelativeURL"])).raw)
+        found = document["components"]["schemas"].values()
+        return next((each for each in found if each.get("x-kubernetes-group-version-kind") == [kind]), None)
+
+    schema = await until(published, "the schema")
+    spec, plain = schema["properties"]["spec"], ("image", "replicas", "mode", "parts", "settings", "nested")
+    assert (spec["required"], {*spec["properties"]}) == (SPEC["required"], {*SPEC["properties"]})
+    assert {name: spec["properties"][name] for name in plain} == {name: SPEC["properties"][name] for name in plain}
+    assert {"apiVersion", "kind", "metadata", "spec", "status"} == {*schema["properties"]}
 
 
 async def test_a_resource_ends_with_its_definition(api: ClusterClient, group: str) -> None:
