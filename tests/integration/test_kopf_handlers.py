@@ -41,6 +41,7 @@ def test_handlers_are_called_for_changes_of_the_essence_with_arguments_by_name(t
                 ],
             )
         ]
+        assert kopf.read()["metadata"]["finalizers"] == ["levelog/shops"]
         kopf.simulation.patch_status(Shop, "a", {"phase": "made"}, namespace="default")
         kopf.simulation.run()
         assert kopf.told() == []
@@ -345,6 +346,7 @@ def test_one_function_may_handle_several_changes_and_resources(tmp_path: Path) -
         ('@kopf.subhandler()', "inside of a handler"),
         ('@kopf.on.create("example.com", "v1", "shops", registry=1)', "registry= is of no use here"),
         ('@kopf.daemon("example.com", "v1", "shops", initial_delay=lambda **_: 1)', "is a function"),
+        ('@kopf.timer("example.com", "v1", "shops", interval=1, initial_delay=lambda **_: 1)', "is a function"),
         ('@kopf.daemon("example.com", "v1", "shops", interval=1)', "takes no option 'interval'"),
         ('@kopf.index("example.com", "v1", "shops", id="a b")', "ask for it by this name"),
     ],

@@ -109,11 +109,32 @@ def test_what_cannot_be_is_refused_when_it_is_called(tmp_path: Path) -> None:
             kopf.register(one)
             kopf.register(one)
         else:
-            await kopf.execute(handlers=[one])
+            await kopf.execute(**{spec["how"]: [one]})
     """
     with kopf_run(tmp_path, source) as kopf:
         kopf.apply("a", how="twice")
-        kopf.apply("b", how="handlers")
-        reasons = [kopf.simulation.level("made", "default", name).reason for name in ("a", "b")]
-        assert "made/one: is registered twice" in reasons[0]
-        assert "handlers= is of Kopf's own machinery" in reasons[1]
+        assert "made/one: is registered twice" in kopf.simulation.level("made", "default", "a").reason
+        for option in ("handlers", "registry", "lifecycle", "cause"):
+            kopf.apply(option, how=option)
+            reason = kopf.simulation.level("made", "default", option).reason
+            assert f"{option}= is of Kopf's own machinery" in reason
+
+
+def test_the_patch_of_one_that_raises_is_written_and_it_is_called_on_its_own(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", retries=1)
+    def made(**_):
+        @kopf.subhandler(id="part")
+        def part(patch, retry, status, **_):
+            told.append((retry, status.get("tries")))
+            patch.status["tries"] = retry
+            if retry < 2:
+                raise kopf.TemporaryError("not yet", delay=10)
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == [(0, None)]
+        assert kopf.read()["status"] == {"tries": 0}
+        kopf.simulation.advance(timedelta(seconds=21))
+        assert kopf.told() == [(1, 0), (2, 1)]
+        assert kopf.read()["status"] == {"tries": 2}
+        assert kopf.simulation.level("made", "default", "a").status == "in_sync"

@@ -1,6 +1,7 @@
 """What Kopf's documentation says of handlers, and is no subject of a test beside this one: docs/kopf-features.md."""
 
 import logging
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from levelog.compat.kopf.targets import target
 from levelog.errors import HookFailed
+from levelog_cli.loading import load_operators
 from rigs.kopffiles import Shop, kopf_run, load_kopf
 from rigs.levelog import Levelog
 
@@ -128,7 +130,7 @@ def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handl
     source = """
     @kopf.on.startup()
     async def begin(**_):
-        raise ValueError("no database")
+        raise kopf.PermanentError("no database")
 
     @kopf.on.create("example.com", "v1", "shops")
     def made(**_):
@@ -136,7 +138,40 @@ def test_a_start_up_handler_that_fails_ends_the_process_before_anything_is_handl
     """
     with pytest.raises(HookFailed, match="no database"), kopf_run(tmp_path, source):
         raise AssertionError("it has begun")
-    assert "ValueError: no database (shops.py line 7)" in caplog.text
+    assert "PermanentError: no database (shops.py line 7)" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+@pytest.mark.parametrize(
+    ("options", "error", "calls"),
+    [
+        ("", 'kopf.TemporaryError("not yet", delay=0)', 3),
+        (", backoff=0.01", 'ValueError("wrong")', 3),
+        (", retries=2, backoff=0.01", 'ValueError("wrong")', 2),
+        (", timeout=5", 'ValueError("wrong")', 1),
+        (", errors=kopf.ErrorsMode.PERMANENT", 'ValueError("wrong")', 1),
+        (", errors=kopf.ErrorsMode.IGNORED", 'ValueError("wrong")', 0),
+    ],
+)
+def test_a_start_up_handler_is_called_until_it_succeeds_or_its_limits_end_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str, options: str, error: str, calls: int
+) -> None:
+    source = f"""
+    @kopf.on.startup(id="begin"{options})
+    {kind} begin(retry, memo, **_):
+        told.append(retry)
+        if retry < 2:
+            raise {error}
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        told.append("made")
+    """
+    fails = calls in (1, 2)
+    with pytest.raises(HookFailed) if fails else nullcontext(), kopf_run(tmp_path, source) as kopf:
+        assert kopf.told() == ([0, 1, 2] if calls else [0])  # 0: its first error is ignored
+        assert kopf.apply() == ["made"]
+    assert caplog.text.count("is called again in") == max(calls - 1, 0)
 
 
 def test_an_index_forgets_what_an_object_gave_once_its_function_returns_none(tmp_path: Path) -> None:
@@ -176,6 +211,33 @@ async def test_commands_take_a_kopf_file_as_any_other(tmp_path: Path) -> None:
     made = await levelog.ends("manifests", "shops.py", "--image", "shops:1", "--output", "deployed")
     assert made.status == 0, made.stderr
     assert (tmp_path / "deployed").is_dir()
+
+
+def test_async_functions_run_in_the_loop_and_plain_ones_in_threads(tmp_path: Path) -> None:
+    source = """
+    import asyncio
+    import threading
+
+    @kopf.on.create("example.com", "v1", "shops")
+    async def one(**_):
+        told.append(("one", asyncio.get_running_loop().is_running(), threading.current_thread().name))
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def two(**_):
+        told.append(("two", asyncio._get_running_loop() is None, threading.current_thread().name))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        one, two = sorted(kopf.apply())
+        assert (one[:2], two[:2]) == (("one", True), ("two", True))
+        assert one[2] != two[2] == "levelog function"
+
+
+def test_each_of_several_files_is_an_operator_of_its_name(tmp_path: Path) -> None:
+    source = '@kopf.on.create("example.com", "v1", "shops")\ndef made(**_): pass\n'
+    for name in ("shops", "more_shops"):
+        load_kopf(tmp_path, source, name=name)
+    operators = load_operators([tmp_path / "shops.py", tmp_path / "more_shops.py"])
+    assert [each.name for each in operators] == ["shops", "more-shops"]
 
 
 def test_an_object_that_is_made_again_is_new(tmp_path: Path) -> None:

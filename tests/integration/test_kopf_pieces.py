@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import kubernetes.client
 import pytest
 
 from levelog import OperatorError
@@ -145,6 +146,8 @@ def test_what_a_child_has_of_its_own_stays_unless_it_is_forced() -> None:
         kopf.adopt(child)
     with pytest.raises(TypeError, match="a child is a manifest"):
         kopf.label("text", {"a": "b"})
+    with pytest.raises(TypeError, match="a child is a manifest"):
+        kopf.adopt(kubernetes.client.V1Pod(metadata=kubernetes.client.V1ObjectMeta(name="a")), OWNER)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ async def _again(rival: Rival) -> Seen:
     return Seen(f"calls by retry: {told}", told == [["one", 0], ["two", 0], ["two", 1]])
 
 
+async def _beginning(rival: Rival) -> Seen:
+    rival.make("a")
+    await rival.tells("made", "a")
+    told = [retry for _, retry in rival.told("begins")]
+    return Seen(f"calls by retry before anything is handled: {told}", told == [0, 1, 2])
+
+
 async def _is_gone(rival: Rival) -> None:
     async def is_gone() -> bool:
         return not rival.sandbox.user.list(SHOPS)
@@ -131,6 +138,19 @@ def outer(**_):
         return 2
 """,
         _again,
+    ),
+    "beginning": Case(
+        "a start-up handler raises",
+        """
+@kopf.on.startup(backoff=1)
+def begin(retry, **_):
+    tell("begins", retry)
+    if retry == 0:
+        raise ValueError("no database")
+    if retry == 1:
+        raise kopf.TemporaryError("not yet", delay=1)
+""",
+        _beginning,
     ),
     "cleaning": Case(
         "a daemon cleans up when its object is deleted",

@@ -337,6 +337,12 @@ async def _deaf(rival: Rival) -> Seen:
     return Seen(f"the object {'goes' if is_right else 'stays'}", is_right)
 
 
+async def _beside(rival: Rival) -> Seen:
+    rival.make("a")
+    is_right = await rival.comes("second", seconds=4)
+    return Seen(f"the second handler {'runs beside the first' if is_right else 'waits for the first'}", is_right)
+
+
 CASES: Final = {
     "newest": Case(
         "two handlers, one waits to be tried again, the spec changes",
@@ -428,6 +434,20 @@ def gone(name, **_):
     tell("gone", name)
 """,
         _away,
+    ),
+    "beside": Case(
+        "the first of two async handlers of an object takes six seconds",
+        """
+@kopf.on.create(*SHOPS)
+async def first(**_):
+    await asyncio.sleep(6)
+
+
+@kopf.on.create(*SHOPS)
+async def second(**_):
+    tell("second")
+""",
+        _beside,
     ),
     "deaf": Case(
         "an async daemon that does not look at `stopped`; its object is deleted",

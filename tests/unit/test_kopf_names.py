@@ -36,8 +36,9 @@ def test_a_public_name_of_kopf_is_there_or_refused_with_a_sentence(name: str) ->
 def test_a_name_that_kopf_does_not_have_is_an_error_as_with_any_module() -> None:
     with pytest.raises(AttributeError, match="lists what it has"):
         kopf.__getattr__("anything")
-    with pytest.raises(OperatorError, match="Simulation runs it"):
-        kopf.__getattr__("testing")
+    for name in ("testing", "KopfRunner"):
+        with pytest.raises(OperatorError, match="Simulation runs it"):
+            kopf.__getattr__(name)
 
 
 def test_words_of_kopf_equal_what_handlers_are_told() -> None:

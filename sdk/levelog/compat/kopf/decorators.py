@@ -269,10 +269,13 @@ def _found(content: Any, field: str) -> Any:
 
 
 def _hook(when: When, options: Mapping[str, Any]) -> Callable[[DecoratedF], DecoratedF]:
-    require_known(f"kopf.on.{when}", options, (*LIMITS, "id", "param", "backoff"))
+    where = f"kopf.on.{when}"
+    require_known(where, options, (*LIMITS, "id", "param", "backoff"))
+    limits = limits_of(where, options)
+    backoff = seconds_of(where, "backoff", options.get("backoff", BACKOFF)) or timedelta(0)
 
     def register(function: DecoratedF) -> DecoratedF:
-        file_of(function).hook(when, function, options.get("param"))
+        file_of(function).hook(when, function, options.get("param"), limits, backoff)
         return function
 
     return register

@@ -1,17 +1,21 @@
 """The operator of a Kopf file: made for the first decorator in it, and found there by `levelog run`."""
 
+import asyncio
 import inspect
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from levelog.compat.kopf.attempts import Attempts, stand_for
+from levelog.compat.kopf.failures import TryLimits
 from levelog.compat.kopf.given.keywords import Memo
 from levelog.compat.kopf.given.lookups import asked_for
 from levelog.compat.kopf.given.words import served_resource
-from levelog.compat.kopf.kinds.changing import ChangeHandler, identifier
+from levelog.compat.kopf.kinds.beginning import HookAttempt, hook_attempts
+from levelog.compat.kopf.kinds.changing import LONGEST, ChangeHandler, identifier
 from levelog.compat.kopf.kinds.entries import kopf_index
 from levelog.compat.kopf.kinds.lasting import LastingHandler, run_ended
 from levelog.compat.kopf.kinds.pacing import PacedHandler
@@ -187,26 +191,37 @@ class KopfFile:
         for watching in self._watching:
             self._look_up(watching)
 
-    def hook(self, when: When, function: Callable[..., Any], param: Any) -> None:
-        """Have a function called when a process of the operator begins, or ends."""
+    def hook(self, when: When, function: Callable[..., Any], param: Any, limits: TryLimits, backoff: timedelta) -> None:
+        """Have a function called when a process of the operator begins, or ends, until it succeeds or gives up."""
         logger = self._lender.logger(getattr(function, "__name__", when))
 
-        def arguments() -> dict[str, Any]:
-            began = datetime.now(UTC)
-            told = {"retry": 0, "started": began, "runtime": timedelta(0), "param": param, "memo": self.memo}
-            return {**told, "settings": self.settings, "logger": logger}
+        def attempts() -> Iterator[HookAttempt]:
+            told = {"param": param, "memo": self.memo, "settings": self.settings, "logger": logger}
+            return hook_attempts(limits, backoff, told)
 
         async def call_async() -> None:
-            await function(**arguments())
+            for attempt in attempts():
+                with attempt.trying():
+                    await function(**attempt.kwargs)
+                    return
+                if attempt.is_over:
+                    return
+                await asyncio.sleep(attempt.wait_seconds)
 
         def call_plain() -> None:
-            function(**arguments())
+            for attempt in attempts():
+                with attempt.trying():
+                    function(**attempt.kwargs)
+                    return
+                if attempt.is_over:
+                    return
+                time.sleep(attempt.wait_seconds)
 
         hook = call_async if inspect.iscoroutinefunction(function) else call_plain
         hook.__name__ = getattr(function, "__name__", when)
         stand_for(hook, function)
         if when == "startup":
-            self.operator.on.startup(hook)
+            self.operator.on.startup(timeout=limits.timeout or LONGEST)(hook)
         else:
             self.operator.on.cleanup(hook)
 

@@ -1,0 +1,53 @@
+"""Calls of start-up and clean-up handlers: tried again until one succeeds, or gives up."""
+
+import itertools
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from levelog.compat.kopf.failures import ErrorsMode, HandlerRetriesError, HandlerTimeoutError, TryLimits
+from levelog.effects import GiveUp, Retry
+
+
+class HookAttempt:
+    """One call, with its arguments, and how long to wait before the next one."""
+
+    def __init__(self, limits: TryLimits, backoff: timedelta, kwargs: dict[str, Any]) -> None:
+        self.kwargs = kwargs
+        self.wait_seconds = 0.0
+        self.is_over = False
+        """It failed, which is ignored."""
+        self._limits = limits
+        self._backoff = backoff
+
+    @contextmanager
+    def trying(self) -> Generator[None]:
+        """Take what the call raises, if another one follows. Raises what ends it."""
+        limits, logger = self._limits, self.kwargs["logger"]
+        try:
+            yield
+        except Exception as error:
+            is_odd = not isinstance(error, Retry | GiveUp)
+            if is_odd and limits.errors is ErrorsMode.IGNORED:
+                self.is_over = True
+                logger.exception("failed, which is ignored")
+                return
+            if isinstance(error, GiveUp) or (is_odd and limits.errors is not ErrorsMode.TEMPORARY):
+                raise
+            if limits.retries is not None and self.kwargs["retry"] + 1 >= limits.retries:
+                raise HandlerRetriesError(f"has exceeded {limits.retries} retries: {error}") from error
+            delay = error.delay if isinstance(error, Retry) else self._backoff
+            wait = delay or timedelta(0)
+            if limits.timeout is not None and datetime.now(UTC) + wait - self.kwargs["started"] > limits.timeout:
+                raise HandlerTimeoutError(f"has timed out after {limits.timeout}: {error}") from error
+            self.wait_seconds = wait.total_seconds()
+            logger.warning("is called again in %s: %s: %s", wait, type(error).__name__, error)
+
+
+def hook_attempts(limits: TryLimits, backoff: timedelta, told: Mapping[str, Any]) -> Iterator[HookAttempt]:
+    """Calls without end, of which the caller takes as many as it needs."""
+    began = datetime.now(UTC)
+    for retry in itertools.count():
+        kwargs = {**told, "retry": retry, "started": began, "runtime": datetime.now(UTC) - began}
+        yield HookAttempt(limits, backoff, kwargs)
