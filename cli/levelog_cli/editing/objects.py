@@ -31,7 +31,7 @@ _AGAIN_SECONDS: Final = 2.0
 _CONFLICT: Final = 409
 
 
-class _Applied(Struct, frozen=True):
+class AppliedFiles(Struct, frozen=True):
     """What became of the files."""
 
     refused: list[str] = []
@@ -58,6 +58,7 @@ class ObjectFiles:
         self._again_at = float("inf")
         self._told: frozenset[str] = frozenset()
         self._breaks: list[Break] = []
+        self._asked = self._breaks
         self._applying: tuple[Child, Connection] | None = None
 
     @property
@@ -87,6 +88,7 @@ class ObjectFiles:
         is_applied = bool(self._is_due or saved or self._told)
         forced = saved if self._stamps else []
         self._stamps, self._is_due, self._again_at = now, False, float("inf")
+        self._asked = self._breaks
         told, telling = Pipe(duplex=False)
         files = self._files if is_applied else []
         child = self._family.fork("objects", lambda: self._apply(files, forced, telling))
@@ -104,7 +106,7 @@ class ObjectFiles:
         told.close()
         child.join()
         self._applying = None
-        if not isinstance(applied, _Applied):
+        if not isinstance(applied, AppliedFiles):
             return True
         said = frozenset((*applied.refused, *applied.kept))
         for line in applied.refused:
@@ -117,7 +119,7 @@ class ObjectFiles:
         self._notes.put("objects", applied.refused)
         if applied.refused:
             self._again_at = time.monotonic() + _AGAIN_SECONDS
-        if {each.line for each in applied.breaks} <= {each.line for each in self._breaks}:  # else there are others now
+        if self._asked is self._breaks:  # else there are others now
             self._note_breaks(applied.breaks)
         return True
 
@@ -137,9 +139,9 @@ class ObjectFiles:
         execute(self._settings, lambda: until_gone(self._family, work()), is_part=True)
 
 
-async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[Path]) -> _Applied:
+async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[Path]) -> AppliedFiles:
     """Apply what the files say; in those that are forced, against what others have set."""
-    applied = _Applied()
+    applied = AppliedFiles()
     for file in files:
         mend = f"mend {file}: it is applied when you save it"
         try:
