@@ -51,6 +51,8 @@ BEGIN
     GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed,
                   progress)
       ON intents TO levelog_actuator;
+    -- A call that it gives back may be withdrawn: levels that wait for that are looked at sooner.
+    GRANT SELECT (scope, view, parent, due_at), UPDATE (due_at) ON wakeups TO levelog_actuator;
     -- `levelog retry` asks for a look at levels that are there, and sets the time of the next attempt of a write.
     GRANT SELECT ON alembic_version, scopes, objects, levels, wakeups, intents, syncs, event_holds TO levelog_retrier;
     GRANT INSERT (scope, view, parent, partition, cause, generation, due_at), UPDATE (generation, due_at)

@@ -100,6 +100,7 @@ class Actuator:
             self._settings,
             is_busy=lambda: bool(self._sending),
             on_taken=self._note_taken,
+            on_hastened=lambda: hints.publish(Topic.WAKE),
         )
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._hint.set)
         self._held = HeldClaims(database, scope, self.owner)

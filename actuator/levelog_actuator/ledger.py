@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -54,6 +54,7 @@ class Ledger:
         *,
         is_busy: Callable[[], bool],
         on_taken: Callable[[TakenResults], None],
+        on_hastened: Callable[[], Awaitable[None]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -62,6 +63,7 @@ class Ledger:
         self._settings = settings
         self._is_busy = is_busy
         self._on_taken = on_taken
+        self._on_hastened = on_hastened
         self._clock = clock
         self._results: list[Result] = []
         self._has_work = asyncio.Event()
@@ -152,6 +154,20 @@ class Ledger:
         own = [receipt for receipt in receipts if receipt.key in kept]
         is_awaited = any(kept.values())
         self._on_taken(TakenResults(began=began, receipts=own, later=later, is_stored=True, is_awaited=is_awaited))
+        await self._hasten([result.intent.key for result in later if not result.is_doubtful])
+
+    async def _hasten(self, keys: Sequence[str]) -> None:
+        """Tell processors that calls may be withdrawn now; by itself, since a fold locks wakeups before intents."""
+        if not keys:
+            return
+        try:
+            async with self._database.transaction(durable=False) as connection:
+                is_hastened = await claims.hasten(connection, self._scope, keys)
+        except Unavailable as error:
+            log.log(level_of(error), "processors look by themselves, in a minute: %s", error)
+            return
+        if is_hastened:
+            await self._on_hastened()
 
     def _receipt(self, result: Ended) -> ReceiptNoted:
         return result.receipt(self._scope.application, self._clock(), self._owner)

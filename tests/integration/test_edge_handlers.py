@@ -375,6 +375,30 @@ def test_a_timer_is_due_by_its_last_call_and_what_was_missed_is_called_once() ->
         assert told[3:] == [BEGIN + timedelta(minutes=minutes) for minutes in (52, 62, 72, 82)]
 
 
+def test_a_timer_that_gives_up_is_called_again_when_it_is_due_next() -> None:
+    op = Operator("webs")
+    calls: list[int] = []
+
+    @op.timer(every=timedelta(minutes=10))
+    async def rotate(web: Web) -> None:
+        calls.append(web.spec.replicas)
+        if len(calls) == 1:
+            raise GiveUp("not now")
+
+    with Simulation(op) as simulation:
+        simulation.call_through(rotate)
+        simulation.apply(web())
+        simulation.run()
+        assert simulation.level("rotate", "default", "shop").status == "failed"
+        simulation.advance(timedelta(minutes=9))
+        assert len(calls) == 1
+        simulation.advance(timedelta(minutes=2))
+        assert len(calls) == 2
+        assert simulation.level("rotate", "default", "shop").status == "in_sync"
+        simulation.advance(timedelta(minutes=30))
+        assert len(calls) == 5
+
+
 def test_a_sharp_timer_keeps_to_the_grid_of_its_first_call() -> None:
     op = Operator("webs")
     told: list[datetime] = []

@@ -356,6 +356,7 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "levelog_actuator": (
             *(*ddl, *writes, "SELECT * FROM objects", "SELECT * FROM levels", "DELETE FROM intents"),
             *("UPDATE intents SET body = '{}'", "UPDATE intents SET target = ''", "INSERT INTO intents DEFAULT VALUES"),
+            *("UPDATE wakeups SET parent = ''", "DELETE FROM wakeups", "SELECT causes FROM wakeups"),
         ),
         "levelog_retrier": (
             *(*ddl, *writes, "UPDATE intents SET state = 'pending'", "UPDATE intents SET body = '{}'"),

@@ -23,7 +23,7 @@ LOOKS_APART: Final = timedelta(seconds=1)
 """Between two looks at a level that only the time asks for."""
 
 CALLS_APART: Final = timedelta(minutes=1)
-"""Between two looks at whether a call that fails may be withdrawn by now; no record tells that."""
+"""Between two looks at whether a call that fails may be withdrawn by now, where the actuator did not tell."""
 
 
 def must_act(look: Outlook) -> bool:
@@ -116,7 +116,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
     if round_.error:  # its round counts, so that it is not called in a circle
         return _Verdict("failed", round_.error, next_at)
     if round_.is_sent:
-        return _Verdict("settling")
+        return _Verdict("settling", "", _next_look(look))  # what is sent may be given up
     if look.facts.view.handler.writes_once:  # all of it was there, or is nothing to wait for
         return _Verdict("settling", "", now)
     waits = look.level.waits if look.level is not None else ""

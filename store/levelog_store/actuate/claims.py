@@ -38,7 +38,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, now, one_of_named
 from levelog_store.rows import Scope
-from levelog_store.tables import intents, levels
+from levelog_store.tables import intents, levels, wakeups
 
 PENDING: Final = literal_column("'pending'", Text)
 CLAIMED: Final = literal_column("'claimed'", Text)
@@ -327,6 +327,22 @@ def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
         .values(state="superseded")
         .returning(intents.c.key)
     )
+
+
+async def hasten(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> bool:
+    """Have the levels looked at now that were put off while these intents could not be withdrawn; whether any were."""
+    dialect = connection.dialect
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
+    return bool((await connection.execute(hastened(dialect), values)).rowcount)
+
+
+@built_once
+def hastened(dialect: Dialect) -> Update:
+    """Let the wakeups be due that wait, of the levels of those of the rows `of_keys` that nobody has claimed."""
+    given_back = select(intents.c.view, intents.c.parent).where(is_one_of_keys(dialect), intents.c.state == PENDING)
+    is_waiting = wakeups.c.due_at > now(dialect)
+    is_of_level = tuple_(wakeups.c.view, wakeups.c.parent).in_(given_back)
+    return update(wakeups).where(wakeups.c.scope == OF_SCOPE, is_waiting, is_of_level).values(due_at=now(dialect))
 
 
 @built_once

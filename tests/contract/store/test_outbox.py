@@ -23,7 +23,7 @@ from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
 from levelog_store.connect.database import Database
 from levelog_store.dialects import many, now, upsert
 from levelog_store.rows import LevelRow
-from levelog_store.tables import intents, levels
+from levelog_store.tables import intents, levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key, states
 from rigs.leasing import SCOPE, scope_numbered
 from rigs.locks import until_one_waits
@@ -142,6 +142,21 @@ async def test_what_is_given_back_when_its_level_is_gone_is_withdrawn_unless_it_
         ]
         assert await claims.postpone(connection, SCOPE, "one", given_back) == {gone["key"]}
     assert await states(database, keys) == ["superseded", "claimed", "pending"]
+
+
+async def test_levels_that_wait_are_looked_at_when_a_call_of_theirs_can_be_withdrawn(database: Database) -> None:
+    rows = [intent(f"pods/default/{name}", parent=f"webs.example.com/default/{name}") for name in "abc"]
+    keys = await decide(database, *rows)
+    later = NOON + timedelta(days=36_500)
+    named = [{"scope": 1, **{name: row[name] for name in ("view", "parent", "partition")}} for row in rows]
+    async with database.transaction() as connection:
+        told = {"cause": 1, "causes": "", "generation": 1, "due_at": later}
+        await connection.execute(insert(wakeups), [{**each, **told} for each in named])
+        await connection.execute(update(intents).where(intents.c.key == keys[1]).values(state="claimed"))
+        assert await claims.hasten(connection, SCOPE, keys[:2])
+        due = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at < later))).scalars().all()
+        assert due == [rows[0]["parent"]]
+        assert not await claims.hasten(connection, SCOPE, keys[:2])
 
 
 async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(database: Database) -> None:

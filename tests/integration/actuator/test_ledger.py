@@ -13,7 +13,18 @@ async def store_two(acting: Acting) -> None:
     keys = await acting.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
     async with acting.database.transaction() as connection:
         claimed = await claims.claim(connection, acting.scope, "me", limit=2, lease=timedelta(minutes=1))
-    ledger = Ledger(acting.database, acting.scope, "me", QUICK, is_busy=lambda: False, on_taken=lambda _taken: None)
+
+    async def told() -> None: ...
+
+    ledger = Ledger(
+        acting.database,
+        acting.scope,
+        "me",
+        QUICK,
+        is_busy=lambda: False,
+        on_taken=lambda _taken: None,
+        on_hastened=told,
+    )
     for each in claimed:
         ledger.record(Ended(intent=each, outcome="written", version=2**70 if each.key == keys[0] else 7))
     storing = asyncio.create_task(ledger.run())
