@@ -174,6 +174,21 @@ def test_a_start_up_handler_is_called_until_it_succeeds_or_its_limits_end_it(
     assert caplog.text.count("is called again in") == max(calls - 1, 0)
 
 
+def test_selectors_in_the_settings_end_the_process_before_anything_is_handled(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.startup()
+    async def begin(settings, **_):
+        settings.watching.label_selectors["shops"] = "a=b"
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        pass
+    """
+    said = r"settings\.watching\.label_selectors\['shops'\]: .* filter in the decorators"
+    with pytest.raises(HookFailed, match=said), kopf_run(tmp_path, source):
+        raise AssertionError("it has begun")
+
+
 def test_an_index_forgets_what_an_object_gave_once_its_function_returns_none(tmp_path: Path) -> None:
     source = """
     @kopf.index("example.com", "v1", "shops")

@@ -337,6 +337,18 @@ async def _deaf(rival: Rival) -> Seen:
     return Seen(f"the object {'goes' if is_right else 'stays'}", is_right)
 
 
+async def _quiet(rival: Rival) -> Seen:
+    rival.make("a", size=1)
+    await rival.tells("made", "a")
+    await rival.is_calm()
+    before = len(rival.writes())
+    rival.change("a", size=2)
+    await rival.tells("tried", 2)
+    await rival.is_calm()
+    count = len(rival.writes()) - before
+    return Seen(f"{count} writes for one change", count == 0)
+
+
 async def _beside(rival: Rival) -> Seen:
     rival.make("a")
     is_right = await rival.comes("second", seconds=4)
@@ -416,6 +428,17 @@ def three(spec, **_):
     return spec["size"]
 """,
         _writes,
+    ),
+    "quiet": Case(
+        "a handler is tried three times, and has nothing to write",
+        """
+@kopf.on.update(*SHOPS)
+def tries(retry, **_):
+    tell("tried", retry)
+    if retry < 2:
+        raise kopf.TemporaryError("not yet", delay=1)
+""",
+        _quiet,
     ),
     "secret": Case(
         "a handler of Secrets",

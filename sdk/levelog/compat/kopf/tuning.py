@@ -3,6 +3,8 @@
 import logging
 from typing import Any, Final
 
+from levelog.compat.kopf.failures import PermanentError
+
 HARMLESS: Final = {"peering.standalone", "posting.enabled", "posting.level", "posting.loggers"}
 """Settings that say what is so anyway, or of what levelog has its own, and are passed over in silence."""
 
@@ -25,6 +27,12 @@ class SettingsPart:
         if path not in HARMLESS:
             self.__dict__["_logger"].warning("settings.%s means nothing to levelog: docs/configuration.md", path)
         self.__dict__[name] = value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise PermanentError(
+            f"settings.{self.__dict__['_path'].rstrip('.')}[{key!r}]: levelog records all objects of a resource, so "
+            "that handlers would be called for more than these: filter in the decorators, labels={…} or when=…"
+        )
 
 
 class OperatorSettings(SettingsPart):
