@@ -234,6 +234,11 @@ async def _stale(rival: Rival) -> Seen:
     await rival.tells("made", "a")
     await rival.tells("made", "b")
     await rival.is_calm()
+
+    async def is_watching() -> bool:
+        return bool(rival.proxy.watches)
+
+    await until(is_watching, f"a watch of {rival.side}")
     for watch in tuple(rival.proxy.watches):
         watch.drop("fin")
     rival.delete("b")
