@@ -2,25 +2,26 @@
 
 WHAT is `edges` (stories of handlers, side by side with Kopf), `changes` (what a change takes, side by side with Go and
 Kopf), `sizes` (what the number of objects takes, likewise), `several` (several operators on one resource, likewise),
-`first` (the first list, and a write for each object), `latency`, `noise` (calls for changes that nothing reads),
-`starts` (start with one index), `groups` (evaluations for one changed pod of many), `replay` (history read and decided
-again); by default all.
+`lasting` (timers and daemons), `first` (the first list, and a write for each object), `latency`, `noise` (calls for
+changes that nothing reads), `starts` (start with one index), `groups` (evaluations for one changed pod of many),
+`replay` (history read and decided again); by default all.
 """
 
 import argparse
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import uvloop
 from rich.console import Console
 
-from bench import changes, edges, first, groups, latency, noise, replay, several, sizes, starts
+from bench import changes, edges, first, groups, lasting, latency, noise, replay, several, sizes, starts
 from bench.installation import Installation
 from bench.kopfprocess import OPERATORS
 from bench.servers import Servers
 
 SIZES = (12_000, 100_000)
-PARTS = ("edges", "changes", "sizes", "several", "first", "latency", "noise", "starts", "groups", "replay")
+PARTS = ("edges", "changes", "sizes", "several", "lasting", "first", "latency", "noise", "starts", "groups", "replay")
 
 
 async def main() -> None:
@@ -37,6 +38,8 @@ async def main() -> None:
     parser.add_argument("--objects", type=int, default=2_000, help="objects of 3 KB, for `changes`")
     parser.add_argument("--rounds", type=int, default=3, help="rounds, for `changes`")
     parser.add_argument("--size", type=int, action="append", help="objects of 3 KB, for `sizes`: 12000 and 100000")
+    parser.add_argument("--timers", type=int, default=10_000, help="timers, for `lasting`, and five times the daemons")
+    parser.add_argument("--every", type=float, default=600.0, help="seconds, for `lasting`")
     parser.add_argument("--picture", type=Path, help="SVG file, for `changes`")
     parser.add_argument(
         "--peer", action="append", default=[], help="one of those that are compared side by side: Go, SQLite, …"
@@ -63,6 +66,10 @@ async def main() -> None:
             await servers.delete_webs()
         if "several" in what:
             await several.run(servers, console, min(arguments.objects, 1_000), arguments.peer)
+            await servers.delete_webs()
+        if "lasting" in what:
+            every = timedelta(seconds=arguments.every)
+            await lasting.run(servers, console, arguments.timers, arguments.timers // 5, every)
             await servers.delete_webs()
         if {"first", "latency"} & set(what):
             async with Installation(servers, OPERATORS / "statuses.py") as levelog:

@@ -44,28 +44,27 @@ class Peer(Struct, frozen=True):
 def all_peers() -> list[Peer]:
     """Go first, which the others are compared with; without Go or without Kopf's environment the rest."""
     roles = [[LEVELOG, role, _OPERATOR] for role in ("ingest", "process", "actuate")]
+    return [*others(), *levelog(_OPERATOR), Peer("levelog, split", roles, has_postgresql=True, has_nats=True)]
+
+
+def levelog(operator: Path, env: Mapping[str, str] | None = None) -> list[Peer]:
+    """An operator, or a folder of operators, in one process."""
+    run: list[list[str | Path]] = [[LEVELOG, "run", "--application", operator.stem, operator]]
     return [
-        *others(),
-        Peer("levelog, PostgreSQL", [[LEVELOG, "run", _OPERATOR]], has_postgresql=True),
-        Peer("levelog, SQLite", [[LEVELOG, "run", _OPERATOR]]),
-        Peer("levelog, split", roles, has_postgresql=True, has_nats=True),
+        Peer("levelog, PostgreSQL", run, env or {}, has_postgresql=True),
+        Peer("levelog, SQLite", run, env or {}),
     ]
 
 
 def several(folder: Path, fields: Sequence[str]) -> list[Peer]:
     """An operator for each field of the status; levelog's are one application, whose files are put into `folder`."""
-    run: list[str | Path] = [LEVELOG, "run", "--application", "several"]
     for field in fields:
         shutil.copy(_OPERATOR, folder / f"{field}.py")
     alike = [
         Peer(peer.name, [["/usr/bin/env", f"BENCH_FIELD={field}", *peer.commands[0]] for field in fields], peer.env)
         for peer in others()
     ]
-    return [
-        *alike,
-        Peer("levelog, PostgreSQL", [[*run, folder]], has_postgresql=True),
-        Peer("levelog, SQLite", [[*run, folder]]),
-    ]
+    return [*alike, *levelog(folder)]
 
 
 def others() -> list[Peer]:
@@ -116,6 +115,8 @@ class Programs:
     """The programs of a peer, which stop and start in the same folder."""
 
     def __init__(self, peer: Peer, folder: Path, env: Mapping[str, str]) -> None:
+        self.calls = Path(env["BENCH_CALLS"])
+        """What the programs note of calls."""
         self._peer, self._folder, self._env = peer, folder, env
         self._processes: list[Process] = []
 
