@@ -165,6 +165,7 @@ class Program:
         writes = operator.resources()
         for view_name, view in operator.views.items():
             name = f"{operator.name}/{view_name}"
+            view.reader.hides_conditions = view.reader.cls in operator.with_conditions
             refuse_shared(view, (bound.handler for bound in self.views.values() if bound.operator != operator.name))
             indices = {parameter.name: f"{operator.name}/{parameter.index.name}" for parameter in view.indices}
             objects = {cls: f"{operator.name}/{index.name}" for cls, index in view.objects.items()}

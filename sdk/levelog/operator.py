@@ -47,6 +47,8 @@ class Operator:
         """By name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
         self.reconcilers: dict[str, ReconcileHandler] = {}
+        self.with_conditions: set[type[ResourceBase]] = set()
+        """Classes whose objects have conditions that sum up their levels."""
         """By the name of the view."""
         self.effects: dict[str, EffectHandler] = {}
         """By name; each has an index of that name too."""
@@ -186,7 +188,8 @@ class Operator:
         class needs the field and the status subresource; conditions of other types stay as they are. A status is
         written when one of them changes, and not while a level settles for less than a second. `name` is that of the
         view that is made. A level that fails, with another error than before, leaves a Kubernetes Event on the object
-        (`Failed`, a warning), unless `events=False`.
+        (`Failed`, a warning), unless `events=False`. Functions of this operator are given the objects without these
+        conditions, which would wake them; indices have them.
         """
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
@@ -194,6 +197,7 @@ class Operator:
 
         handler = inspect_conditions(cls, name, self.reconcilers, inspect_view)
         self._claim(name, self.conditions)
+        self.with_conditions.add(cls)
         self.views[name] = handler
         self.reconcilers[name] = conditions_writer(cls, self.reconcilers, handler, self._lender, events=events)
 

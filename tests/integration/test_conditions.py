@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import field
 
 from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog.conditions import Condition
 from levelog.levels import Levels
 from levelog.testing import Simulation
 
@@ -22,6 +25,10 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
 
 class Pod(Resource, version="v1", plural="pods"):
     pass
+
+
+class ShopStatus(Struct):
+    conditions: list[Condition] = field(default_factory=list[Condition])
 
 
 SECOND: Final = timedelta(seconds=1)
@@ -102,6 +109,49 @@ def test_a_change_that_is_done_at_once_costs_one_write_of_the_status_and_wakes_n
         assert {each["observedGeneration"] for each in conditions_of(simulation).values()} == {2}
         assert status_writes(simulation) == 2
         assert simulation.calls["pods"] == calls["pods"] + 2, "for the change, and for its result"
+
+
+class Typed(Resource, group="example.com", version="v1", plural="shops", kind="Shop"):
+    status: ShopStatus = ShopStatus()
+
+    def types(self) -> list[str]:
+        return [each.type for each in self.status.conditions]
+
+
+class Plain(Resource, group="example.com", version="v1", plural="shops", kind="Shop"):
+    status: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def types(self) -> list[str]:
+        return [each["type"] for each in self.status["conditions"]]
+
+
+@pytest.mark.parametrize("cls", [Typed, Plain])
+def test_a_class_that_lists_its_conditions_is_not_woken_by_those_that_sum_up_its_levels(
+    cls: type[Typed] | type[Plain],
+) -> None:
+    op, seen = Operator("shops"), list[list[str]]()
+
+    def others(shop: Typed | Plain) -> Level[list[str]]:
+        seen.append(shop.types())
+        return Level(desired=[], actual=[])
+
+    def nothing(_: Typed | Plain) -> list[Intent]:
+        return []
+
+    others.__annotations__["shop"] = nothing.__annotations__["_"] = cls
+    op.reconcile(op.view(others))(nothing)
+    op.conditions(cls)
+    own = [{"type": kind, "status": "True"} for kind in ("Open", "Full")]
+    with Simulation(op) as simulation:
+        simulation.apply({**web(), "kind": "Shop"})
+        simulation.patch_status(cls, "shop", {"conditions": own[:1]})
+        simulation.run()
+        [shown] = simulation.objects(cls)
+        assert {each["type"] for each in shown["status"]["conditions"]} == {"Open", *READY}
+        assert seen == [["Open"]]
+        simulation.patch_status(cls, "shop", {"conditions": [*shown["status"]["conditions"], own[1]]})
+        simulation.run()
+        assert seen == [["Open"], ["Open", "Full"]]
 
 
 def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:

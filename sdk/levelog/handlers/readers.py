@@ -1,11 +1,12 @@
 """Objects as handlers take them: filtered, and decoded to the class that a parameter names, or as plain JSON."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import DataclassType, StructType, Type, type_info
+from msgspec.structs import replace
 
 from levelog.calls.observations import ALWAYS, decode, digest_of
 from levelog.errors import OperatorError
@@ -15,6 +16,9 @@ from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.records import refuse_left_out
+
+SUMMED_UP: Final = frozenset({"Ready", "Reconciling", "Stalled"})
+"""Types of the conditions that sum up the levels of an object."""
 
 
 class _Peek(msgspec.Struct):
@@ -42,6 +46,8 @@ class ObjectReader:
         self.is_plain = is_plain
         """The handler takes a mapping, so that what it reads is known only when it is called."""
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if is_plain else cls)
+        self.hides_conditions = False
+        """Conditions that sum up the object's levels are left out: they would wake what they tell of."""
         decoded = canonical(cls.resource_type) if is_plain else class_fingerprint(cls)
         self.fingerprint = digest(decoded, value_fingerprint(selector))
 
@@ -64,7 +70,8 @@ class ObjectReader:
         ObjectTooLarge if only its metadata are recorded.
         """
         refuse_left_out(body)
-        return self._decoder.decode(body)
+        found = self._decoder.decode(body)
+        return _without_conditions(found) if self.hides_conditions and not self.is_plain else found
 
     def inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
         """Identity of what a handler sees of an object, equal where nothing that it reads differs; None if left out.
@@ -77,6 +84,20 @@ class ObjectReader:
         if self.is_plain:
             return digest_of(found, ALWAYS if looked_at is None else decode(looked_at))
         return digest(canonical(found))
+
+
+def _without_conditions(found: Any) -> Any:
+    status = _part(found, "status")
+    conditions: Sequence[Any] = _part(status, "conditions") or ()
+    others = [each for each in conditions if _part(each, "type") not in SUMMED_UP]
+    if len(others) == len(conditions):
+        return found
+    changed = {**status, "conditions": others} if isinstance(status, Mapping) else replace(status, conditions=others)
+    return replace(found, status=changed)
+
+
+def _part(of: Any, name: str) -> Any:
+    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
 
 
 def object_reader(
