@@ -41,12 +41,20 @@ def test_a_sharp_timer_keeps_its_grid_and_an_idle_one_waits_for_calm(tmp_path: P
         assert ("calm", 2) in kopf.told()
 
 
-def test_a_timer_that_gives_up_is_not_called_again(tmp_path: Path) -> None:
-    source = """
-    @kopf.timer("example.com", "v1", "shops", interval=60)
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ("", 'kopf.PermanentError("no use")'),
+        (", retries=1", 'ValueError("no use")'),
+        (", timeout=5", 'kopf.TemporaryError("no use", delay=10)'),
+    ],
+)
+def test_a_timer_that_gives_up_is_not_called_again(tmp_path: Path, options: str, error: str) -> None:
+    source = f"""
+    @kopf.timer("example.com", "v1", "shops", interval=60{options})
     def look(**_):
         told.append("look")
-        raise kopf.PermanentError("no use")
+        raise {error}
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == ["look"]

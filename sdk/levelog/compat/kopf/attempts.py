@@ -85,6 +85,8 @@ class Attempts:
         self.param = param
         self.settings = settings
         self.memo = memo
+        self.leaves_end = False
+        """A call that gives up is known by what it leaves, and so is one that may run out of time."""
         self.indices: list[str] = []
         """Names of those that the function looks up."""
         self.resource = resource
@@ -197,7 +199,8 @@ class Attempts:
             error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")
         is_over = is_last or isinstance(error, GiveUp) or (is_odd and limits.errors is ErrorsMode.PERMANENT)
         writes = call.writes()
-        if call.is_as_before(writes):
+        leaves = self.leaves_end and (is_over or limits.timeout is not None)
+        if call.is_as_before(writes) and not leaves:
             if not (is_odd and is_over and call.before.retry):  # else who calls does not know how often it was
                 raise error
             error = HandlerRetriesError(f"{self.id} has exceeded {limits.retries} retries: {error}")

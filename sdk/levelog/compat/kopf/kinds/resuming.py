@@ -39,6 +39,7 @@ class ResumeHandler(PacedHandler):
 
     def __init__(self, name: str, declared: Declaration, attempts: Attempts, *, deleting: bool) -> None:
         super().__init__(name, declared, attempts, interval=LEAST, initial_delay=timedelta(0), idle=None, sharp=False)
+        attempts.leaves_end = False  # nothing is due before the next start
         self.deleting = deleting
         """Whether objects that are being deleted count."""
 
