@@ -25,7 +25,9 @@ HEAVY = ("sqlalchemy", "nats", "kubernetes_asyncio", "aiohttp")
 INVARIANTS = range(1, 19)
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-INVARIANT = re.compile(r"^(?:async )?def test_invariant_(\d+)_", re.MULTILINE)
+INVARIANT = re.compile(r"^(?:async )?def test_(invariant_\d+_\w*)", re.MULTILINE)
+NUMBER = re.compile(r"(?:invariant|and)_(\d+)_")
+"""Of an invariant in the name of a test: `invariant_15_no_edge_is_lost_and_16_none_is_invented_on_sqlite`."""
 
 
 def documents(folder: Path = ROOT) -> Iterator[Path]:
@@ -63,8 +65,9 @@ def holders() -> dict[int, set[Path]]:
     """Test files that hold each invariant."""
     found: dict[int, set[Path]] = {}
     for path in (ROOT / "tests").rglob("test_*.py"):
-        for number in INVARIANT.findall(path.read_text()):
-            found.setdefault(int(number), set()).add(path)
+        for name in INVARIANT.findall(path.read_text()):
+            for number in NUMBER.findall(name):
+                found.setdefault(int(number), set()).add(path)
     return found
 
 
