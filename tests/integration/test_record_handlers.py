@@ -1,6 +1,7 @@
 """Handlers of records: called for each, in order for each object, at least once; a poisoned one holds up no other."""
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -206,6 +207,70 @@ async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
         assert told.records["a"] == [2]
         assert await stack.stream.position_before(NOON) == 0
         assert await stack.stream.position_before(NOON + MINUTE) == await stack.stream.last_sequence()
+
+
+async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_next_ones_are_told(
+    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told, before = Told(), Operator("webs")
+
+    @before.index
+    def names(web: Web) -> dict[str, int]:
+        return {web.metadata.name: 1}
+
+    async with Processing(nats_server.url, database_url, [before]) as stack:
+        last = await stack.listed(web("a", 1), web("a", 2, replicas=2), version=2, of=[WEBS])
+        stack.start()
+        await stack.folded(last)
+        await stack.stop()
+        await stack.expire(last)
+        stack.program = Program([told.op])
+        await stack.open()
+        with caplog.at_level(logging.ERROR):
+            stack.start(events_from=1)
+            await stack.tell(web("a", 3, replicas=3), web("b", 4, replicas=4))
+            await wait_for(lambda: told.records["b"], "what did not expire")
+        assert told.records == {"a": [3], "b": [4]}
+        said = [record.message for record in caplog.records if "was not called" in record.message]
+        assert [each.partition(":")[0] for each in said] == [
+            f"webs/{name} was not called for records 2 to {last}, which have expired" for name in ("other", "record")
+        ]
+
+        async def are_passed() -> bool:
+            return all(row["sequence"] > last for row in await stack.rows(event_positions))
+
+        await until(are_passed, "positions behind what expired")
+
+
+async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
+    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told(backoff=timedelta(hours=1))
+    told.failing["bad"] = ValueError("poison")
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        last = await stack.listed(web("bad", 1), web("bad", 2, replicas=2), version=2, of=[WEBS])
+        stack.start()
+        held: list[dict[str, Any]] = []
+
+        async def is_held() -> bool:
+            held[:] = await stack.rows(event_holds)
+            return [bool(row["error"]) for row in held] == [True]
+
+        await until(is_held, "the object held")
+        await stack.folded(last)
+        await stack.expire(last)
+        last = await stack.listed(web("bad", 3, replicas=3), web("good", 4, replicas=4), version=4, of=[WEBS])
+        await wait_for(lambda: told.records["good"], "the other object")
+        await stack.folded(last)
+        await stack.stop()
+        told.failing.clear()
+        with caplog.at_level(logging.ERROR):
+            stack.start()
+            await wait_for(lambda: told.records["bad"], "what did not expire")
+        assert told.records == {"bad": [3], "good": [4]}
+        said = [record.message for record in caplog.records if "was not called" in record.message]
+        name, sequence = "webs.example.com/default/bad", held[0]["sequence"]
+        assert said == [f"webs/record was not called for records of {name} from {sequence} on, which have expired"]
 
 
 def test_in_a_simulation_they_are_called_through_and_tried_again_in_its_time() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 from sqlalchemy import Table, select
 
 from levelog.operator import Operator
@@ -105,7 +106,9 @@ class Processing:
         )
         self.scope = await verify(self.database, scope, self.stream)
 
-    def start(self, name: str = "one", *, backfill_rate: float = 1_000_000) -> Processor:
+    def start(
+        self, name: str = "one", *, backfill_rate: float = 1_000_000, events_from: int | None = None
+    ) -> Processor:
         """Run a processor."""
         processor = Processor(
             self.database,
@@ -116,6 +119,7 @@ class Processing:
             owner=f"{name}-{len(self.processors)}",
             on_keys=self.on_keys,
             backfill_rate=backfill_rate,
+            events_from=events_from,
         )
         self.processors[name] = processor
         self._tasks[name] = asyncio.create_task(processor.run(), name=name)
@@ -169,6 +173,24 @@ class Processing:
     async def mark(self, record: AboutResource) -> int:
         """Append a mark to every partition; returns the sequence of the last."""
         return await self._appender.append(*self._writer.to_all_partitions(record))
+
+    async def expire(self, last: int) -> None:
+        """Let all records up to a sequence expire, and keep those that come."""
+        await self._keep(timedelta(seconds=1))
+
+        async def is_gone() -> bool:
+            return (await self.stream.state()).first_seq > last
+
+        await until(is_gone, f"record {last} expired", seconds=60)
+        await self._keep(timedelta(days=7))
+
+    async def _keep(self, age: timedelta) -> None:
+        connection, name = self.stream.connection, self.stream.name
+        found = msgspec.json.decode((await connection.request(f"$JS.API.STREAM.INFO.{name}", b"")).data)
+        nanoseconds = int(age.total_seconds() * 1_000_000_000)
+        wanted = found["config"] | {"max_age": nanoseconds, "duplicate_window": min(nanoseconds, 1_000_000_000)}
+        answer = await connection.request(f"$JS.API.STREAM.UPDATE.{name}", msgspec.json.encode(wanted))
+        assert "error" not in msgspec.json.decode(answer.data), answer.data
 
     async def rows(self, table: Table) -> list[dict[str, Any]]:
         """Rows of the scope."""

@@ -1,6 +1,7 @@
 """`levelog run`, and its parts as processes of their own: `ingest`, `process`, `actuate`."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -67,6 +68,10 @@ async def _stack(settings: Settings, files: list[Path], roles: Iterable[str]) ->
     given = frozenset(map(Role, roles))
     application = load_application(settings, files)
     refuse_missing(settings, given)
+    if settings.events_from:
+        from levelog_history.reach import Moment
+
+        Moment.parse(settings.events_from, datetime.now(UTC))
     # What is wrong up to here is said before the clients of the servers are loaded, which takes a second.
     from levelog_cli.wiring.stack import run_stack
 

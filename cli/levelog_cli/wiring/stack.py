@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from levelog.errors import ConfigurationError
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application, Cluster
 from levelog_cli.loading import LoadedApplication
@@ -212,6 +213,7 @@ class _Process(Struct, kw_only=True):
                 if actuator := self._actuator(scope, stream, database, hints, live):
                     await actuator.run()
             return
+        events_from = await self._events_from(stream)
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
             self.monitor.trace(scope, stream, database)
             actuator = self._actuator(scope, stream, database, hints, live)
@@ -227,7 +229,7 @@ class _Process(Struct, kw_only=True):
                 backfill_rate=self.settings.backfill_rate,
                 redactor=self.redactor,
                 claimant=actuator if isinstance(actuator, Claimant) else None,
-                events_from=await self._events_from(stream),
+                events_from=events_from,
             )
             if self.on_processor is not None:
                 self.on_processor(processor)
@@ -246,7 +248,12 @@ class _Process(Struct, kw_only=True):
         from levelog_history.reach import Moment
 
         moment = Moment.parse(self.settings.events_from, datetime.now(UTC))
-        return moment.sequence - 1 if moment.time is None else await stream.position_before(moment.time)
+        if moment.time is not None:
+            return await stream.position_before(moment.time)
+        last = await stream.last_sequence()
+        if moment.sequence > last + 1:  # the reader would find a log that was rolled back, now and at later starts
+            raise ConfigurationError(f"--events-from {moment.sequence}: the log ends at record {last}")
+        return moment.sequence - 1
 
     def _actuator(
         self, scope: "Scope", stream: LogStream, database: "Database", hints: Hints, live: "LiveIndices | None"

@@ -133,6 +133,14 @@ class Delivery:
         """The lowest position."""
         return min(self._positions.values())
 
+    def behind(self, sequence: int) -> dict[str, int]:
+        """The lowest position of each handler that has not read up to a sequence."""
+        lowest: dict[str, int] = {}
+        for (handler, _), position in sorted(self._positions.items()):
+            if position < sequence:
+                lowest[handler] = min(position, lowest.get(handler, position))
+        return lowest
+
     @property
     def due_at(self) -> datetime | None:
         """When the next object that is held is tried again; None: none waits for that."""
@@ -274,6 +282,9 @@ class Delivery:
             except LevelogError as error:  # the log may be away
                 chain.failure = _Failure(described(error), backoff(1, LONGEST))
                 return
+            if chain.attempts and not (records and records[0].sequence == chain.sequence):
+                said = "%s was not called for records of %s from %d on, which have expired"
+                log.error(said, chain.handler.source, chain.object, chain.sequence)
             if not records:
                 chain.sequence = max(chain.sequence, upto + 1)
                 return

@@ -63,8 +63,9 @@ class RecordFeed:
         first, read_to = (await self._stream.state()).first_seq, self._delivery.read_to
         if first <= read_to + 1:
             raise lost
-        said = "records %d to %d have expired before handlers of records were called for them: %s"
-        log.error(said, read_to + 1, first - 1, lost)
+        for handler, position in self._delivery.behind(first - 1).items():
+            said = "%s was not called for records %d to %d, which have expired: %s"
+            log.error(said, handler, position + 1, first - 1, lost)
         await self._delivery.note(first - 1)
 
     async def _read(self, partitions: Collection[int]) -> None:

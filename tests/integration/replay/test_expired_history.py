@@ -2,40 +2,17 @@
 
 import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest_asyncio
 
 from rigs.levelog import WEBS_FILE, Levelog
 from rigs.nats import NatsServer
 from rigs.processing import Processing
-from rigs.waiting import until
 from rigs.webs import pod, web
 
 SHOP = "webs.example.com/default/shop"
-
-
-async def set_age(stack: Processing, age: timedelta) -> None:
-    connection, name = stack.stream.connection, stack.stream.name
-    found = msgspec.json.decode((await connection.request(f"$JS.API.STREAM.INFO.{name}", b"")).data)
-    nanoseconds = int(age.total_seconds() * 1_000_000_000)
-    wanted = found["config"] | {"max_age": nanoseconds, "duplicate_window": min(nanoseconds, 1_000_000_000)}
-    answer = await connection.request(f"$JS.API.STREAM.UPDATE.{name}", msgspec.json.encode(wanted))
-    assert "error" not in msgspec.json.decode(answer.data), answer.data
-
-
-async def expire(stack: Processing, last: int) -> None:
-    """Let all records up to a sequence expire, and keep those that come."""
-    await set_age(stack, timedelta(seconds=1))
-
-    async def is_gone() -> bool:
-        return (await stack.stream.state()).first_seq > last
-
-    await until(is_gone, f"record {last} expired", seconds=60)
-    await set_age(stack, timedelta(days=7))
 
 
 class Expired:
@@ -65,7 +42,7 @@ async def expired(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Expi
         await stack.folded(last)
         last = await stack.tell(web("shop", 6, replicas=3))
         await stack.folded(last)
-        await expire(stack, last)
+        await stack.expire(last)
         told.first = await stack.tell(web("shop", 20, replicas=4))
         await stack.folded(told.first)
         told.begins = await stack.listed(web("shop", 20, replicas=4), *pods, version=30)
