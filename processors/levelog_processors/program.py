@@ -163,9 +163,9 @@ class Program:
         self.effects.update((f"{operator.name}/{name}", effect) for name, effect in operator.effects.items())
         _require_pure(operator)
         writes = operator.resources()
+        _hide_conditions(operator)
         for view_name, view in operator.views.items():
             name = f"{operator.name}/{view_name}"
-            view.reader.hides_conditions = view.reader.cls in operator.with_conditions
             refuse_shared(view, (bound.handler for bound in self.views.values() if bound.operator != operator.name))
             indices = {parameter.name: f"{operator.name}/{parameter.index.name}" for parameter in view.indices}
             objects = {cls: f"{operator.name}/{index.name}" for cls, index in view.objects.items()}
@@ -274,6 +274,18 @@ def _grouped(handlers: Iterable[BoundT], resource_of: Callable[[BoundT], str]) -
     for handler in handlers:
         found.setdefault(resource_of(handler), []).append(handler)
     return found
+
+
+def _hide_conditions(operator: Operator) -> None:
+    """Have functions see no conditions that sum up what they do.
+
+    Views of plain objects see all, since they are woken by what they look at alone.
+    """
+    readers = [view.reader for view in operator.views.values() if not view.reader.is_plain]
+    readers += [each.reader for each in operator.reconcilers.values() if not each.reader.is_plain]
+    readers += [effect.daemon.reader for effect in operator.effects.values() if effect.daemon is not None]
+    for reader in readers:
+        reader.hides_conditions = reader.cls in operator.with_conditions
 
 
 def _require_pure(operator: Operator) -> None:

@@ -23,7 +23,7 @@ PATIENCE: Final = timedelta(seconds=1)
 MOST_MESSAGE: Final = 1024
 """Characters of a message; the API's own conditions allow 32,768."""
 
-_CODE: Final = "conditions 3"
+_CODE: Final = "conditions 4"
 """Stands for this module in fingerprints: raised when the same levels lead to other conditions."""
 _FIELDS: Final = ("status", "reason", "message", "observedGeneration")
 _IN_PROGRESS: Final = ("settling", "drifting", "blocked")
@@ -43,17 +43,17 @@ class Condition(Struct, kw_only=True):
 def inspect_conditions(
     cls: type[ResourceBase],
     name: str,
-    acting: Collection[str],
+    acting: Mapping[str, ReconcileHandler],
     inspect_view: Callable[[Callable[..., Any]], ViewHandler],
 ) -> ViewHandler:
-    """The view of a class's conditions; `acting` are the views with reconcile functions, which they sum up.
+    """The view of a class's conditions; `acting` are the reconcile functions by their views, which they sum up.
 
     Raises OperatorError as `inspect_view` does.
     """
 
     def conditions(parent: Mapping[str, Any], levels: Levels, now: datetime) -> Level[dict[str, Any]]:
         held = {each.get("type"): each for each in _held(parent)}
-        own = {view: standing for view, standing in levels.items() if view in acting}
+        own = {view: _as_told(acting[view], standing) for view, standing in levels.items() if view in acting}
         standings = own | _of_children(levels, acting)
         wanted = summed_up(standings, parent["metadata"].get("generation", 0)) if own else {}
         actual = {kind: {name: held[kind].get(name) for name in _FIELDS} for kind in wanted if kind in held}
@@ -130,11 +130,21 @@ def _failures(stalled: Mapping[str, Any], acting: Collection[str]) -> dict[str, 
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def _of_children(levels: Levels, acting: Collection[str]) -> dict[str, Standing]:
+def _as_told(acting: ReconcileHandler, standing: Standing) -> Standing:
+    """How a level stands for who waits for the object: while a daemon runs, it is as it should be."""
+    return (
+        replace(standing, status="in_sync", reason="")
+        if acting.is_lasting and standing.status == "settling"
+        else standing
+    )
+
+
+def _of_children(levels: Levels, acting: Mapping[str, ReconcileHandler]) -> dict[str, Standing]:
     """How the levels of children stand, and of their children, by `pods of webs.example.com/default/shop`."""
     found: dict[str, Standing] = {}
     for name, of_child in levels.children().items():
-        found |= {f"{view} of {name}": standing for view, standing in of_child.items() if view in acting}
+        told = {view: _as_told(acting[view], standing) for view, standing in of_child.items() if view in acting}
+        found |= {f"{view} of {name}": standing for view, standing in told.items()}
         found |= _of_children(of_child, acting)
     return found
 

@@ -189,7 +189,7 @@ class Operator:
         written when one of them changes, and not while a level settles for less than a second. `name` is that of the
         view that is made. A level that fails, with another error than before, leaves a Kubernetes Event on the object
         (`Failed`, a warning), unless `events=False`. Functions of this operator are given the objects without these
-        conditions, which would wake them; indices have them.
+        conditions, which would wake them; indices have them, and so has who takes plain objects.
         """
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:

@@ -1,6 +1,6 @@
 """Conditions in an object's status, which sum up its levels, and views that are given how levels stand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import field
 
-from levelog import Index, Intent, Level, Operator, Resource, Struct, apply
+from levelog import GiveUp, Index, Intent, Level, Operator, Resource, Struct, apply
 from levelog.conditions import Condition
+from levelog.daemons import Daemon
 from levelog.levels import Levels
 from levelog.testing import Simulation
 
@@ -75,13 +76,15 @@ def web(name: str = "shop", *, replicas: int = 1, generation: int = 1) -> dict[s
     }
 
 
-def conditions_of(simulation: Simulation, name: str = "shop") -> dict[str, dict[str, Any]]:
-    [found] = [each for each in simulation.objects(Web) if each["metadata"]["name"] == name]
+def conditions_of(
+    simulation: Simulation, name: str = "shop", *, cls: type[Resource] | None = None
+) -> dict[str, dict[str, Any]]:
+    [found] = [each for each in simulation.objects(cls or Web) if each["metadata"]["name"] == name]
     return {each["type"]: each for each in found.get("status", {}).get("conditions", [])}
 
 
-def statuses_of(simulation: Simulation, name: str = "shop") -> dict[str, str]:
-    return {kind: each["status"] for kind, each in conditions_of(simulation, name).items()}
+def statuses_of(simulation: Simulation, name: str = "shop", *, cls: type[Resource] | None = None) -> dict[str, str]:
+    return {kind: each["status"] for kind, each in conditions_of(simulation, name, cls=cls).items()}
 
 
 READY: Final = {"Ready": "True", "Reconciling": "False", "Stalled": "False"}
@@ -152,6 +155,32 @@ def test_a_class_that_lists_its_conditions_is_not_woken_by_those_that_sum_up_its
         simulation.patch_status(cls, "shop", {"conditions": [*shown["status"]["conditions"], own[1]]})
         simulation.run()
         assert seen == [["Open"], ["Open", "Full"]]
+
+
+@pytest.mark.parametrize("of", [None, Typed])
+def test_an_object_is_ready_while_its_daemon_runs_and_stalled_once_that_has_given_up(of: type[Typed] | None) -> None:
+    op, runs = Operator("shops"), list[Any]()
+
+    async def follow(shop: Any, daemon: Daemon[Any, int]) -> None:
+        runs.append(shop)
+        await daemon.sleep(timedelta(minutes=1))
+        raise GiveUp("no such job")
+
+    follow.__annotations__ |= (
+        {"shop": Typed, "daemon": Daemon[Typed, int]}
+        if of is None
+        else {"shop": Mapping[str, Any], "daemon": Daemon[Mapping[str, Any], int]}
+    )
+    op.daemon(of=of)(follow) if of is not None else op.daemon(follow)
+    op.conditions(Typed)
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply({**web(), "kind": "Shop"})
+        simulation.advance(timedelta(seconds=30))
+        assert statuses_of(simulation, cls=Typed) == READY
+        simulation.advance(timedelta(minutes=5))
+        assert statuses_of(simulation, cls=Typed) == {"Ready": "False", "Reconciling": "False", "Stalled": "True"}
+        assert len(runs) == 1, "that it is stalled is no reason to run it again"
 
 
 def test_a_refused_write_stalls_the_object_and_says_why_and_times_move_with_the_status_alone() -> None:

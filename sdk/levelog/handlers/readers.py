@@ -19,6 +19,7 @@ from levelog.wire.records import refuse_left_out
 
 SUMMED_UP: Final = frozenset({"Ready", "Reconciling", "Stalled"})
 """Types of the conditions that sum up the levels of an object."""
+_OF_WRITES: Final = frozenset({"resourceVersion", "managedFields"})
 
 
 class _Peek(msgspec.Struct):
@@ -71,7 +72,7 @@ class ObjectReader:
         """
         refuse_left_out(body)
         found = self._decoder.decode(body)
-        return _without_conditions(found) if self.hides_conditions and not self.is_plain else found
+        return _without_conditions(found) if self.hides_conditions else found
 
     def inputs(self, body: bytes, looked_at: bytes | None) -> str | None:
         """Identity of what a handler sees of an object, equal where nothing that it reads differs; None if left out.
@@ -87,17 +88,27 @@ class ObjectReader:
 
 
 def _without_conditions(found: Any) -> Any:
+    """The object without the conditions that sum up its levels, and without what tells of each write."""
+    if isinstance(found, Mapping):
+        about = {name: value for name, value in found["metadata"].items() if name not in _OF_WRITES}
+        found = {**found, "metadata": about}
     status = _part(found, "status")
     conditions: Sequence[Any] = _part(status, "conditions") or ()
     others = [each for each in conditions if _part(each, "type") not in SUMMED_UP]
     if len(others) == len(conditions):
         return found
-    changed = {**status, "conditions": others} if isinstance(status, Mapping) else replace(status, conditions=others)
-    return replace(found, status=changed)
+    if others or not isinstance(found, Mapping):
+        return _changed(found, status=_changed(status, conditions=others))
+    rest = {name: value for name, value in status.items() if name != "conditions"}
+    return {name: value for name, value in found.items() if name != "status"} | ({"status": rest} if rest else {})
 
 
 def _part(of: Any, name: str) -> Any:
     return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
+
+
+def _changed(of: Any, **parts: Any) -> Any:
+    return {**of, **parts} if isinstance(of, Mapping) else replace(of, **parts)
 
 
 def object_reader(

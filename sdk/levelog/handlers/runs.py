@@ -192,5 +192,5 @@ def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandl
     act.__annotations__["parent"] = Mapping[str, Any] if handler.reader.is_plain else handler.reader.cls
     act.__name__ = f"{view.name}.call"
     made = ReconcileHandler.inspect(act, view, {}, lender)
-    made.fingerprint = digest(_CODE, view.name)
+    made.fingerprint, made.is_lasting = digest(_CODE, view.name), True
     return made

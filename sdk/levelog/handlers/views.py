@@ -207,6 +207,8 @@ class ReconcileHandler:
         """What it may yield intents for; None: it does not say."""
         self.is_sweeping = False
         """Whether it only takes off what earlier code has put on, so that most operators need no right for it."""
+        self.is_lasting = False
+        """Whether what it asks for is meant to go on, so that the object is as it should be while it does."""
         self.timeout = timeout
         self.is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
         """Whether it runs in the event loop; else it runs in a thread."""
