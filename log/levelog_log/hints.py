@@ -23,6 +23,8 @@ class Topic(StrEnum):
     """For processors: a wakeup is due, or keys of indices changed."""
     INTENT = "intent"
     """For actuators: there are intents, or the scope that they wait for has been opened."""
+    HELD = "held"
+    """For processors: objects whose records wait for handlers of records are to be tried again."""
 
 
 class Hints:

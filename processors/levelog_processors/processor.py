@@ -87,7 +87,7 @@ class Processor:
         self._engine = Engine(
             database, scope, program, stream=stream, threads=threads, redactor=redactor, claimant=claimant
         )
-        self._feed = RecordFeed(database, scope, program, stream)
+        self._feed = RecordFeed(database, scope, program, stream, hints)
         self._events_from = events_from
         self._hint = hints.listen(Topic.WAKE)
         self._engine.on_return(self._hint.set)

@@ -72,7 +72,7 @@ def retry(
     view: Annotated[str, typer.Option(help="One view: webs/pods, or pods.", metavar="VIEW")] = "",
     all_failed: Annotated[bool, typer.Option("--all-failed", help="Every level that is failed.")] = False,
 ) -> None:
-    """Try again at once: levels that failed, are blocked, or wait for their next attempt."""
+    """Try again at once: levels that failed, are blocked, or wait for their next attempt, and records that failed."""
 
     async def work() -> None:
         from levelog_cli.wiring.retrying import retry_selected

@@ -11,6 +11,7 @@ from levelog_cli.settings import Settings
 from levelog_cli.wiring.lookback import chosen_scopes
 from levelog_history.levels import refuse_unknown
 from levelog_log.hints import Hints, Topic
+from levelog_store.deliver.positions import retry_holds
 from levelog_store.fold.levelwrites import RETRIABLE, retry_levels
 from levelog_store.look.overview import LevelLine, read_level_lines
 from levelog_store.rows import Scope
@@ -40,8 +41,10 @@ async def retry_selected(settings: Settings, names: list[str], *, view: str, all
                 chosen += _retriable(found, name)
         async with database.transaction() as writing:
             for scope in scopes:
-                levels = {(line.view, line.parent) for of, line in chosen if of.number == scope.number}
+                lines = [line for of, line in chosen if of.number == scope.number]
+                levels = {(line.view, line.parent) for line in lines if not line.is_held}
                 await retry_levels(writing, scope, sorted(levels))
+                await retry_holds(writing, scope, {(line.view, line.parent) for line in lines if line.is_held})
     told = {(scope.cluster, scope.application): scope for scope, _ in chosen}
     await _tell(settings, list(told.values()))
     for _, line in chosen:
@@ -54,11 +57,13 @@ def _retriable(found: list[tuple[Scope, LevelLine]], name: str) -> list[tuple[Sc
     if not found:
         raise ConfigurationError("no level is failed" if not name else f"no level of a parent {name!r}")
     line = found[0][1]
-    state = line.status if line.evaluated_at is not None else "not evaluated yet"
+    state = line.status if line.evaluated_at is not None or line.is_held else "not evaluated yet"
     raise ConfigurationError(f"there is nothing to try again: {line.view} of {line.parent} is {state}")
 
 
 def _is_retriable(line: LevelLine) -> bool:
+    if line.is_held:
+        return line.status == "failed"
     if line.evaluated_at is None:
         return False
     return bool(line.put_off) if line.status == "settling" else line.status in RETRIABLE

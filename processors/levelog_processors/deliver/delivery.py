@@ -239,6 +239,17 @@ class Delivery:
             for name in released:
                 del self._held[name]
 
+    async def look(self) -> None:
+        """Take up when objects that are held are to be tried again by what SQL says, for `levelog retry`."""
+        if self.due_at is None:
+            return
+        async with self._database.reading() as connection:
+            holds = await read_holds(connection, self._scope, self._epochs)
+        for row in holds:
+            chain = self._held.get((row.handler, row.object))
+            if chain is not None and chain.task is None:
+                chain.due_at = min(chain.due_at, row.due_at)
+
     async def note(self, read_to: int) -> None:
         """Store that nothing up to `read_to` is left to be read."""
         self._move(read_to)

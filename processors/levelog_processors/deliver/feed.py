@@ -11,10 +11,12 @@ from levelog.wire.objects import ObjectKey, Partition
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import object_subject, resource_subjects
+from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
+from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -29,8 +31,11 @@ NOTE_EVERY: Final = timedelta(seconds=30)
 class RecordFeed:
     """Reads the log for the handlers of records of one processor."""
 
-    def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream) -> None:
+    def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream, hints: Hints) -> None:
         self._stream = stream
+        self._hint = hints.listen(Topic.HELD)
+        self._is_asked = False
+        """Somebody has said that what is held is to be tried again."""
         self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
         self._partitions = scope.partitions
         self._delivery = Delivery(database, scope, program, self._read_object)
@@ -72,11 +77,14 @@ class RecordFeed:
         delivery, clock = self._delivery, asyncio.get_running_loop().time
         start = LogSequence(delivery.read_to + 1)
         async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
-            noted_at = clock()
+            noted_at = looked_at = clock()
             while True:
                 records = await self._next(reader)
                 if records:
                     await delivery.deliver(records, records[-1].sequence)
+                if self._is_asked or clock() - looked_at >= SAFETY_SWEEP.total_seconds():
+                    looked_at, self._is_asked = clock(), False
+                    await delivery.look()
                 await delivery.step()
                 if clock() - noted_at >= NOTE_EVERY.total_seconds():
                     noted_at = clock()
@@ -90,21 +98,23 @@ class RecordFeed:
         return [each.replace(".*.", f".{partition}.", 1) for each in wildcards for partition in sorted(partitions)]
 
     async def _next(self, reader: Reader) -> list[LoggedRecord]:
-        """Records that have come; none once a function has returned, or something is due."""
+        """Records that have come; none once a function has returned, or something is due or to be looked for."""
         wait = NOTE_EVERY
         if (due := self._delivery.due_at) is not None:
-            wait = min(wait, max(due - datetime.now(UTC), timedelta(0)))
+            wait = min(wait, SAFETY_SWEEP, max(due - datetime.now(UTC), timedelta(0)))
         self._news.clear()
         if self._delivery.is_busy:
             return []
         coming = asyncio.create_task(reader.next_batch(BATCH), name="records to handle")
-        returning = asyncio.create_task(self._news.wait())
+        asking = asyncio.create_task(self._hint.wait(2 * NOTE_EVERY), name="requests to try again")
+        tasks = {coming, asking, asyncio.create_task(self._news.wait())}
         try:
-            await asyncio.wait({coming, returning}, timeout=wait.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=wait.total_seconds(), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (coming, returning):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait({coming, returning})
+            await asyncio.wait(tasks)
+        self._is_asked |= not asking.cancelled() and asking.result()
         return [] if coming.cancelled() else coming.result()
 
     async def _read_object(self, key: ObjectKey, partition: int, after: int, upto: int) -> Sequence[LoggedRecord]:

@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.inputreads import read_checkpoints
-from levelog_store.dialects import one_of, upsert
+from levelog_store.dialects import now, one_of, row_of, upsert
 from levelog_store.rows import Scope
 from levelog_store.tables import event_holds, event_positions
 
@@ -91,6 +91,21 @@ async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence
     rows = [{"scope": scope.number, **asdict(each)} for each in sorted(holds, key=lambda e: (e.handler, e.object))]
     if rows:
         await upsert(connection, event_holds, rows)
+
+
+async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
+    """Let what waits since it failed be tried again at once, by handler and object.
+
+    To be committed by anybody, beside the processes of the application: those that wait look for it.
+    """
+    table = event_holds.c
+    if names:
+        await connection.execute(
+            update(event_holds)
+            .where(row_of(event_holds, "handler", "object"), table.error != "")
+            .values(due_at=now(connection.dialect)),
+            [{"of_scope": scope.number, "of_handler": handler, "of_object": name} for handler, name in sorted(names)],
+        )
 
 
 async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:

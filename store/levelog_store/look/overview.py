@@ -53,6 +53,11 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """Those that the level waits for, and those of its last round that failed."""
 
     @property
+    def is_held(self) -> bool:
+        """Tell whether it is no level, but an object whose records wait for a handler of records."""
+        return self.evaluated_at is None and self.status != "blocked"
+
+    @property
     def put_off(self) -> list[WriteLine]:
         """Writes that wait for their next attempt."""
         return [write for write in self.writes if write.next_at is not None]
