@@ -87,7 +87,7 @@ class Processor:
         self._engine = Engine(
             database, scope, program, stream=stream, threads=threads, redactor=redactor, claimant=claimant
         )
-        self._feed = RecordFeed(database, scope, program, stream, hints)
+        self.feed = RecordFeed(database, scope, program, stream, hints)
         self._events_from = events_from
         self._hint = hints.listen(Topic.WAKE)
         self._engine.on_return(self._hint.set)
@@ -163,7 +163,7 @@ class Processor:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
-            await self._feed.close()
+            await self.feed.close()
             await self._engine.close()
             await self._release()
 
@@ -178,16 +178,16 @@ class Processor:
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
         self._owned = len(epochs)
         log.log(level, "owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
-        if self._feed.is_needed:
-            await self._feed.hold(epochs, start=self._events_from)
+        if self.feed.is_needed:
+            await self.feed.hold(epochs, start=self._events_from)
         tending = asyncio.create_task(self._tend(epochs), name="leases")
         working = asyncio.create_task(self._work(epochs), name="processor")
         tasks = [tending, working]
         if PARTITION in epochs:
             pruner = Pruner(self._database, self._scope, self._stream)
             tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
-        if self._feed.is_needed:
-            tasks.append(asyncio.create_task(self._feed.run(epochs), name="handlers of records"))
+        if self.feed.is_needed:
+            tasks.append(asyncio.create_task(self.feed.run(epochs), name="handlers of records"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

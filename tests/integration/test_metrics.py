@@ -42,6 +42,23 @@ def paged(web: Web, page: Index[str, Call[Alarm, None]]) -> Level[bool]:
 def tell(web: Web) -> Iterator[Intent]:
     yield call(page, Alarm("is there"))
 """
+AUDIT: Final = """
+from pathlib import Path
+
+from levelog import GiveUp, Operator, Resource
+
+op = Operator("webs")
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    pass
+
+@op.on.event
+async def audit(web: Web) -> None:
+    if web.metadata.name == "never":
+        raise GiveUp("no page for it")
+    if web.metadata.name == "later" and not Path("ledger").exists():
+        raise ConnectionError("the ledger is closed")
+"""
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 """Values by name and labels."""
 
@@ -221,6 +238,41 @@ async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(sandbox:
 
         await until(is_called, "a call of the effect")
         assert (await scrape(running)).total("levelog_writes_total") == 0
+    finally:
+        running.kill()
+
+
+async def test_calls_for_records_are_counted_by_handler_and_objects_that_wait_are_a_gauge(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "audit.py").write_text(AUDIT)
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    running = levelog.start("run", "audit.py", *ANYWHERE)
+
+    async def counted() -> tuple[dict[str, float], float]:
+        scraped, handler = await scrape(running), "webs/audit"
+        outcomes = ("returned", "failed", "passed")
+        calls = {each: scraped.value("levelog_event_calls_total", handler=handler, outcome=each) for each in outcomes}
+        return calls, scraped.value("levelog_event_holds", handler=handler)
+
+    async def is_held() -> bool:
+        calls, held = await counted()
+        return calls["failed"] >= 1 and (calls["returned"], calls["passed"], held) == (1, 1, 1)
+
+    async def is_through() -> bool:
+        calls, held = await counted()
+        return (calls["returned"], calls["passed"], held) == (2, 1, 0)
+
+    try:
+        await (await Listener.of(running)).is_ready()
+        assert await counted() == ({"returned": 0, "failed": 0, "passed": 0}, 0)
+        for name in ("never", "later", "now"):
+            shop = yaml.safe_load((WEBS / "shop.yaml").read_text())
+            shop["metadata"]["name"] = name
+            sandbox.user.create(shop)
+        await until(is_held, "one record handled, one passed by and one held", pause=0.2)
+        (tmp_path / "ledger").touch()
+        await until(is_through, "nothing held", pause=0.2)
     finally:
         running.kill()
 

@@ -117,6 +117,9 @@ class Metrics(Collector):
         )
         self._writes = counter("levelog_writes_total", "Attempts to write to the API, by what came of them", "outcome")
         self._effects = counter("levelog_effects_total", "Calls of effects", "effect", "outcome")
+        self._event_calls = counter(
+            "levelog_event_calls_total", "Calls for records of the log, by handler", "handler", "outcome"
+        )
         self._folds = histogram("levelog_fold_seconds", "Folding a batch of records, commits included")
         self._commits = histogram("levelog_commit_seconds", "Commits of transactions that write")
         ProcessCollector(registry=registry)
@@ -148,8 +151,14 @@ class Metrics(Collector):
 
     def processor(self, processor: "Processor") -> None:
         """Count and time what it does; what may be counted is there from the beginning, as 0."""
+        from levelog_processors.deliver.delivery import CallOutcome
+
         self._processor = processor
         processor.pulse.on_fold, processor.pulse.on_cut = self._fold, self._cut
+        processor.feed.count_by(lambda handler, outcome: self._event_calls.labels(handler, outcome).inc())
+        for handler in processor.program.record_handlers:
+            for ended in get_args(CallOutcome):
+                self._event_calls.labels(handler, ended)
         for view in processor.program.views:
             for result in _RESULTS:
                 self._reconciles.labels(view, result)
@@ -190,7 +199,13 @@ class Metrics(Collector):
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
         )
-        return [contact, lag, suppressed, *_running(self._processor), *await self._work(self._processor)]
+        held = self._processor.feed.held
+        holds = GaugeMetricFamily(
+            "levelog_event_holds", "Objects whose records wait for a handler of records", labels=["handler"]
+        )
+        for handler in self._processor.program.record_handlers:
+            holds.add_metric([handler], held.get(handler, 0))
+        return [contact, lag, suppressed, holds, *_running(self._processor), *await self._work(self._processor)]
 
     async def _work(self, processor: "Processor") -> list[Metric]:
         """Levels and wakeups of the partitions that the processor holds."""

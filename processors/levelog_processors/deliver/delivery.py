@@ -6,9 +6,10 @@ held with the first of its records that is not handled. Its later ones are read 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -45,6 +46,8 @@ LONGEST: Final = timedelta(minutes=1)
 
 ReadObject: TypeAlias = Callable[[ObjectKey, int, int, int], Awaitable[Sequence[LoggedRecord]]]
 """Records of an object in a partition, after a sequence and up to another one."""
+CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
+"""What came of a call: one that failed is made again, and after one that `passed` the record is passed by."""
 _Name: TypeAlias = tuple[str, str]
 """Handler and object."""
 
@@ -127,11 +130,18 @@ class Delivery:
         self._held: dict[_Name, _Chain] = {}
         self.on_return: Callable[[], None] = _nothing
         """Called when a function has returned whose object is held, so that there is something to step."""
+        self.on_call: Callable[[str, CallOutcome], None] = _uncounted
+        """Called with the handler of a call that has ended, and what came of it."""
 
     @property
     def read_to(self) -> int:
         """The lowest position."""
         return min(self._positions.values())
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many objects are held, by handler; those without any are left out."""
+        return Counter(chain.handler.source for chain in self._held.values())
 
     def behind(self, sequence: int) -> dict[str, int]:
         """The lowest position of each handler that has not read up to a sequence."""
@@ -337,10 +347,11 @@ class Delivery:
                 await self._caller.run(
                     chain.name, lambda: function(**arguments), handler.options.timeout, is_async=handler.is_async
                 )
+                self.on_call(handler.source, "returned")
         except Retry as error:
             return self._later(chain, logged, error, asked=error.delay)
         except GiveUp as error:
-            _pass_by(chain, logged, error)
+            self._pass_by(chain, logged, error)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this object is concerned
             if not isinstance(error, HandlerFault):
                 tell_fault("event handler", handler.name, handler.function, error, subject=chain.object)
@@ -352,10 +363,16 @@ class Delivery:
     ) -> _Failure | None:
         options = chain.handler.options
         if asked is None and options.retries is not None and chain.attempts >= options.retries:
-            _pass_by(chain, logged, error)
+            self._pass_by(chain, logged, error)
             return None
+        self.on_call(chain.handler.source, "failed")
         delay = asked or options.backoff or backoff(chain.attempts + 1, LONGEST)
         return _Failure(f"event handler {chain.handler.name}: {described(error)}", delay)
+
+    def _pass_by(self, chain: _Chain, logged: LoggedRecord, error: Exception) -> None:
+        self.on_call(chain.handler.source, "passed")
+        said = "%s passes record %d of %s by: %s"
+        log.error(said, chain.handler.source, logged.sequence, chain.object, described(error))
 
 
 def _is_over(chain: _Chain) -> bool:
@@ -366,10 +383,9 @@ def _is_over(chain: _Chain) -> bool:
     return chain.failure is None
 
 
-def _pass_by(chain: _Chain, logged: LoggedRecord, error: Exception) -> None:
-    said = "%s passes record %d of %s by: %s"
-    log.error(said, chain.handler.source, logged.sequence, chain.object, described(error))
-
-
 def _nothing() -> None:
+    pass
+
+
+def _uncounted(handler: str, outcome: CallOutcome) -> None:
     pass

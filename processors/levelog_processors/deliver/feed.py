@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,7 +14,7 @@ from levelog.wire.subjects import object_subject, resource_subjects
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.deliver.delivery import Delivery
+from levelog_processors.deliver.delivery import CallOutcome, Delivery
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
@@ -41,6 +41,15 @@ class RecordFeed:
         self._delivery = Delivery(database, scope, program, self._read_object)
         self._news = asyncio.Event()
         self._delivery.on_return = self._news.set
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many objects are held, by handler; those without any are left out."""
+        return self._delivery.held
+
+    def count_by(self, on_call: Callable[[str, CallOutcome], None]) -> None:
+        """Tell of each call that ends, by handler."""
+        self._delivery.on_call = on_call
 
     @property
     def is_needed(self) -> bool:
