@@ -117,6 +117,7 @@ class Actuator:
             self._settings,
             on_result=self._ledger.record,
             on_end=self._limits.end,
+            forget=self._ledger.forget,
         )
         self._sending: set[asyncio.Task[None]] = set()
         self._due_at: float | None = None

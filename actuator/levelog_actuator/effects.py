@@ -183,7 +183,8 @@ def _words(error: BaseException) -> str:
 class Effects:
     """The calls of one actuator: begun when they are claimed, and kept while they run.
 
-    `on_result` is given what came of them, and `on_end` hears of each that is not under way any more.
+    `on_result` is given what came of them, and `on_end` hears of each that is not under way any more. `forget` drops
+    what came of a run, by its key, and is not stored: it was claimed again.
     """
 
     def __init__(
@@ -196,6 +197,7 @@ class Effects:
         *,
         on_result: Callable[[Result], None],
         on_end: Callable[[ClaimedIntent], None],
+        forget: Callable[[str], None],
     ) -> None:
         self._database = database
         self._scope = scope
@@ -204,6 +206,7 @@ class Effects:
         self._settings = settings
         self._on_result = on_result
         self._on_end = on_end
+        self._forget = forget
         self.attempting: Attempting = unwatched
         """Stands around each call."""
         self._begun: dict[str, asyncio.Task[None]] = {}
@@ -214,14 +217,22 @@ class Effects:
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Call the effect of a claimed intent."""
-        if intent.key in self._begun:  # its claim was lost while the database was away; the call goes on
+        begun = self._begun.get(intent.key)
+        if daemons := self._caller.daemons if self._caller.lasts(intent) else None:
+            # the claim before was lost, and others may have kept more than what ran or ended under it knows
+            self._forget(intent.key)
+            if begun is not None and not begun.done():
+                daemons.lose([intent.key])  # gives the new claim back when it has ended
+                self._on_end(intent)
+                return
+        elif begun is not None:  # the claim before was lost while the database was away; the call goes on
             self._on_end(intent)
             return
         task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
         self._begun[intent.key] = task
-        if is_daemon := self._caller.lasts(intent):
+        if daemons:
             self._on_end(intent)
-        task.add_done_callback(lambda _: self._end(intent, is_noted=is_daemon))
+        task.add_done_callback(lambda ended: self._end(intent, ended, is_noted=daemons is not None))
 
     async def run(self) -> None:
         """Keep the claims of what is under way, until cancelled."""
@@ -263,8 +274,9 @@ class Effects:
                 await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
         await self._caller.close()
 
-    def _end(self, intent: ClaimedIntent, *, is_noted: bool) -> None:
-        self._begun.pop(intent.key, None)
+    def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_noted: bool) -> None:
+        if self._begun.get(intent.key) is ended:
+            del self._begun[intent.key]
         if not is_noted:
             self._on_end(intent)
 

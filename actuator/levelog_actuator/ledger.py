@@ -66,6 +66,8 @@ class Ledger:
         self._on_hastened = on_hastened
         self._clock = clock
         self._results: list[Result] = []
+        self._forgotten: set[str] = set()
+        """Keys of results that may be among those that are being stored, and are not to be stored later."""
         self._has_work = asyncio.Event()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -84,6 +86,11 @@ class Ledger:
         self._is_empty.clear()
         self._has_work.set()
 
+    def forget(self, key: str) -> None:
+        """Drop results of an intent that are not stored: they came of claims before the one that is now."""
+        self._forgotten.add(key)
+        self._results = [result for result in self._results if result.intent.key != key]
+
     async def until_stored(self) -> None:
         """Wait until everything that was recorded is stored."""
         await self._is_empty.wait()
@@ -97,6 +104,7 @@ class Ledger:
                 await asyncio.sleep(GATHER_SECONDS)
             self._has_work.clear()
             batch, self._results = self._results, []
+            self._forgotten.clear()
             try:
                 await self._store(batch)
                 failures = 0
@@ -104,7 +112,7 @@ class Ledger:
                 failures += 1
                 delay = self._settings.outage_delay(failures).total_seconds()
                 log.log(level_of(error), "%d results are not stored for %.1f s: %s", len(batch), delay, error)
-                self._results = batch + self._results
+                self._results = [each for each in batch if each.intent.key not in self._forgotten] + self._results
                 self._has_work.set()
                 await self._database.absence.pause(delay)
             if not self._results:

@@ -1,9 +1,15 @@
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.errors import Unavailable
 from levelog_actuator.ledger import Ledger
 from levelog_actuator.results import Ended
 from levelog_store.actuate import claims
+from levelog_store.connect.database import Database
 from rigs.acting import QUICK, Acting
 from rigs.intents import intent
 
@@ -45,3 +51,47 @@ async def test_a_result_that_the_database_does_not_take_fails_alone(on_sandbox: 
 
 async def test_the_same_on_postgresql(shared: Acting) -> None:
     await store_two(shared)
+
+
+class AwayOnce(Database):
+    """A database whose first transaction fails, after something else has happened."""
+
+    def __init__(self, database: Database, meanwhile: Callable[[], None]) -> None:
+        self.__dict__.update(vars(database))
+        self._meanwhile: Callable[[], None] | None = meanwhile
+
+    @asynccontextmanager
+    async def transaction(self, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:
+        """As Database.transaction."""
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+            raise Unavailable("it is away")
+        async with super().transaction(durable=durable) as connection:
+            yield connection
+
+
+async def test_what_is_forgotten_while_the_database_goes_away_is_not_stored_when_it_is_back(on_sandbox: Acting) -> None:
+    keys = await on_sandbox.decide(intent("pods/default/a", verb="call"), intent("pods/default/b", verb="call"))
+    async with on_sandbox.database.transaction() as connection:
+        claimed = await claims.claim(connection, on_sandbox.scope, "me", limit=2, lease=timedelta(minutes=1))
+
+    async def told() -> None: ...
+
+    ledger = Ledger(
+        AwayOnce(on_sandbox.database, lambda: ledger.forget(keys[0])),
+        on_sandbox.scope,
+        "me",
+        QUICK,
+        is_busy=lambda: False,
+        on_taken=lambda _taken: None,
+        on_hastened=told,
+    )
+    for each in claimed:
+        ledger.record(Ended(intent=each, outcome="written"))
+    storing = asyncio.create_task(ledger.run())
+    async with asyncio.timeout(10):
+        await ledger.until_stored()
+    storing.cancel()
+    rows = await on_sandbox.rows()
+    assert [rows[key]["state"] for key in keys] == ["claimed", "written"]
