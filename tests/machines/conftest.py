@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rigs.machine.daemons.daemonworld import DaemonLaboratory
 from rigs.machine.edges.edgeworld import EdgeLaboratory
 from rigs.machine.world import Laboratory
 
@@ -30,4 +31,16 @@ def sqlite_edges(tmp_path: Path) -> Iterator[EdgeLaboratory]:
 @pytest.fixture
 def postgresql_edges(postgres_url: str) -> Iterator[EdgeLaboratory]:
     with EdgeLaboratory(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sqlite_daemons(tmp_path: Path) -> Iterator[DaemonLaboratory]:
+    with DaemonLaboratory(f"sqlite:///{tmp_path}/levelog.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def postgresql_daemons(postgres_url: str) -> Iterator[DaemonLaboratory]:
+    with DaemonLaboratory(postgres_url) as opened:
         yield opened

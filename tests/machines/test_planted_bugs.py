@@ -27,12 +27,12 @@ each_bug = pytest.mark.parametrize(
 
 
 def steps_of(case: Planted) -> Path:
-    return KEPT / ("edges" if case.of_edges else "") / f"{case.bug.__name__}.json"
+    return KEPT / ("" if case.machine == "laboratory" else case.machine) / f"{case.bug.__name__}.json"
 
 
 @pytest.fixture
 def laboratory(case: Planted, request: pytest.FixtureRequest) -> Laboratory:
-    found: Laboratory = request.getfixturevalue("sqlite_edges" if case.of_edges else "sqlite_laboratory")
+    found: Laboratory = request.getfixturevalue(f"sqlite_{case.machine}")
     return found
 
 

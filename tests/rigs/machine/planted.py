@@ -4,6 +4,7 @@ from typing import Final
 
 from rigs.machine import bugs
 from rigs.machine.bugs import Bug
+from rigs.machine.daemons.daemonbugs import DAEMON_BUGS
 from rigs.machine.edges.edgebugs import EDGE_BUGS
 from rigs.machine.planting import Planted
 
@@ -40,4 +41,5 @@ PLANTED: Final = (
     _planted(bugs.claims_are_not_durable, 7, examples=20),
     _planted(bugs.lists_not_awaited, 9, examples=160),
     *EDGE_BUGS,
+    *DAEMON_BUGS,
 )

@@ -1,5 +1,7 @@
 """What is expected of a machine in which a bug is planted."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from rigs.machine.bugs import Bug
@@ -13,5 +15,5 @@ class Planted(Struct, frozen=True):
     """The one that the bug is about, and others that may be found broken first."""
     examples: int
     """It is found by one of so many."""
-    of_edges: bool = False
-    """It is for the machine of handlers."""
+    machine: Literal["laboratory", "edges", "daemons"] = "laboratory"
+    """The one that it is for: of levels, of handlers of edges, of daemons."""

@@ -10,6 +10,8 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from rigs.machine.checks import Broken
+from rigs.machine.daemons.daemonmachine import DaemonsMachine
+from rigs.machine.daemons.daemonworld import DaemonLaboratory
 from rigs.machine.edges.edgemachine import EdgesMachine
 from rigs.machine.edges.edgeworld import EdgeLaboratory
 from rigs.machine.machine import LevelsMachine, Step
@@ -21,7 +23,7 @@ EXAMPLES_VARIABLE = "LEVELOG_TEST_EXAMPLES"
 STEPS = 40
 
 
-Machine = LevelsMachine | EdgesMachine
+Machine = LevelsMachine | EdgesMachine | DaemonsMachine
 
 
 def run_machine(laboratory: Laboratory, examples: int) -> None:
@@ -33,6 +35,8 @@ def run_machine(laboratory: Laboratory, examples: int) -> None:
 
 def machine_in(laboratory: Laboratory) -> Machine:
     """A new machine, of the kind that the laboratory is for."""
+    if isinstance(laboratory, DaemonLaboratory):
+        return DaemonsMachine(laboratory)
     return EdgesMachine(laboratory) if isinstance(laboratory, EdgeLaboratory) else LevelsMachine(laboratory)
 
 

@@ -134,7 +134,7 @@ def differences_are_not_told(_: Laboratory) -> Generator[None]:
 
 
 def _planted(bug: Bug, *invariants: int, examples: int) -> Planted:
-    return Planted(bug, invariants, examples, of_edges=True)
+    return Planted(bug, invariants, examples, machine="edges")
 
 
 EDGE_BUGS: Final[Sequence[Planted]] = (

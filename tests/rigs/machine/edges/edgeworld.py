@@ -59,7 +59,7 @@ class EdgeLaboratory(Laboratory):
 class EdgeWorld:
     """Everything that one example steps through."""
 
-    def __init__(self, laboratory: EdgeLaboratory, scope: Scope) -> None:
+    def __init__(self, laboratory: Laboratory, scope: Scope) -> None:
         self._database = laboratory.database
         self._program = laboratory.program
         self._scope = scope

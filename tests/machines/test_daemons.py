@@ -1,0 +1,51 @@
+"""Invariant 18 holds whatever happens, in any order: see rigs/machine/daemons."""
+
+import pytest
+
+from rigs.machine.daemons.daemonmachine import DaemonsMachine
+from rigs.machine.daemons.daemonworld import DaemonLaboratory
+from rigs.machine.running import run_machine
+
+pytestmark = pytest.mark.timeout(900)  # seconds of work, however busy the machine is
+
+
+@pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.long)])
+def test_invariant_18_one_daemon_counts_for_each_object_and_its_state_is_handed_over_on_sqlite(
+    sqlite_daemons: DaemonLaboratory, examples: int
+) -> None:
+    run_machine(sqlite_daemons, examples)
+
+
+@pytest.mark.parametrize("examples", [2, pytest.param(15, marks=pytest.mark.long)])
+def test_invariant_18_one_daemon_counts_for_each_object_and_its_state_is_handed_over_on_postgresql(
+    postgresql_daemons: DaemonLaboratory, examples: int
+) -> None:
+    run_machine(postgresql_daemons, examples)
+
+
+@pytest.mark.parametrize("back", ["killed", "shut down", "lapsed"])
+def test_invariant_18_what_stood_still_does_not_go_on_where_another_has_kept_more_and_is_gone(
+    sqlite_daemons: DaemonLaboratory, back: str
+) -> None:
+    machine = DaemonsMachine(sqlite_daemons)
+    machine.begin(webs=("w0",), is_shared=False, then="claim")
+    machine.hand_over(holder="P", heir="Q", back=back)
+    machine.rest()
+    assert machine.world.tenures.keeps >= 2
+
+
+def test_invariant_18_an_end_that_was_not_stored_in_time_is_dropped_when_its_run_is_claimed_again(
+    sqlite_daemons: DaemonLaboratory,
+) -> None:
+    machine = DaemonsMachine(sqlite_daemons)
+    machine.begin(webs=("w0",), is_shared=False, then="claim")
+    machine.command(holder="P", number=0, what="returns")
+    machine.disturb(holder="P", finder="Q", what="lapse")
+    machine.claim(holder="Q", most=1000)
+    machine.command(holder="Q", number=0, what="keeps")
+    machine.disturb(holder="Q", finder="R", what="kill")
+    machine.bury()
+    machine.claim(holder="P", most=1000)
+    machine.act(holder="P", what="store")
+    machine.rest()
+    assert not machine.world.tenures.finished

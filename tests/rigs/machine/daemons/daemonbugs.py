@@ -1,0 +1,134 @@
+"""Bugs to plant into what daemons are made of, as `bugs` has them of levels."""
+
+from collections.abc import Collection, Generator, Sequence
+from datetime import timedelta
+from typing import Any, Final
+from unittest.mock import patch
+
+from msgspec.structs import replace
+from sqlalchemy import Dialect, Update, bindparam, update
+
+from levelog.daemons import Run
+from levelog.effects import EffectHandler
+from levelog.handlers.runs import DaemonHandler
+from levelog_actuator import daemons
+from levelog_actuator.daemons import Daemons
+from levelog_actuator.effects import EffectCaller, Effects
+from levelog_actuator.results import Later
+from levelog_store.actuate import progress
+from levelog_store.actuate.claims import IS_HELD, IS_KEY, ClaimedIntent
+from levelog_store.tables import intents
+from rigs.machine.bugs import Bug
+from rigs.machine.edges.edgebugs import given_back_by_anybody
+from rigs.machine.planting import Planted
+from rigs.machine.world import Laboratory
+
+
+def kept_by_anybody(_: Laboratory) -> Generator[None]:
+    """State is kept although another actuator has claimed the run."""
+
+    def put(_: Dialect) -> Update:
+        content = bindparam("content", type_=intents.c.progress.type)
+        return update(intents).where(IS_KEY, bindparam("by") == bindparam("by")).values(progress=content)
+
+    with patch.object(progress, "put", put):
+        yield
+
+
+def kept_after_the_claim(_: Laboratory) -> Generator[None]:
+    """State is kept although the claim has ended, so that another actuator may be about to claim the run."""
+
+    def put(_: Dialect) -> Update:
+        content = bindparam("content", type_=intents.c.progress.type)
+        return update(intents).where(IS_KEY, IS_HELD).values(progress=content)
+
+    with patch.object(progress, "put", put):
+        yield
+
+
+def goes_on_when_it_is_claimed_again(_: Laboratory) -> Generator[None]:
+    """A run whose claim was lost goes on, with what it knows, when its actuator claims it again."""
+    real = Effects.begin
+
+    def begin(self: Effects, intent: ClaimedIntent) -> None:
+        if intent.key not in getattr(self, "_begun"):  # noqa: B009 - private to its class
+            real(self, intent)
+
+    with patch.object(Effects, "begin", begin):
+        yield
+
+
+def state_is_not_handed_over(_: Laboratory) -> Generator[None]:
+    """A run that is claimed again begins with the state that the run before it ended with."""
+    real = Daemons.run
+
+    async def run(self: Daemons, intent: ClaimedIntent, effect: EffectHandler, request: Run, given: Any) -> Any:
+        return await real(self, replace(intent, progress=None), effect, request, given)
+
+    with patch.object(Daemons, "run", run):
+        yield
+
+
+def ends_leave_no_state(_: Laboratory) -> Generator[None]:
+    """A run that follows on one that ended begins without a state."""
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    with patch.object(Daemons, "_last_state", nothing):
+        yield
+
+
+def runs_again_after_it_returned(_: Laboratory) -> Generator[None]:
+    """A daemon that returned is started again."""
+    with patch.object(DaemonHandler, "is_finished", lambda *_: False):
+        yield
+
+
+def ends_are_not_told(_: Laboratory) -> Generator[None]:
+    """A daemon goes on when its object is gone, or does not fit any more."""
+    shown = getattr(daemons, "_Daemon")  # noqa: B009 - private to its module
+    real = shown.show
+
+    def show(self: Any, values: Collection[Any]) -> None:
+        if values or self.object is None:
+            real(self, values)
+
+    with patch.object(shown, "show", show):
+        yield
+
+
+def losses_are_not_told(_: Laboratory) -> Generator[None]:
+    """A daemon goes on when its claim is lost."""
+    with patch.object(Daemons, "lose", lambda *_: None):
+        yield
+
+
+def withdrawn_with_its_state(_: Laboratory) -> Generator[None]:
+    """A run that failed waits as other calls do, and is withdrawn, with its state, when nobody wants it."""
+    real = getattr(EffectCaller, "_later")  # noqa: B009 - private to its class
+
+    def later(self: EffectCaller, intent: ClaimedIntent, text: str, **options: Any) -> Later:
+        put_off: Later = real(self, intent, text, **options)
+        return replace(put_off, is_doubtful=False, delay=timedelta(0))
+
+    with patch.object(EffectCaller, "_later", later):
+        yield
+
+
+def _planted(bug: Bug, *, examples: int) -> Planted:
+    return Planted(bug, (18,), examples, machine="daemons")
+
+
+DAEMON_BUGS: Final[Sequence[Planted]] = (
+    _planted(kept_by_anybody, examples=20),
+    _planted(kept_after_the_claim, examples=20),
+    _planted(goes_on_when_it_is_claimed_again, examples=20),
+    _planted(state_is_not_handed_over, examples=20),
+    _planted(ends_leave_no_state, examples=20),
+    _planted(runs_again_after_it_returned, examples=20),
+    _planted(ends_are_not_told, examples=20),
+    _planted(losses_are_not_told, examples=20),
+    _planted(withdrawn_with_its_state, examples=60),
+    _planted(given_back_by_anybody, examples=60),
+)

@@ -1,0 +1,286 @@
+"""One actuator as far as daemons go, stepped: the real calls, claims, presence and results, without loops and time."""
+
+# pyright: reportPrivateUsage=false
+import asyncio
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+import msgspec
+from sqlalchemy import select
+
+from levelog import Retry
+from levelog.daemons import Daemon
+from levelog.errors import DaemonLost
+from levelog.wire.objects import ObjectKey
+from levelog.wire.records import ReceiptNoted
+from levelog_actuator.daemons import Daemons
+from levelog_actuator.effects import EffectCaller, Effects
+from levelog_actuator.ledger import Ledger, TakenResults
+from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.presence import ActuatorPresence
+from levelog_actuator.results import Ended, Result
+from levelog_processors.live import LiveIndices
+from levelog_processors.program import Program
+from levelog_store.actuate import claims, outcomes
+from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope
+from levelog_store.tables import intents
+from rigs.machine.checks import Broken
+from rigs.machine.daemons.followers import Kept, SteppedPauses, is_function, run_waiting
+from rigs.machine.daemons.tenure import Tenure, Tenures
+from rigs.machine.log import Log
+from rigs.machine.operator import Web
+
+if TYPE_CHECKING:
+    from levelog_log.hints import Hints
+
+SETTINGS: Final = ActuatorSettings(lease=timedelta(days=1), presence=timedelta(days=1), first_delay=timedelta(0))
+"""Claims and presence end when the machine says so, however long a step takes."""
+LONG: Final = timedelta(hours=1)
+ROUNDS: Final = 25
+"""Of the event loop, after which what was woken has left its wait."""
+PATIENCE_SECONDS: Final = 20.0
+FAILURES: Final = {"fails": ValueError("as it is told"), "retries": Retry("as it is told", delay=timedelta(0))}
+
+
+class Follower:
+    """One run of a daemon in one actuator."""
+
+    def __init__(self, intent: ClaimedIntent, tenure: Tenure) -> None:
+        self.intent = intent
+        self.tenure = tenure
+        self.command = ""
+        """What it does when it wakes."""
+        self.is_stubborn = False
+        """It does not end by itself."""
+        self.is_over = False
+
+
+class Holder:
+    """One actuator, from its start to its end."""
+
+    here: ClassVar[ContextVar["Holder"]] = ContextVar("actuator that a daemon runs in")
+
+    def __init__(
+        self,
+        database: Database,
+        scope: Scope,
+        program: Program,
+        owner: str,
+        tenures: Tenures,
+    ) -> None:
+        self._database = database
+        self._scope = scope
+        self.owner = owner
+        self._tenures = tenures
+        self._pauses = SteppedPauses()
+        self._live = LiveIndices(database, scope, program, cast("Hints", None))
+        self._live.waits = self._pauses.watching
+        self._taken: list[TakenResults] = []
+        self._ledger = Ledger(
+            database,
+            scope,
+            owner,
+            SETTINGS,
+            is_busy=lambda: False,
+            on_taken=self._taken_in,
+            on_hastened=self._hastened,
+        )
+        caller = EffectCaller(program.effects, SETTINGS)
+        caller.index = self._live.index
+        self._daemons = caller.daemons = Daemons(database, scope, owner, self._live.index, self._pauses)
+        self._effects = Effects(
+            database,
+            scope,
+            owner,
+            caller,
+            SETTINGS,
+            on_result=self._ledger.record,
+            on_end=lambda _: None,
+            forget=self._ledger.forget,
+        )
+        self._effects.attempting = self._attempting
+        self._presence = ActuatorPresence(database, scope, owner, SETTINGS, on_ended=lambda: None, clock=self._clock)
+        self._seconds = 0.0
+        self._claimed: dict[str, Tenure] = {}
+        """By key, what was claimed last."""
+        self.followers: list[Follower] = []
+        self._results: list[tuple[Tenure, Result]] = []
+        """What came of each attempt."""
+        self.broken: list[Broken] = []
+
+    @contextmanager
+    def _attempting(self, intent: ClaimedIntent) -> Generator[Callable[[Result], None]]:
+        run_waiting.set(intent.key)
+        Holder.here.set(self)
+        follower = Follower(intent, self._claimed[intent.key])
+        self.followers.append(follower)
+        try:
+            yield lambda result: self._results.append((follower.tenure, result))
+        finally:
+            follower.is_over = True
+            self.followers.remove(follower)
+
+    def _taken_in(self, taken: TakenResults) -> None:
+        self._taken.append(taken)
+
+    async def _hastened(self) -> None:
+        """Processors decide when the machine says so."""
+
+    async def settle(self) -> None:
+        """Let all runs go on until each of them waits."""
+        end = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while True:
+            for _ in range(ROUNDS):
+                await asyncio.sleep(0)
+            if all(self._pauses.is_at_rest(key) for key in self._effects._begun):
+                break
+            assert asyncio.get_running_loop().time() < end, f"{self.owner} does not come to rest"
+            await asyncio.sleep(0.001)
+        if self.broken:
+            raise self.broken[0]
+
+    def _clock(self) -> float:
+        return self._seconds
+
+    async def stay(self) -> None:
+        """Say that it is there."""
+        await self._presence.stay()
+
+    async def stay_on(self) -> None:
+        """Say that it is there for so long that it ends the claims of those that are gone."""
+        for _ in range(3):
+            self._seconds += SETTINGS.presence.total_seconds() * 0.6
+            await self.stay()
+
+    async def claim(self, most: int = 1000) -> bool:
+        """Claim what is due, and begin it; whether there was anything."""
+        async with self._database.transaction() as connection:
+            claimed = await claims.claim(connection, self._scope, self.owner, limit=most, lease=SETTINGS.lease)
+        for intent in sorted(claimed, key=lambda each: (each.view, each.parent, each.key)):
+            parent = ObjectKey.parse(intent.parent)
+            place = ObjectKey.parse(intent.target).resource.removesuffix("_runs"), intent.parent_uid
+            self._claimed[intent.key] = self._tenures.claim(self.owner, intent.key, place, parent.name)
+            self._effects.begin(intent)
+        await self.settle()
+        return bool(claimed)
+
+    async def keep_claims(self) -> None:
+        """Let its claims last, and end what runs under those that are lost."""
+        self._tenures.renew(self.owner, self._effects._begun)
+        await self._effects._keep(self._daemons.keys())
+        await self.settle()
+
+    async def hear(self) -> None:
+        """Learn what has become of the objects of its daemons."""
+        await self._live._compare()
+        await self.settle()
+
+    async def command(self, number: int, what: str) -> None:
+        """Let one daemon do something."""
+        if self.followers:
+            follower = self.followers[number % len(self.followers)]
+            if what == "stubborn":
+                follower.is_stubborn = True
+            else:
+                follower.command = what
+                await self.wake()
+
+    async def wake(self) -> None:
+        """Let all sleeps be over."""
+        self._pauses.wake()
+        await self.settle()
+
+    async def follow(self, handler: str, daemon: Daemon[Web, Kept]) -> None:
+        """Run as a daemon does."""
+        is_function.set(True)
+        key = run_waiting.get()
+        follower = next(each for each in self.followers if each.intent.key == key)
+        assert follower.tenure.place[0] == handler
+        try:
+            state = daemon.state.serial if daemon.state is not None else None
+            self._judge(lambda: self._tenures.begin(follower.tenure, state))
+            while await daemon.sleep(LONG):
+                command, follower.command = follower.command, ""
+                if command == "keeps":
+                    await self._keep(follower, daemon)
+                elif command == "returns":
+                    return
+                elif command:
+                    raise FAILURES[command]
+            if follower.is_stubborn:
+                await self._pauses.pause(asyncio.Event())
+            if daemon.reason != "lost":
+                await self._keep(follower, daemon)
+        finally:
+            follower.tenure.is_called = False
+
+    def _judge(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except Broken as broken:  # levelog would take it for the daemon's
+            self.broken.append(broken)
+
+    async def _keep(self, follower: Follower, daemon: Daemon[Web, Kept]) -> None:
+        serial = self._tenures.next_serial()
+        try:
+            await daemon.keep(Kept(serial))
+        except DaemonLost:
+            self._judge(lambda: self._tenures.judge(follower.tenure, serial, is_kept=False))
+            raise
+        self._judge(lambda: self._tenures.judge(follower.tenure, serial, is_kept=True))
+
+    async def store(self) -> bool:
+        """Store what came of runs; whether there was anything."""
+        results, self._ledger._results = self._ledger._results, []
+        for result in results:
+            tenure = next(tenure for tenure, known in self._results if known is result)
+            before = await self._owner_of(tenure.key)
+            self._taken = []
+            await self._ledger._store([result])
+            if isinstance(result, Ended):
+                if any(receipt.key == tenure.key for taken in self._taken for receipt in taken.receipts):
+                    self._tenures.finish(tenure, result)
+            elif before == self.owner and not await self._owner_of(tenure.key):
+                self._tenures.take_back(tenure.key)
+        return bool(results)
+
+    async def _owner_of(self, key: str) -> str:
+        """Who has a claim."""
+        query = select(intents.c.owner).where(intents.c.scope == self._scope.number, intents.c.key == key)
+        async with self._database.reading() as connection:
+            return (await connection.execute(query)).scalar() or ""
+
+    async def shut_down(self) -> None:
+        """End in order; what came of the runs is to be stored."""
+        stopping = asyncio.create_task(self._effects.stop())
+        await self.settle()
+        while not stopping.done():
+            await self.wake()  # the time of those that are stubborn is over
+        await stopping
+
+    async def kill(self) -> None:
+        """End at once, and store nothing."""
+        tasks = list(self._effects._begun.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._ledger._results = []
+        await self._effects._caller.close()
+
+
+async def relay(database: Database, scope: Scope, log: Log) -> bool:
+    """Record the receipts that the log does not hold; whether there were any."""
+    async with database.reading() as connection:
+        rows = await outcomes.unrelayed(connection, scope, 1000)
+    receipts = [msgspec.json.decode(row.receipt, type=ReceiptNoted) for row in rows]
+    for receipt in sorted(receipts, key=lambda each: (each.view, str(each.parent), each.parent_uid, each.round)):
+        log.append_receipt(receipt)
+    if rows:
+        async with database.transaction() as connection:
+            await outcomes.mark_relayed(connection, scope, [row.key for row in rows])
+    return bool(rows)
