@@ -23,6 +23,8 @@ class Topic(StrEnum):
     """For processors: a wakeup is due, or keys of indices changed."""
     INTENT = "intent"
     """For actuators: there are intents, or the scope that they wait for has been opened."""
+    LEASES = "leases"
+    """For processors: one has come for its share of the partitions, or has given some up."""
     HELD = "held"
     """For processors: objects whose records wait for handlers of records are to be tried again."""
 

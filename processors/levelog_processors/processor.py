@@ -90,6 +90,7 @@ class Processor:
         self.feed = RecordFeed(database, scope, program, stream, hints)
         self._events_from = events_from
         self._hint = hints.listen(Topic.WAKE)
+        self._hint_of_leases = hints.listen(Topic.LEASES)
         self._engine.on_return(self._hint.set)
         self.pulse = Pulse()
         self._catching_up = CatchingUp(monotonic)
@@ -154,11 +155,11 @@ class Processor:
         try:
             while True:
                 try:
-                    epochs = await self._leases.tend()
+                    epochs = await self._tended()
                     if epochs:
                         await self._run_with(epochs)
                     else:
-                        await asyncio.sleep(self._leases.interval.total_seconds())
+                        await self._hint_of_leases.wait(self._leases.interval)
                 except Unavailable as error:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
@@ -170,6 +171,7 @@ class Processor:
     async def _release(self) -> None:
         try:
             await self._leases.release()
+            await self._hints.publish(Topic.LEASES, but_not=self._hint_of_leases)
         except Unavailable as error:
             log.warning("the leases of %s are not released and have to expire: %s", self._owner, error)
 
@@ -203,9 +205,16 @@ class Processor:
     async def _tend(self, epochs: Mapping[int, int]) -> None:
         """Keep the leases; return when they are other ones than `epochs`."""
         while True:
-            await asyncio.sleep(self._leases.interval.total_seconds())
-            if await self._leases.tend() != epochs:
+            await self._hint_of_leases.wait(self._leases.interval)
+            if await self._tended() != epochs:
                 return
+
+    async def _tended(self) -> dict[int, int]:
+        """The epochs of the partitions that it holds now; others are told at once what concerns them."""
+        epochs = await self._leases.tend()
+        if self._leases.concern_others:
+            await self._hints.publish(Topic.LEASES, but_not=self._hint_of_leases)
+        return epochs
 
     async def _work(self, epochs: Mapping[int, int]) -> None:
         engine = self._engine

@@ -1,4 +1,5 @@
 import logging
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -7,7 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_processors.decide.snapshot import read_facts
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
+from levelog_store.owners.leases import Leases
+from levelog_store.tables import dependencies, index_entries, intents, leases, levels, objects, wakeups
 from rigs.lostcommits import keep, lose
 from rigs.nats import NatsServer
 from rigs.processing import Processing
@@ -274,6 +276,32 @@ async def test_two_processors_share_the_partitions_and_decide_once(nats_server: 
         decided = [p.calls.functions.get("webs/converge", 0) for p in stack.processors.values()]
         assert sum(decided) == 40
         assert all(decided)
+
+
+async def test_a_processor_that_comes_or_goes_is_told_to_the_others_at_once(
+    nats_server: NatsServer, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They look at their leases by the clock too, which takes hours here."""
+    monkeypatch.setattr(Leases, "interval", timedelta(hours=1))
+    async with Processing(nats_server.url, postgres_url) as stack:
+        last = await stack.listed(web("shop", 1, replicas=0), version=2)
+        one = stack.start("one")
+        await stack.folded(last)
+        two = stack.start("two")
+
+        async def holders() -> list[str]:
+            return sorted(row["owner"] for row in await stack.rows(leases))
+
+        async def are_shared() -> bool:
+            return await holders() == ["one-0", "one-0", "two-1", "two-1"] and not one.trouble() + two.trouble()
+
+        await until(are_shared, "both with their shares")
+        await stack.stop("two")
+
+        async def are_back() -> bool:
+            return await holders() == ["one-0"] * 4
+
+        await until(are_back, "all partitions with the one that is left")
 
 
 async def test_invariant_10_a_stopped_processor_is_taken_over_without_a_second_decision(

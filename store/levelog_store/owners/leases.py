@@ -99,6 +99,8 @@ class Leases:
         self._scope = scope
         self._duration = duration
         self._is_short = True
+        self.concern_others = False
+        """The last `tend` left something to others: partitions that were given up, or that they hold of its share."""
         self.share = 0
         """How many partitions were this processor's when that was last looked up."""
         self.end_at = 0.0
@@ -131,6 +133,7 @@ class Leases:
                 await self._take(connection, share - len(owned))
             epochs = await self._epochs(connection)
         self._is_short, self.share = len(epochs) < share, share
+        self.concern_others = self._is_short or len(owned) > share
         return epochs
 
     async def owned(self) -> dict[int, int]:
