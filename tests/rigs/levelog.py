@@ -119,7 +119,10 @@ class Levelog:
         async def is_in_sync() -> bool:
             return await self._rounds() == [("in_sync", rounds)]
 
-        await until(is_in_sync, f"a level in sync after {rounds} rounds", seconds=90)
+        try:
+            await until(is_in_sync, f"a level in sync after {rounds} rounds", seconds=90)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; there is {await self._rounds()}") from error
         [level] = await self.levels()
         return level
 

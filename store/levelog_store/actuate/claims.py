@@ -338,11 +338,21 @@ async def hasten(connection: AsyncConnection, scope: Scope, keys: Collection[str
 
 @built_once
 def hastened(dialect: Dialect) -> Update:
-    """Let the wakeups be due that wait, of the levels of those of the rows `of_keys` that nobody has claimed."""
+    """Let the wakeups be due that wait, of the levels of those of the rows `of_keys` that nobody has claimed.
+
+    They are locked in the order in which processors write them.
+    """
     given_back = select(intents.c.view, intents.c.parent).where(is_one_of_keys(dialect), intents.c.state == PENDING)
-    is_waiting = wakeups.c.due_at > now(dialect)
-    is_of_level = tuple_(wakeups.c.view, wakeups.c.parent).in_(given_back)
-    return update(wakeups).where(wakeups.c.scope == OF_SCOPE, is_waiting, is_of_level).values(due_at=now(dialect))
+    table = wakeups.alias("waiting")
+    waiting = (
+        select(table.c.view, table.c.parent)
+        .where(table.c.scope == OF_SCOPE, table.c.due_at > now(dialect))
+        .where(tuple_(table.c.view, table.c.parent).in_(given_back))
+        .order_by(table.c.view, table.c.parent)
+        .with_for_update()
+    )
+    is_waiting = tuple_(wakeups.c.view, wakeups.c.parent).in_(waiting)
+    return update(wakeups).where(wakeups.c.scope == OF_SCOPE, is_waiting).values(due_at=now(dialect))
 
 
 @built_once
