@@ -270,9 +270,12 @@ class World:
         await delivery.step()
         return True
 
-    async def _read_object(self, key: ObjectKey, partition: int, after: int, upto: int) -> Sequence[LoggedRecord]:
+    async def _read_object(
+        self, key: ObjectKey, partition: int, after: int, upto: int
+    ) -> tuple[Sequence[LoggedRecord], None]:
         between = (each for each in self._records if each.partition == partition and after < each.sequence <= upto)
-        return [e for e in between if isinstance(e.record, ObjectSeen | ObjectDeleted) and e.record.key == key]
+        found = [e for e in between if isinstance(e.record, ObjectSeen | ObjectDeleted) and e.record.key == key]
+        return found, None
 
     async def _send(self) -> bool:
         """Send what is pending, in the order of decision; each receipt is folded at once.

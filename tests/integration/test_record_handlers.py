@@ -5,6 +5,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,8 +18,10 @@ from levelog.testing import Simulation
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord
 from levelog.wire.subjects import partition_of
+from levelog_log.hints import Topic
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
+from levelog_store.deliver.positions import retry_holds
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
 from levelog_store.tables import event_holds, event_positions, leases
@@ -69,6 +72,11 @@ class Told:
 def shop(name: str, /, **spec: Any) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "default"}
     return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+def expired(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was said of records that have expired."""
+    return [record.message for record in caplog.records if "was not called" in record.message]
 
 
 async def wait_for(told: Callable[[], object], what: str) -> None:
@@ -168,8 +176,8 @@ async def test_invariant_10_who_lost_its_partitions_moves_no_position(
         owned = replace(stack.scope, owner="one")
         epochs = await Leases(stack.database, owned, owner="one").tend()
 
-        async def nothing(*_: object) -> list[LoggedRecord]:
-            return []
+        async def nothing(*_: object) -> tuple[list[LoggedRecord], None]:
+            return [], None
 
         delivery = Delivery(stack.database, owned, stack.program, nothing)
         await delivery.hold(epochs)
@@ -231,8 +239,7 @@ async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_
             await stack.tell(web("a", 3, replicas=3), web("b", 4, replicas=4))
             await wait_for(lambda: told.records["b"], "what did not expire")
         assert told.records == {"a": [3], "b": [4]}
-        said = [record.message for record in caplog.records if "was not called" in record.message]
-        assert [each.partition(":")[0] for each in said] == [
+        assert [each.partition(":")[0] for each in expired(caplog)] == [
             f"webs/{name} was not called for records 2 to {last}, which have expired" for name in ("other", "record")
         ]
 
@@ -268,9 +275,97 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
             stack.start()
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records == {"bad": [3], "good": [4]}
-        said = [record.message for record in caplog.records if "was not called" in record.message]
         name, sequence = "webs.example.com/default/bad", held[0]["sequence"]
-        assert said == [f"webs/record was not called for records of {name} from {sequence} on, which have expired"]
+        assert expired(caplog) == [
+            f"webs/record was not called for records of {name} from {sequence} on, which have expired"
+        ]
+
+
+async def test_records_that_expire_while_a_call_for_their_object_hangs_are_an_error_that_names_it(
+    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told, release = Told(), asyncio.Event()
+    told.hanging["bad"] = release
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        await stack.listed(web("bad", 1), version=1, of=[WEBS])
+        stack.start()
+        await wait_for(lambda: told.retries, "the first call")
+        passed = await stack.tell(web("bad", 2, replicas=2))
+        last = await stack.tell(web("bad", 3, replicas=3), web("good", 4, replicas=4))
+        await wait_for(lambda: told.records["good"], "the other object")
+        await stack.folded(last)
+        await stack.expire(last)
+        await stack.tell(web("bad", 5, replicas=5), web("good", 6, replicas=6))
+        await wait_for(lambda: len(told.records["good"]) == 2, "the other object again")
+        with caplog.at_level(logging.ERROR):
+            release.set()
+            await wait_for(lambda: len(told.records["bad"]) == 2, "what did not expire")
+        assert told.records["bad"] == [1, 5]
+        name = "webs.example.com/default/bad"
+        assert expired(caplog) == [
+            f"webs/record was not called for records of {name} from {passed} on, which have expired"
+        ]
+
+
+async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_an_error_that_names_it(
+    nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told()
+    told.hanging["bad"] = asyncio.Event()
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        await stack.listed(web("bad", 1), version=1, of=[WEBS])
+        stack.start()
+        held: list[dict[str, Any]] = []
+
+        async def is_held() -> bool:
+            held[:] = await stack.rows(event_holds)
+            return bool(held)
+
+        await until(is_held, "the object held")
+        last = await stack.tell(web("good", 2))
+        await wait_for(lambda: told.records["good"], "the other object")
+        await stack.folded(last)
+        await stack.stop()
+        await stack.expire(last)
+        await stack.tell(web("bad", 3, replicas=3))
+        told.hanging.clear()
+        with caplog.at_level(logging.ERROR):
+            stack.start()
+            await wait_for(lambda: told.records["bad"], "what did not expire")
+        assert told.records["bad"] == [3]
+        name, sequence = "webs.example.com/default/bad", held[0]["sequence"]
+        assert expired(caplog) == [
+            f"webs/record was not called for records of {name} from {sequence} on, which have expired"
+        ]
+
+
+async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_though_that_call_fails(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    told = Told(backoff=timedelta(hours=1))
+    told.failing["bad"] = ValueError("poison")
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        await stack.listed(web("bad", 1), version=1, of=[WEBS])
+        stack.start()
+
+        async def ask() -> None:
+            async with stack.database.transaction() as connection:
+                await retry_holds(connection, stack.scope, [("webs/record", "webs.example.com/default/bad")])
+            await stack.hints.publish(Topic.HELD)
+
+        async def has_failed(times: int) -> bool:
+            return [row["attempts"] for row in await stack.rows(event_holds)] == [times]
+
+        await until(partial(has_failed, 1), "the first failure")
+        told.hanging["bad"] = asyncio.Event()
+        await ask()
+        await wait_for(lambda: len(told.retries) == 2, "the call that was asked for")
+        await ask()
+        told.hanging.pop("bad").set()
+        await until(partial(has_failed, 3), "the one that was asked for meanwhile")
+        assert told.retries == [0, 1, 2]
+        [row] = await stack.rows(event_holds)
+        assert row["due_at"] - row["since"] > timedelta(minutes=59)  # and then as its backoff says
 
 
 def test_in_a_simulation_they_are_called_through_and_tried_again_in_its_time() -> None:

@@ -29,6 +29,7 @@ from levelog_store.deliver.positions import (
     EventHold,
     Place,
     begin_positions,
+    lock_due_times,
     read_holds,
     release_holds,
     write_holds,
@@ -44,8 +45,8 @@ PATIENCE: Final = timedelta(milliseconds=250)
 LONGEST: Final = timedelta(minutes=1)
 """Between two calls for one record that fails."""
 
-ReadObject: TypeAlias = Callable[[ObjectKey, int, int, int], Awaitable[Sequence[LoggedRecord]]]
-"""Records of an object in a partition, after a sequence and up to another one."""
+ReadObject: TypeAlias = Callable[[ObjectKey, int, int, int], Awaitable[tuple[Sequence[LoggedRecord], int | None]]]
+"""Records of an object in a partition, after a sequence and up to another one; the next one, if that were too many."""
 CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
 """What came of a call: one that failed is made again, and after one that `passed` the record is passed by."""
 _Name: TypeAlias = tuple[str, str]
@@ -72,14 +73,16 @@ class _Chain:
         self.partition = partition
         self.since = since
         self.sequence = 0
-        """Of the record that is called for, or is next."""
+        """Of the record that is called for, or is next: one that was in the log."""
         self.attempts = 0
         """Calls for it that failed."""
         self.failure: _Failure | None = None
         self.due_at = since
+        self.stored_due_at: datetime | None = None
+        """The same as SQL has it; another time there is that of `levelog retry`."""
         self.task: asyncio.Task[None] | None = None
-        self.has_more = False
-        """Records have passed by since its last look at the log."""
+        self.next: int | None = None
+        """The first record that has passed by since its last look at the log."""
 
     @property
     def name(self) -> _Name:
@@ -174,6 +177,7 @@ class Delivery:
                 continue
             chain = _Chain(handlers[row.handler], row.object, row.partition, row.since)
             chain.sequence, chain.attempts, chain.due_at = row.sequence, row.attempts, now
+            chain.stored_due_at = row.due_at
             self._held[chain.name] = chain
 
     async def release(self) -> None:
@@ -204,8 +208,8 @@ class Delivery:
                 if logged.sequence <= self._positions.get((source, logged.partition), logged.sequence):
                     continue
                 name = source, str(record.key)
-                if name in self._held:
-                    self._held[name].has_more = True
+                if (held := self._held.get(name)) is not None:
+                    held.next = held.next or logged.sequence
                     continue
                 if name not in chains:
                     chains[name] = _Chain(handler, name[1], logged.partition, now), []
@@ -223,7 +227,7 @@ class Delivery:
             self._settle(chain)
         self._move(read_to)
         if chains:
-            await self._store(holds=[each.hold for each in new])
+            await self._store(new)
 
     async def step(self) -> None:
         """Go on with the objects that are held: what has returned is noted, what is due is tried again."""
@@ -231,13 +235,15 @@ class Delivery:
         released: list[_Name] = []
         for chain in list(self._held.values()):
             if chain.task is not None and chain.task.done():
-                if _is_over(chain) and not chain.has_more:
-                    released.append(chain.name)
-                    continue
+                if _is_over(chain):
+                    if chain.next is None:
+                        released.append(chain.name)
+                        continue
+                    chain.sequence = chain.next
                 changed.append(chain)
                 self._settle(chain)
             if chain.task is None and chain.due_at <= self._clock():
-                chain.has_more = False
+                chain.next = None
                 chain.failure = None
                 after, upto = chain.sequence - 1, self._positions[chain.handler.source, chain.partition]
                 chain.task = asyncio.create_task(self._go_on(chain, after, upto), name=f"records of {chain.object}")
@@ -245,7 +251,7 @@ class Delivery:
         if self._patience is None and (tasks := [each.task for each in self._held.values() if each.task is not None]):
             await asyncio.wait(tasks)
         if changed or released:
-            await self._store(holds=[each.hold for each in changed], released=released)
+            await self._store(changed, released=released)
             for name in released:
                 del self._held[name]
 
@@ -258,7 +264,7 @@ class Delivery:
         for row in holds:
             chain = self._held.get((row.handler, row.object))
             if chain is not None and chain.task is None:
-                chain.due_at = min(chain.due_at, row.due_at)
+                chain.due_at, chain.stored_due_at = min(chain.due_at, row.due_at), row.due_at
 
     async def note(self, read_to: int) -> None:
         """Store that nothing up to `read_to` is left to be read."""
@@ -273,14 +279,21 @@ class Delivery:
     def _move(self, read_to: int) -> None:
         self._positions = {place: max(at, read_to) for place, at in self._positions.items()}
 
-    async def _store(self, *, holds: Sequence[EventHold] = (), released: Collection[_Name] = ()) -> None:
+    async def _store(self, held: Sequence[_Chain] = (), *, released: Collection[_Name] = ()) -> None:
         moved = {place: at for place, at in self._positions.items() if at != self._stored[place]}
         async with self._database.transaction(durable=False) as connection:
             await guard(connection, self._scope, self._epochs)
             await write_positions(connection, self._scope, moved)
-            await write_holds(connection, self._scope, holds)
+            asked = await lock_due_times(connection, self._scope, [each.name for each in held if each.stored_due_at])
+            for chain in held:
+                due_at = asked.get(chain.name)
+                if due_at is not None and due_at != chain.stored_due_at:
+                    chain.due_at = min(chain.due_at, due_at)
+            await write_holds(connection, self._scope, [each.hold for each in held])
             await release_holds(connection, self._scope, released)
         self._stored |= moved
+        for chain in held:
+            chain.stored_due_at = chain.due_at
 
     def _settle(self, chain: _Chain) -> None:
         """Take note of what a call came to, as far as it has returned."""
@@ -299,20 +312,18 @@ class Delivery:
     async def _go_on(self, chain: _Chain, after: int, upto: int) -> None:
         while True:
             try:
-                records = await self._read_object(ObjectKey.parse(chain.object), chain.partition, after, upto)
+                found = await self._read_object(ObjectKey.parse(chain.object), chain.partition, after, upto)
             except LevelogError as error:  # the log may be away
                 chain.failure = _Failure(described(error), backoff(1, LONGEST))
                 return
-            if chain.attempts and not (records and records[0].sequence == chain.sequence):
+            records, following = found
+            if not (records and records[0].sequence == chain.sequence):
                 said = "%s was not called for records of %s from %d on, which have expired"
                 log.error(said, chain.handler.source, chain.object, chain.sequence)
-            if not records:
-                chain.sequence = max(chain.sequence, upto + 1)
-                return
             await self._run(chain, records)
-            if chain.failure is not None:
+            if chain.failure is not None or following is None:
                 return
-            after = records[-1].sequence
+            chain.sequence, after = following, following - 1
 
     async def _run(self, chain: _Chain, records: Sequence[LoggedRecord]) -> None:
         """Call the function for each record, until one fails."""

@@ -126,11 +126,15 @@ class RecordFeed:
         self._is_asked |= not asking.cancelled() and asking.result()
         return [] if coming.cancelled() else coming.result()
 
-    async def _read_object(self, key: ObjectKey, partition: int, after: int, upto: int) -> Sequence[LoggedRecord]:
+    async def _read_object(
+        self, key: ObjectKey, partition: int, after: int, upto: int
+    ) -> tuple[Sequence[LoggedRecord], int | None]:
         subject = object_subject(self._stream.cluster, key, Partition(partition))
         found: list[LoggedRecord] = []
         async for logged in self._stream.records_of(subject, after=LogSequence(after)):
-            if logged.sequence > upto or len(found) == BATCH:
+            if logged.sequence > upto:
                 break
+            if len(found) == BATCH:
+                return found, logged.sequence
             found.append(logged)
-        return found
+        return found, None

@@ -86,6 +86,22 @@ async def read_holds(
     return [EventHold(**row) for row in rows.mappings()]
 
 
+async def lock_due_times(
+    connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], datetime]:
+    """When objects that wait are tried again, by handler and object; nobody changes that in this transaction's time."""
+    if not names:
+        return {}
+    table = event_holds.c
+    rows = await connection.execute(
+        select(table.handler, table.object, table.due_at)
+        .where(table.scope == scope.number, tuple_(table.handler, table.object).in_(list(names)))
+        .order_by(table.handler, table.object)
+        .with_for_update()
+    )
+    return {(row.handler, row.object): row.due_at for row in rows}
+
+
 async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[EventHold]) -> None:
     """Store what waits. The caller holds the leases in the same transaction."""
     rows = [{"scope": scope.number, **asdict(each)} for each in sorted(holds, key=lambda e: (e.handler, e.object))]
