@@ -31,6 +31,10 @@ from webs import Intent, Iterator, Level, Web, op
 class Alarm(Struct):
     text: str
 
+@op.on.event
+def noted(web: Web) -> None:
+    raise ConnectionError("the ledger is closed")
+
 @op.effect
 def page(request: Alarm) -> None:
     pass
@@ -52,7 +56,7 @@ IS_MISSING: Final = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="pr
 
 @pytest_asyncio.fixture
 async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) -> AsyncIterator[Running]:
-    """`levelog run` on PostgreSQL, with a Web whose pods are refused and an effect that was called for it."""
+    """`levelog run` on PostgreSQL, with a Web whose pods are refused, and functions that were called for it."""
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         sandbox.access.denials += [Denial("patch", "pods")]
@@ -68,6 +72,7 @@ async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) ->
             for shown in (
                 'levelog_levels{status="failed",view="webs/pods"} 1.0',
                 'levelog_effects_total{effect="page",outcome="written"} 1.0',
+                'levelog_event_holds{handler="webs/noted"} 1.0',
             ):
                 await listener.says("/metrics", 200, shown)
             yield running
@@ -150,12 +155,11 @@ async def test_prometheus_loads_the_rules_scrapes_a_process_and_answers_each_pan
             return len(rules) == len(boards.alerts()) and all(rule["health"] == "ok" for rule in rules)
 
         async def is_pending() -> bool:
-            return {rule["name"] for rule in await prometheus.rules() if rule["state"] != "inactive"} == {
-                "LevelogLevelsFailed"
-            }
+            active = {rule["name"] for rule in await prometheus.rules() if rule["state"] != "inactive"}
+            return active == {"LevelogLevelsFailed", "LevelogRecordsWait"}
 
         await until(has_evaluated_all, "rules that are evaluated")
-        await until(is_pending, "an alert that its levels failed, and no other")
+        await until(is_pending, "alerts that levels failed and records wait, and no other")
         for name, text in boards.expressions():
 
             async def has_data(text: str = text) -> bool:
@@ -190,6 +194,9 @@ WELL: Final = {
     'levelog_undone_total{view="webs/pods"}': "0+0x90",
     'levelog_writes_total{outcome="written"}': "0+5x90",
     'levelog_writes_total{outcome="postponed"}': "0+1x90",
+    'levelog_event_holds{handler="webs/noted"}': "0 1 0+0x88",
+    'levelog_event_calls_total{handler="webs/noted", outcome="failed"}': "0+1x90",
+    'levelog_event_expired_total{handler="webs/noted"}': "1+0x90",
 }
 """Series of a process in which nothing is wrong, each minute."""
 OF_PODS: Final = {"view": "webs/pods"}
@@ -208,6 +215,14 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]] = {
     "LevelogLevelsBlocked": ({'levelog_levels{view="webs/pods", status="blocked"}': "2+0x90"}, OF_PODS),
     "LevelogLevelsFailed": ({'levelog_levels{view="webs/pods", status="failed"}': "2+0x90"}, OF_PODS),
     "LevelogUndone": ({'levelog_undone_total{view="webs/pods"}': "0x10 1+1x5 6+0x75"}, OF_PODS),
+    "LevelogRecordsWait": (
+        {'levelog_event_holds{handler="webs/noted"}': "0x10 1+0x80"},
+        {"handler": "webs/noted"},
+    ),
+    "LevelogRecordsExpired": (
+        {'levelog_event_expired_total{handler="webs/noted"}': "0x30 1+0x60"},
+        {"handler": "webs/noted"},
+    ),
     "LevelogWritesPostponed": ({'levelog_writes_total{outcome="postponed"}': "0+9x90"}, {}),
 }
 """For each alert the series by which it differs, and the labels that the alert has then."""

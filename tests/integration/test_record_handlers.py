@@ -95,7 +95,7 @@ async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(
         await stack.listed(first, version=1, of=[WEBS])
         stack.start()
         await stack.tell(web("a", 2, replicas=3), web("a", 3, replicas=2), web("a", 4, replicas=3), deleted(first, 5))
-        await wait_for(lambda: len(told.records["a"]) == 5, "five records of a")
+        await wait_for(lambda: len(told.records["a"]) == 5 and len(told.others) == 2, "five records of a")
         assert told.records["a"] == [1, 3, 2, 3, "deleted"]
         assert told.others == ["a", "a"]  # the deletion shows the first body again
 
@@ -220,7 +220,7 @@ async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
 async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_next_ones_are_told(
     nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told, before = Told(), Operator("webs")
+    told, before, lost = Told(), Operator("webs"), list[str]()
 
     @before.index
     def names(web: Web) -> dict[str, int]:
@@ -235,13 +235,14 @@ async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_
         stack.program = Program([told.op])
         await stack.open()
         with caplog.at_level(logging.ERROR):
-            stack.start(events_from=1)
+            stack.start(events_from=1).feed.count_by(lambda *_: None, lost.append)
             await stack.tell(web("a", 3, replicas=3), web("b", 4, replicas=4))
             await wait_for(lambda: told.records["b"], "what did not expire")
         assert told.records == {"a": [3], "b": [4]}
         assert [each.partition(":")[0] for each in expired(caplog)] == [
             f"webs/{name} was not called for records 2 to {last}, which have expired" for name in ("other", "record")
         ]
+        assert lost == ["webs/other", "webs/record"]
 
         async def are_passed() -> bool:
             return all(row["sequence"] > last for row in await stack.rows(event_positions))
@@ -284,11 +285,11 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
 async def test_records_that_expire_while_a_call_for_their_object_hangs_are_an_error_that_names_it(
     nats_server: NatsServer, database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told, release = Told(), asyncio.Event()
+    told, release, lost = Told(), asyncio.Event(), list[str]()
     told.hanging["bad"] = release
     async with Processing(nats_server.url, database_url, [told.op]) as stack:
         await stack.listed(web("bad", 1), version=1, of=[WEBS])
-        stack.start()
+        stack.start().feed.count_by(lambda *_: None, lost.append)
         await wait_for(lambda: told.retries, "the first call")
         passed = await stack.tell(web("bad", 2, replicas=2))
         last = await stack.tell(web("bad", 3, replicas=3), web("good", 4, replicas=4))
@@ -305,6 +306,7 @@ async def test_records_that_expire_while_a_call_for_their_object_hangs_are_an_er
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {passed} on, which have expired"
         ]
+        assert lost == ["webs/record"]
 
 
 async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_an_error_that_names_it(

@@ -120,6 +120,9 @@ class Metrics(Collector):
         self._event_calls = counter(
             "levelog_event_calls_total", "Calls for records of the log, by handler", "handler", "outcome"
         )
+        self._event_losses = counter(
+            "levelog_event_expired_total", "Times that records had expired before a call for them", "handler"
+        )
         self._folds = histogram("levelog_fold_seconds", "Folding a batch of records, commits included")
         self._commits = histogram("levelog_commit_seconds", "Commits of transactions that write")
         ProcessCollector(registry=registry)
@@ -155,8 +158,12 @@ class Metrics(Collector):
 
         self._processor = processor
         processor.pulse.on_fold, processor.pulse.on_cut = self._fold, self._cut
-        processor.feed.count_by(lambda handler, outcome: self._event_calls.labels(handler, outcome).inc())
+        processor.feed.count_by(
+            lambda handler, outcome: self._event_calls.labels(handler, outcome).inc(),
+            lambda handler: self._event_losses.labels(handler).inc(),
+        )
         for handler in processor.program.record_handlers:
+            self._event_losses.labels(handler)
             for ended in get_args(CallOutcome):
                 self._event_calls.labels(handler, ended)
         for view in processor.program.views:

@@ -135,6 +135,8 @@ class Delivery:
         """Called when a function has returned whose object is held, so that there is something to step."""
         self.on_call: Callable[[str, CallOutcome], None] = _uncounted
         """Called with the handler of a call that has ended, and what came of it."""
+        self.on_expired: Callable[[str], None] = _unnoticed
+        """Called with a handler of which records have expired before it was called for them."""
 
     @property
     def read_to(self) -> int:
@@ -320,6 +322,7 @@ class Delivery:
             if not (records and records[0].sequence == chain.sequence):
                 said = "%s was not called for records of %s from %d on, which have expired"
                 log.error(said, chain.handler.source, chain.object, chain.sequence)
+                self.on_expired(chain.handler.source)
             await self._run(chain, records)
             if chain.failure is not None or following is None:
                 return
@@ -399,4 +402,8 @@ def _nothing() -> None:
 
 
 def _uncounted(handler: str, outcome: CallOutcome) -> None:
+    pass
+
+
+def _unnoticed(handler: str) -> None:
     pass

@@ -47,9 +47,9 @@ class RecordFeed:
         """How many objects are held, by handler; those without any are left out."""
         return self._delivery.held
 
-    def count_by(self, on_call: Callable[[str, CallOutcome], None]) -> None:
-        """Tell of each call that ends, by handler."""
-        self._delivery.on_call = on_call
+    def count_by(self, on_call: Callable[[str, CallOutcome], None], on_expired: Callable[[str], None]) -> None:
+        """Tell of each call that ends, and each time that records have expired before, by handler."""
+        self._delivery.on_call, self._delivery.on_expired = on_call, on_expired
 
     @property
     def is_needed(self) -> bool:
@@ -80,6 +80,7 @@ class RecordFeed:
         for handler, position in self._delivery.behind(first - 1).items():
             said = "%s was not called for records %d to %d, which have expired: %s"
             log.error(said, handler, position + 1, first - 1, lost)
+            self._delivery.on_expired(handler)
         await self._delivery.note(first - 1)
 
     async def _read(self, partitions: Collection[int]) -> None:
