@@ -16,6 +16,7 @@ from levelog.absence import level_of
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError, Unavailable
 from levelog.secrets.redaction import Redactor
+from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons, GiveIndex
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heldclaims import HeldClaims
@@ -107,8 +108,9 @@ class Actuator:
         self._limits = Limits(self._settings)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
         caller.index = index
+        self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
         if index is not None:
-            caller.daemons = Daemons(database, scope, self.owner, index)
+            caller.daemons = Daemons(database, scope, self.owner, index, self._awaited)
         self._effects = Effects(
             database,
             scope,
@@ -187,7 +189,8 @@ class Actuator:
         claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
         calling = asyncio.create_task(self._effects.run(), name="actuator effects")
         looking = asyncio.create_task(self._lookout.run(), name="actuator lookout")
-        tasks = [ledger, relay, claiming, calling, looking]
+        awaited = asyncio.create_task(self._awaited.run(), name="actuator levels")
+        tasks = [ledger, relay, claiming, calling, looking, awaited]
         if self._database.is_shared:
             tasks.append(asyncio.create_task(self._presence.run(), name="actuator presence"))
         try:

@@ -13,18 +13,20 @@ from msgspec.structs import replace
 
 from levelog.calls.caller import CANCELLATION_TIME
 from levelog.calls.faults import HandlerFault, described
-from levelog.daemons import Daemon, Run, RunEnd, StopReason
+from levelog.daemons import Daemon, LiveLevel, Run, RunEnd, StopReason
 from levelog.effects import MOST_BYTES, EffectHandler
 from levelog.errors import DaemonLost, OperatorError
 from levelog.handlers.injection import Given
 from levelog.handlers.runs import DaemonHandler
 from levelog.indices import LiveIndex
+from levelog.levels import Standing
 from levelog.wire.canonical import canonical
+from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.results import Later, about
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.progress import keep_progress
 from levelog_store.connect.database import Database
-from levelog_store.rows import Scope
+from levelog_store.rows import Scope, ViewParent
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +60,19 @@ class Daemons:
     """The runs of one process; `index` gives what they look up, and says whether they are wanted."""
 
     def __init__(
-        self, database: Database, scope: Scope, owner: str, index: GiveIndex, pauses: Pauses | None = None
+        self,
+        database: Database,
+        scope: Scope,
+        owner: str,
+        index: GiveIndex,
+        levels: AwaitedLevels,
+        pauses: Pauses | None = None,
     ) -> None:
         self._database = database
         self._scope = scope
         self._owner = owner
         self._index = index
+        self._levels = levels
         self._pauses = pauses or Pauses()
         self._running: dict[str, _Daemon] = {}
         self._is_ending = False
@@ -96,7 +105,7 @@ class Daemons:
             raise OperatorError(f"{effect.title} is no daemon")
         if intent.progress is not None:
             request = replace(request, state=msgspec.json.decode(intent.progress))
-        daemon = _Daemon(handler, request, lambda state: self._keep(intent, state), self._pauses)
+        daemon = _Daemon(handler, intent, request, lambda state: self._keep(intent, state), self._levels, self._pauses)
         self._running[intent.key] = daemon
         if self._is_ending:
             daemon.end("shutdown")
@@ -179,8 +188,18 @@ class _Ended(msgspec.Struct):
 
 
 class _Daemon(Daemon[Any, Any]):
-    def __init__(self, handler: DaemonHandler, request: Run, keep: Callable[[Any], Any], pauses: Pauses) -> None:
+    def __init__(
+        self,
+        handler: DaemonHandler,
+        intent: ClaimedIntent,
+        request: Run,
+        keep: Callable[[Any], Any],
+        levels: AwaitedLevels,
+        pauses: Pauses,
+    ) -> None:
         self.handler = handler
+        self._intent = intent
+        self._levels = levels
         self._pauses = pauses
         self.kept = request.state
         """The state as JSON."""
@@ -231,7 +250,7 @@ class _Daemon(Daemon[Any, Any]):
                 seen = self._version
                 yield self._object
                 continue
-            await self._pauses.pause(self._moved)
+            await self.move()
 
     async def until(self, condition: Callable[[Any], bool]) -> bool:
         async with contextlib.aclosing(self.changes()) as changes:
@@ -239,6 +258,14 @@ class _Daemon(Daemon[Any, Any]):
                 if condition(found):
                     return True
         return False
+
+    def level(self, view: Callable[..., Any]) -> LiveLevel:
+        place = f"{self.handler.operator}/{self.handler.view_of(view)}", self._intent.parent
+        return _Level(self, self._levels, place, self._intent.parent_uid)
+
+    async def move(self) -> None:
+        """Wait until something that it may wait for has changed, or it has to end."""
+        await self._pauses.pause(self._moved)
 
     def take_state(self, state: Any) -> None:
         """Begin with what an earlier run kept."""
@@ -251,18 +278,47 @@ class _Daemon(Daemon[Any, Any]):
             return
         self._object = self.handler.taken(next(iter(values)))
         self._version += 1
-        self._wake()
+        self.wake()
 
     def end(self, reason: StopReason) -> None:
         """Tell the function that it has to end; only a lost claim is told after something else."""
         if self._reason is None or reason == "lost":
             self._reason = reason
         self.ending.set()
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have what it waits for looked at."""
         self._moved.set()
         self._moved = asyncio.Event()
+
+
+class _Level(LiveLevel):
+    def __init__(self, daemon: _Daemon, levels: AwaitedLevels, place: ViewParent, uid: str) -> None:
+        self._daemon = daemon
+        self._levels = levels
+        self._place = place
+        self._uid = uid
+
+    async def get(self) -> Standing | None:
+        return await self._levels.read(self._place, self._uid)
+
+    async def changes(self) -> AsyncGenerator[Standing | None]:
+        seen = 0
+        with self._levels.awaiting(self._place, self._uid, self._daemon.wake) as awaited:
+            while self._daemon.reason is None:
+                if seen != awaited.version:
+                    seen = awaited.version
+                    yield awaited.standing
+                    continue
+                await self._daemon.move()
+
+    async def until(self, condition: Callable[[Standing], bool]) -> Standing | None:
+        async with contextlib.aclosing(self.changes()) as changes:
+            async for standing in changes:
+                if standing is not None and condition(standing):
+                    return standing
+        return None
 
 
 async def _follow(daemon: _Daemon, wanted: Any) -> None:

@@ -25,6 +25,8 @@ class Topic(StrEnum):
     """For actuators: there are intents, or the scope that they wait for has been opened."""
     LEASES = "leases"
     """For processors: one has come for its share of the partitions, or has given some up."""
+    LEVELS = "levels"
+    """For actuators: a level stands otherwise that a daemon may wait for."""
     HELD = "held"
     """For processors: objects whose records wait for handlers of records are to be tried again."""
 

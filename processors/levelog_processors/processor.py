@@ -303,6 +303,8 @@ class Processor:
         if self._on_keys is not None:
             self._on_keys(folded.keys)
         log.debug("folded %d records", folded.records, extra={"sequence": sequence})
+        if folded.has_news:
+            await self._hints.publish(Topic.LEVELS)
         # with other processors, one may have committed an intent meanwhile that waits for such a target
         if folded.frees_targets or (folded.has_receipts and self._engine.is_shared):
             await self._hints.publish(Topic.INTENT)
@@ -352,6 +354,8 @@ class Processor:
         log.debug("decided on %d levels", len(cut.decided), extra={"sequence": newest})
         if cut.is_intent_pending:
             await self._hints.publish(Topic.INTENT)
+        if cut.has_news:
+            await self._hints.publish(Topic.LEVELS)
         if cut.has_told and self._engine.is_shared:  # others may own those that look the levels up
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
         for decided in cut.decided:

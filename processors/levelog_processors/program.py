@@ -126,6 +126,8 @@ class Program:
         self._require_levels()
         self.looked_up: Final = frozenset(each.name for view in self.views.values() for each in self.lookups_of(view))
         """Views whose levels others look up by their parents."""
+        self.awaited: Final = frozenset(each.name for each in self.views.values() if self._is_awaited(each))
+        """Views for whose levels daemons may wait."""
         self.longest_backoff = LONGEST_BACKOFF
         """Between two rounds of a level that stays as it is."""
 
@@ -251,6 +253,10 @@ class Program:
                         f"view {view.handler.name}: levels_of= names {cls.__name__}, of which operator "
                         f"{view.operator!r} has no view but such as are given levels themselves"
                     )
+
+    def _is_awaited(self, view: BoundView) -> bool:
+        daemons = (effect.daemon for effect in view.effects if effect.daemon is not None)
+        return any(daemon.may_ask_for(view.handler) for daemon in daemons)
 
     def reads_elsewhere(self, view: BoundView) -> bool:
         """Tell whether a view may read anything that is not in its parent's partition."""

@@ -7,12 +7,42 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from levelog.levels import Standing
+
 ObjectT = TypeVar("ObjectT")
 StateT = TypeVar("StateT")
 
 StopReason: TypeAlias = Literal["unwanted", "shutdown", "lost"]
 """Why a daemon has to end: its object is gone or left out by the filters; the process ends; another process may have
 the claim."""
+
+
+class LiveLevel(ABC):
+    """How a level of a daemon's object stands: `daemon.level(fresh)`.
+
+    It is what a view gets by `levels: Levels`, but for `children`, which is empty; None where there is no level: the
+    view was not called for the object yet, or its filters leave it out. It is as it was decided on last, so a change of
+    the object may be newer. Waiting costs nothing while no level of the operator stands otherwise. A daemon that loses
+    its database goes on to wait.
+    """
+
+    @abstractmethod
+    async def get(self) -> Standing | None:
+        """How it stands now. Raises Unavailable."""
+
+    @abstractmethod
+    def changes(self) -> AsyncIterator[Standing | None]:
+        """Yield how it stands, then after each change but one of `since` alone, until the daemon has to end.
+
+        Changes that come faster than they are taken are one.
+        """
+
+    @abstractmethod
+    async def until(self, condition: Callable[[Standing], bool]) -> Standing | None:
+        """Wait until the condition holds, and return how the level stands; None: the daemon has to end first.
+
+        While there is no level, the condition is not asked.
+        """
 
 
 class Daemon(ABC, Generic[ObjectT, StateT]):
@@ -62,6 +92,14 @@ class Daemon(ABC, Generic[ObjectT, StateT]):
     @abstractmethod
     async def until(self, condition: Callable[[ObjectT], bool]) -> bool:
         """Wait until the condition holds of the object; False: the daemon has to end first."""
+
+    @abstractmethod
+    def level(self, view: Callable[..., Any]) -> LiveLevel:
+        """How the level of a view of this object stands, to look at and to wait for.
+
+        The function is one of `@op.view` or `@op.children`, of the same operator and resource; raises OperatorError for
+        any other.
+        """
 
 
 class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -67,7 +67,7 @@ class Operator:
         """By name: what is called for each record."""
         self.on = On(self._lender, self.indices, self.edges.register, self._register_records)
         """Handlers of edges, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
-        self._views_by_function: dict[Callable[..., Any], str] = {}
+        self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}
 
     @overload
     def index(self, function: IndexF) -> IndexF: ...
@@ -176,7 +176,7 @@ class Operator:
             for index in objects.values():
                 self._keep(index)
             self.views[handler.name] = handler
-            self._views_by_function[function] = handler.name
+            self._views_by_function[function] = handler
             return function
 
         return register if function is None else register(function)
@@ -218,21 +218,23 @@ class Operator:
         """
         if not callable(view):  # pyright: ignore[reportUnnecessaryComparison]
             raise OperatorError(f"reconcile takes the function of a view, not {view!r}: @op.reconcile({view})")
-        name = self._views_by_function.get(view)
-        if name is None:
+        handler = self._views_by_function.get(view)
+        if handler is None:
             called = getattr(view, "__name__", repr(view))
             raise OperatorError(
                 f"{called} is not a view of the operator {self.name!r}: decorate it with @op.view first"
             )
+
+        name = handler.name
 
         def register(function: ReconcileF) -> ReconcileF:
             if name in self.reconcilers:
                 raise OperatorError(
                     f"{function.__name__}: the view {name!r} is reconciled by {self.reconcilers[name].name!r} already"
                 )
-            handler = ReconcileHandler.inspect(function, self.views[name], writes, self._lender, timeout=timeout)
-            self._claim(handler.name, function)
-            self.reconcilers[name] = handler
+            made = ReconcileHandler.inspect(function, handler, writes, self._lender, timeout=timeout)
+            self._claim(made.name, function)
+            self.reconcilers[name] = made
             return function
 
         return register
@@ -306,7 +308,7 @@ class Operator:
                 self.indices.setdefault(own.name, own)
             self.views[handler.name] = handler
             self.reconcilers[handler.name] = reconciler_of(handler, self._lender)
-            self._views_by_function[function] = handler.name
+            self._views_by_function[function] = handler
             return function
 
         return register
@@ -434,7 +436,7 @@ class Operator:
             if unknown := rest.keys() - {"of", "retries", "backoff"}:
                 raise OperatorError(f"daemon {function.__name__}: takes no option {min(unknown)!r}")
             known = EdgeOptions(selector=selector, **rest)
-            handler = DaemonHandler(function, grace, known, self._lender, self.indices)
+            handler = DaemonHandler(function, grace, known, self._lender, self.indices, self._views_by_function)
             self._claim(handler.name, function)
             self._claim(handler.runs_name, function)
             effect, wanted = daemon_effect(handler, self._lender), wanted_index(handler)

@@ -135,7 +135,7 @@ class Runs:
             if left <= 0:
                 raise LevelogError(
                     f"{self._tasks[busy[0]].get_name()} waits for something that a simulation does not step: let it "
-                    "wait by daemon.sleep, daemon.changes, daemon.until, daemon.stopped or a LiveIndex"
+                    "wait by what its Daemon gives, or by a LiveIndex"
                 )
             moving = asyncio.create_task(self._pauses.moved.wait())
             await asyncio.wait(

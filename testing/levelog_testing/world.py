@@ -28,6 +28,7 @@ from levelog.wire.records import (
     SyncStarted,
 )
 from levelog.wire.subjects import partition_of
+from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller
 from levelog_actuator.limits import ActuatorSettings
@@ -35,7 +36,7 @@ from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sending import Sender
 from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
-from levelog_log.hints import Hints
+from levelog_log.hints import Hint, Hints
 from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.engine import Engine
 from levelog_processors.hooks import Lifecycle
@@ -89,7 +90,8 @@ class World:
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
-        self._daemons = Daemons(database, scope, _PROCESS, self.live.index, self._pauses)
+        self._awaited = AwaitedLevels(database, scope, ActuatorSettings(), Hint())
+        self._daemons = Daemons(database, scope, _PROCESS, self.live.index, self._awaited, self._pauses)
         self._caller.daemons = self._daemons
         self._runs = Runs(self._pauses)
         self._began: dict[str, ClaimedIntent] = {}
@@ -333,11 +335,12 @@ class World:
         self._began[intent.key] = intent
 
     async def _settle_daemons(self) -> bool:
-        """Let daemons run until all wait; tells whether one moved."""
+        """Show daemons the levels that they wait for, and let them run until all wait; tells whether one moved."""
+        has_news = await self._awaited.look()
         has_moved, ended = await self._runs.settle()
         for key, result in ended.items():
             await self._conclude(self._began.pop(key), result)
-        return has_moved
+        return has_news or has_moved
 
     async def _conclude(self, intent: ClaimedIntent, result: Result) -> bool:
         """Store what came of an attempt, and fold its receipt; tells whether it has ended."""

@@ -1,8 +1,6 @@
 """What one change costs in statements and commits, with ingest, a processor and an actuator in one process."""
 
-import asyncio
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial, partialmethod
 from pathlib import Path
@@ -10,8 +8,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, event, select
-from sqlalchemy import Engine as SqlEngine
+from sqlalchemy import select
 
 from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
@@ -23,6 +20,7 @@ from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
+from rigs.statements import Count, counting
 from rigs.together import together
 from rigs.waiting import until
 
@@ -64,41 +62,6 @@ LOOK: Final = select(levels.c.status, levels.c.desired)
 """By the test."""
 
 
-class Count:
-    """Statements, and commits of transactions that wrote something."""
-
-    def __init__(self) -> None:
-        self.statements = 0
-        self.commits = 0
-        self._writing = set[int]()
-
-    def executed(self, connection: Connection, _cursor: object, statement: str, *_: Any) -> None:
-        task = asyncio.current_task()
-        if statement == str(LOOK) or statement.startswith("BEGIN") or (task and task.get_name() in BESIDE):
-            return
-        self.statements += 1
-        if any(word in statement for word in ("INSERT", "UPDATE", "DELETE")):
-            self._writing.add(id(connection))
-
-    def committed(self, connection: Connection) -> None:
-        self.commits += id(connection) in self._writing
-        self._writing.discard(id(connection))
-
-
-@contextmanager
-def counting() -> Generator[Count]:
-    """Count in all engines."""
-    count = Count()
-    listeners = (("before_cursor_execute", count.executed), ("commit", count.committed))
-    for name, listener in listeners:
-        event.listen(SqlEngine, name, listener)
-    try:
-        yield count
-    finally:
-        for name, listener in listeners:
-            event.remove(SqlEngine, name, listener)
-
-
 async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
     nats_server: NatsServer, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +89,7 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
             await until(lambda: is_shown(1), "a level in sync")
             counts: list[Count] = []
             for replicas in range(2, CHANGES + 2):
-                with counting() as count:
+                with counting(but_not=(str(LOOK),), beside=BESIDE) as count:
                     sandbox.user.apply(web(replicas))
                     await until(partial(is_shown, replicas), "a level in sync with the change")
                 counts.append(count)

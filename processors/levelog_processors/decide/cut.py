@@ -65,6 +65,8 @@ class Cut(Struct, frozen=True):
     """Levels may be decided on now that stand on what was decided."""
     has_told: bool = False
     """So may levels of other parents."""
+    has_news: bool = False
+    """A level stands otherwise that daemons may wait for."""
 
     @property
     def has_more(self) -> bool:
@@ -195,9 +197,19 @@ class Decider:
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held, claimed = await self._commit(epochs, batch, stray, late, folded_to, within)
         has_told = any(each.wake.view in self._program.looked_up for each in held)
+        has_news = any(each.is_news and each.wake.view in self._program.awaited for each in held)
         has_woken = bool(early) or has_told or any(each.wake.view in self._program.readers for each in held)
         retried = len(batch) - len(held)
-        return Cut(len(fresh), held, at, claimed, retried=retried, has_woken=has_woken, has_told=has_told)
+        return Cut(
+            len(fresh),
+            held,
+            at,
+            claimed,
+            retried=retried,
+            has_woken=has_woken,
+            has_told=has_told,
+            has_news=has_news,
+        )
 
     @asynccontextmanager
     async def _reading(self, within: Deciding | None) -> AsyncGenerator[AsyncConnection]:

@@ -59,6 +59,8 @@ class Folded(Struct, frozen=True):
     has_receipts: bool = False
     frees_targets: bool = False
     """Intents that are committed wait for a target whose intent has ended."""
+    has_news: bool = False
+    """A level has gone, or is blocked, that daemons may wait for."""
 
 
 class Folder:
@@ -91,7 +93,7 @@ class Folder:
         reached = None if folded_to is None else dict(folded_to)
         wakes: dict[ViewParent, Wake] = {}
         keys: set[IndexKey] = set()
-        has_finished = has_receipts = frees_targets = False
+        has_finished = has_receipts = frees_targets = has_news = False
         for kind, part in _parts(records):
             is_sweep = kind is SyncFinished
             has_finished |= is_sweep
@@ -102,9 +104,10 @@ class Folder:
             keys |= changes.keys.keys()
             has_receipts |= bool(changes.receipts)
             frees_targets |= changes.frees_targets
+            has_news |= self._has_news(changes)
         await self.keep_statistics(len(records))
         has_list = has_finished or any(isinstance(logged.record, SyncStarted | HistoryReverted) for logged in records)
-        return Folded(len(records), wakes, has_finished, has_list, keys, has_receipts, frees_targets)
+        return Folded(len(records), wakes, has_finished, has_list, keys, has_receipts, frees_targets, has_news)
 
     async def fold_within(
         self,
@@ -121,8 +124,13 @@ class Folder:
         await guard(connection, self.scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
         changes = self.begin(await self._held(connection, records)).records(records)
         wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking, are_wakes_written=False)
-        has_receipts, frees = bool(changes.receipts), changes.frees_targets
-        return Folded(len(records), dict(wakes), False, False, set(changes.keys), has_receipts, frees), changes.objects
+        has_receipts, frees, has_news = bool(changes.receipts), changes.frees_targets, self._has_news(changes)
+        folded = Folded(len(records), dict(wakes), False, False, set(changes.keys), has_receipts, frees, has_news)
+        return folded, changes.objects
+
+    def _has_news(self, changes: Changes) -> bool:
+        views = {view for view, _ in changes.gone}.union(*(each.views for each in changes.replaced))
+        return not self.program.awaited.isdisjoint(views)
 
     def begin(self, held: Held) -> Fold:
         """The fold of one part of a batch."""

@@ -41,9 +41,14 @@ class DaemonHandler:
         options: EdgeOptions,
         lender: Lender,
         indices: Mapping[str, object],
+        views: Mapping[Callable[..., Any], ViewHandler],
     ) -> None:
-        """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        """Check a function's signature. Raises OperatorError naming the function and what is wrong.
+
+        `views` are those of the operator, by function, also those that are defined below the daemon.
+        """
         self.name = function.__name__
+        self.views = views
         self.function = function
         self.operator = lender.operator
         self.grace = grace
@@ -79,6 +84,29 @@ class DaemonHandler:
     def wanted_name(self) -> str:
         """Name of the index of the objects that it has to run for, by their uids."""
         return f"{MARK}daemon/{self.name}"
+
+    def may_ask_for(self, view: ViewHandler) -> bool:
+        """Tell whether it may wait for levels of a view."""
+        is_of_object = view.resource.group_resource == self.reader.resource.group_resource
+        return self.itself is not None and is_of_object and view in self.views.values()
+
+    def view_of(self, function: Callable[..., Any]) -> str:
+        """Name of the view of a function whose level it may wait for. Raises OperatorError for any other function."""
+        name = getattr(function, "__name__", function)
+        if function is self.function:
+            raise OperatorError(
+                f"daemon {self.name}: it cannot wait for its own level, {name!r}, which settles for as long as it runs"
+            )
+        view = self.views.get(function) if callable(function) else None
+        if view is None:
+            raise OperatorError(
+                f"daemon {self.name}: level takes a function of @op.view or @op.children of operator "
+                f"{self.operator!r}, and {name!r} is none"
+            )
+        if not self.may_ask_for(view):
+            mine, other = self.reader.resource.group_resource, view.resource.group_resource
+            raise OperatorError(f"daemon {self.name} is of {mine}, and the view {view.name!r} is of {other}")
+        return view.name
 
     def is_finished(self, end: RunEnd) -> bool:
         """Tell whether no run follows on one that ended so, as long as the object stays."""

@@ -16,12 +16,14 @@ from levelog.daemons import Daemon
 from levelog.errors import DaemonLost
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted
+from levelog_actuator.awaited import AwaitedLevels
 from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.results import Ended, Result
+from levelog_log.hints import Hint
 from levelog_processors.live import LiveIndices
 from levelog_processors.program import Program
 from levelog_store.actuate import claims, outcomes
@@ -92,7 +94,8 @@ class Holder:
         )
         caller = EffectCaller(program.effects, SETTINGS)
         caller.index = self._live.index
-        self._daemons = caller.daemons = Daemons(database, scope, owner, self._live.index, self._pauses)
+        levels = AwaitedLevels(database, scope, SETTINGS, Hint())
+        self._daemons = caller.daemons = Daemons(database, scope, owner, self._live.index, levels, self._pauses)
         self._effects = Effects(
             database,
             scope,

@@ -136,6 +136,7 @@ class LastingHandler(DaemonHandler):
         given = {"key": Given.KEY, "retry": Given.RETRY, "started": Given.STARTED}
         self.given = Injections({}, given, {}, digest(value_fingerprint(code)))
         self.indices = {}
+        self.views = {}
         self.function = self._run
 
     def effect(self, lender: Lender) -> EffectHandler:

@@ -1,0 +1,99 @@
+"""Levels that daemons wait for: read all at once when a processor hints that one stands otherwise, or at the sweep."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+from levelog.absence import level_of
+from levelog.errors import LevelogError
+from levelog.levels import Standing
+from levelog_actuator.limits import ActuatorSettings
+from levelog_log.hints import Hint
+from levelog_store.actuate.awaited import read_awaited
+from levelog_store.connect.database import Database
+from levelog_store.rows import Scope, ViewParent
+
+log = logging.getLogger(__name__)
+
+REST: Final = 9
+"""After a look, times as long as it took: so reading takes a tenth of the time at most (2,000 levels take 50 ms)."""
+
+
+class AwaitedLevels:
+    """The levels that the daemons of one process wait for."""
+
+    def __init__(self, database: Database, scope: Scope, settings: ActuatorSettings, hint: Hint) -> None:
+        self._database = database
+        self._scope = scope
+        self._hint = hint
+        self._sweep = settings.sweep
+        self._awaited: set[Awaited] = set()
+        database.absence.on_end(hint.set)
+
+    @contextmanager
+    def awaiting(self, place: ViewParent, uid: str, told: Callable[[], None]) -> Generator["Awaited"]:
+        """While somebody waits for a level of an object with this uid; `told` is called each time it stands otherwise.
+
+        It is read for the first time after that began, so that no change is missed.
+        """
+        awaited = Awaited(place, uid, told)
+        self._awaited.add(awaited)
+        self._hint.set()
+        try:
+            yield awaited
+        finally:
+            self._awaited.discard(awaited)
+
+    async def read(self, place: ViewParent, uid: str) -> Standing | None:
+        """How a level of an object with this uid stands; None: there is none. Raises Unavailable."""
+        async with self._database.reading() as connection:
+            found = (await read_awaited(connection, self._scope, [place])).get(place)
+        return found[1] if found is not None and found[0] == uid else None
+
+    async def run(self) -> None:
+        """Look at each hint, and at each sweep, until cancelled; hints that come meanwhile are one."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self._hint.wait(self._sweep)
+            began = clock()
+            try:
+                await self.look()
+            except LevelogError as error:
+                log.log(level_of(error), "levels that daemons wait for are read again at the next sweep: %s", error)
+            await asyncio.sleep(min(REST * (clock() - began), self._sweep.total_seconds()))
+
+    async def look(self) -> bool:
+        """Read what is waited for, and tell whom that concerns; returns whether it concerns anybody."""
+        awaited = list(self._awaited)
+        if not awaited:
+            return False
+        async with self._database.reading() as connection:
+            found = await read_awaited(connection, self._scope, sorted({each.place for each in awaited}))
+        return sum(each.take(found.get(each.place)) for each in awaited) > 0
+
+
+class Awaited:
+    """One wait for a level."""
+
+    def __init__(self, place: ViewParent, uid: str, told: Callable[[], None]) -> None:
+        self.place: Final = place
+        self.standing: Standing | None = None
+        self.version = 0
+        """Raised each time it is read that the level stands otherwise; 0: it was not read yet."""
+        self._uid = uid
+        self._told = told
+
+    def take(self, found: tuple[str, Standing] | None) -> bool:
+        """Take note of what was read; tells whether the level stands otherwise than before."""
+        before, self.standing = self.standing, found[1] if found is not None and found[0] == self._uid else None
+        if self.version and _identity(before) == _identity(self.standing):
+            return False
+        self.version += 1
+        self._told()
+        return True
+
+
+def _identity(standing: Standing | None) -> object:
+    return standing.identity if standing is not None else None

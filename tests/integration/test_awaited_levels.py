@@ -1,0 +1,422 @@
+"""Levels that daemons wait for: in a simulation, and where the processor and the actuator are apart."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from levelog import Intent, Level, Manifest, Operator, OperatorError, Resource, Struct, patch_status
+from levelog.daemons import Daemon
+from levelog.levels import Levels, Standing
+from levelog.testing import Simulation
+from levelog.wire.objects import Application
+from levelog_actuator import Actuator, ActuatorSettings
+from levelog_actuator.awaited import AwaitedLevels
+from levelog_kube.client import connect as connect_kube
+from levelog_kube.discovery import cluster_uid
+from levelog_log.hints import Hint, Hints
+from levelog_log.publisher import BatchPublisher
+from levelog_log.transport.connection import connect as connect_nats
+from levelog_processors.live import LiveIndices
+from levelog_processors.program import Program
+from levelog_sandbox import Sandbox
+from levelog_store.connect.database import Database
+from rigs.acting import QUICK
+from rigs.nats import NatsServer
+from rigs.processing import Processing
+from rigs.statements import counting
+from rigs.waiting import until
+from rigs.webs import WEBS, deleted
+from rigs.webs import web as seen_web
+
+MINUTE = timedelta(minutes=1)
+NEVER = timedelta(hours=1)
+
+
+class WebSpec(Struct):
+    image: str = "a"
+    replicas: int = 1
+
+
+class WebStatus(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+    status: WebStatus = WebStatus()
+
+
+class Pod(Resource, version="v1", plural="pods"):
+    pass
+
+
+class ConfigMap(Resource, version="v1", plural="configmaps"):
+    pass
+
+
+def web(name: str = "shop", /, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a", **spec}}
+
+
+def sized() -> tuple[Operator, Callable[..., Level[int]]]:
+    """An operator with a view of the size of a Web, which nothing brings about."""
+    op = Operator("webs")
+
+    @op.view(when=lambda web: web.spec.image != "none")
+    def size(web: Web) -> Level[int]:
+        return Level(desired=web.spec.replicas, actual=1)
+
+    return op, size
+
+
+def status(standing: Standing | None) -> str | None:
+    return standing.status if standing is not None else None
+
+
+def test_a_daemon_waits_until_a_level_is_in_sync() -> None:
+    op = Operator("webs")
+    told: list[Any] = []
+
+    @op.view
+    def size(web: Web) -> Level[int]:
+        return Level(desired=web.spec.replicas, actual=web.status.replicas)
+
+    @op.reconcile(size)
+    def resize(web: Web) -> Iterator[Intent]:
+        yield patch_status(web, {"replicas": web.spec.replicas})
+
+    @op.daemon
+    async def announce(web: Web, daemon: Daemon[Web, None]) -> None:
+        level = daemon.level(size)
+        while await daemon.until(lambda web: web.spec.replicas > 1):
+            if (standing := await level.until(lambda level: level.status == "in_sync")) is None:
+                break
+            told.append((standing.status, standing.since, status(await level.get())))
+            await daemon.until(lambda web: web.spec.replicas == 1)
+        told.append(daemon.reason)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(announce)
+        simulation.apply(web())
+        simulation.run()
+        simulation.refuse(503, times=1)
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        assert told == []
+        assert simulation.level("size", "default", "shop").status != "in_sync"
+        simulation.advance(MINUTE)
+        assert [(now, later) for now, _, later in told] == [("in_sync", "in_sync")]
+        assert told[0][1] is not None
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert told[1:] == ["unwanted"]
+
+
+def test_changes_of_a_level_are_how_it_stands_and_then_each_other_way() -> None:
+    op, size = sized()
+    told: list[Any] = []
+
+    @op.daemon
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        async for standing in daemon.level(size).changes():
+            told.append(standing and (standing.status, dict(standing.drift)))  # noqa: PERF401 - it is told at once
+        told.append(daemon.reason)
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        simulation.run()
+        assert told == [("in_sync", {})]
+        simulation.apply(web(image="b"))
+        simulation.run()
+        simulation.advance(MINUTE)
+        assert told == [("in_sync", {})]  # it stands as before
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        assert told[1:] == [("drifting", {"changed": (".",)})]
+        simulation.apply(web(image="none"))
+        simulation.run()
+        assert told[2:] == [None]  # the view leaves it out
+        simulation.apply(web())
+        simulation.run()
+        assert told[3:] == [("in_sync", {})]
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert told[4:] == ["unwanted"]
+
+
+def test_a_wait_for_a_level_ends_with_the_daemon() -> None:
+    op, size = sized()
+    told: list[Any] = []
+
+    @op.daemon(grace=timedelta(seconds=1))
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        told.append(await daemon.level(size).until(lambda level: level.status == "failed"))
+        told.append(await daemon.level(size).until(lambda level: True))  # it has to end already
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        simulation.run()
+        assert told == []
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert told == [None, None]
+
+
+def test_a_level_of_a_view_that_is_given_levels_is_waited_for_too() -> None:
+    op, _ = sized()
+    told: list[Any] = []
+
+    @op.view
+    def trouble(web: Web, levels: Levels) -> Level[list[str]]:
+        return Level(desired=[], actual=[name for name, level in levels.items() if level.status == "drifting"])
+
+    @op.daemon
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        told.append(await daemon.level(trouble).until(lambda level: level.status == "drifting"))
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        simulation.run()
+        assert told == []
+        simulation.apply(web(replicas=2))
+        simulation.run()
+        assert [status(each) for each in told] == ["drifting"]
+
+
+def test_a_level_of_children_is_waited_for_too() -> None:
+    op = Operator("webs")
+    told: list[Any] = []
+
+    @op.children(Web, of=ConfigMap)
+    def config(web: Web) -> Manifest:
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": web.metadata.name}, "data": {"a": "b"}}
+
+    @op.daemon
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        told.append(await daemon.level(config).until(lambda level: level.status == "in_sync"))
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.refuse(503, target="configmaps/default/shop", times=1)
+        simulation.apply(web())
+        simulation.run()
+        assert told == []
+        simulation.advance(MINUTE)
+        assert [status(each) for each in told] == ["in_sync"]
+
+
+def test_a_level_that_a_daemon_cannot_wait_for_is_refused_with_a_sentence() -> None:
+    op, other = Operator("webs"), Operator("others")
+    told: list[str] = []
+
+    @op.view
+    def pods(pod: Pod) -> Level[int]:
+        return Level(1, 1)
+
+    @other.view
+    def theirs(web: Web) -> Level[int]:
+        return Level(1, 1)
+
+    @op.daemon
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        wrong: list[Any] = [pods, theirs, follow, len, "pods", {}]
+        for view in wrong:
+            with pytest.raises(OperatorError) as refused:
+                daemon.level(view)
+            told.append(str(refused.value))
+
+    op.conditions(Web)
+    with Simulation(op, other) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        simulation.run()
+    takes = "daemon follow: level takes a function of @op.view or @op.children of operator 'webs', and"
+    assert told == [
+        "daemon follow is of webs.example.com, and the view 'pods' is of pods",
+        f"{takes} 'theirs' is none",
+        "daemon follow: it cannot wait for its own level, 'follow', which settles for as long as it runs",
+        f"{takes} 'len' is none",
+        f"{takes} 'pods' is none",
+        f"{takes} {{}} is none",
+    ]
+
+
+def test_hints_are_for_views_that_a_daemon_of_their_operator_may_ask_for() -> None:
+    op, _ = sized()
+    assert Program([op]).awaited == set()
+
+    @op.view
+    def pods(pod: Pod) -> Level[int]:
+        return Level(1, 1)
+
+    @op.daemon
+    async def deaf(web: Web) -> None:
+        """Is given no Daemon."""
+
+    assert Program([op]).awaited == set()
+
+    @op.daemon
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        """May ask."""
+
+    assert Program([op]).awaited == {"webs/size"}
+
+
+class Told:
+    """What daemons have seen of the level `size`, by the names of their Webs."""
+
+    def __init__(self) -> None:
+        self.statuses: dict[str, list[str | None]] = {}
+        self.op, self._size = sized()
+        self.op.daemon(self.follow())
+
+    def follow(self) -> Callable[..., Any]:
+        async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+            told = self.statuses.setdefault(web.metadata.name, [])
+            async for standing in daemon.level(self._size).changes():
+                told.append(status(standing))
+
+        return follow
+
+    async def until(self, name: str, *wanted: str | None) -> None:
+        async def is_told() -> bool:
+            return self.statuses.get(name, [])[-len(wanted) :] == [*wanted]
+
+        await until(is_told, f"that {name} was {wanted}, of {self.statuses}", seconds=60)
+
+
+@asynccontextmanager
+async def apart(
+    nats_url: str, database_url: str, folder: Path, told: Told, settings: ActuatorSettings, hinted: str = "webs"
+) -> AsyncGenerator[Processing]:
+    """A processor and an actuator with connections of their own; the actuator hears the hints of an application."""
+    async with Sandbox() as sandbox, await connect_kube(sandbox.kubeconfig(folder / "kubeconfig")) as client:
+        cluster = await cluster_uid(client)
+        async with (
+            Processing(nats_url, database_url, [told.op], cluster=cluster) as stack,
+            await connect_nats(nats_url) as connection,
+            Hints(connection, cluster, Application(hinted)) as hints,
+        ):
+            database = await Database.open(database_url) if stack.database.is_shared else stack.database
+            async with LiveIndices(database, stack.scope, stack.program, hints) as live:
+                effects = stack.program.effects
+                actuator = Actuator(
+                    database,
+                    stack.scope,
+                    client,
+                    BatchPublisher(stack.stream),
+                    hints,
+                    settings=settings,
+                    effects=effects,
+                    index=live.index,
+                )
+                running = asyncio.create_task(actuator.run(), name="actuator")
+                stack.start()
+                try:
+                    yield stack
+                finally:
+                    running.cancel()
+                    await asyncio.wait({running})
+                    if database is not stack.database:
+                        await database.close()
+
+
+async def test_a_level_is_seen_at_once_where_processor_and_actuator_are_apart(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    told = Told()
+    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, sweep=NEVER)) as stack:
+        shop = seen_web("shop", 1)
+        await stack.listed(shop, seen_web("cart", 2), version=3, of=[WEBS])
+        await told.until("shop", "in_sync")
+        await told.until("cart", "in_sync")
+        await stack.tell(seen_web("shop", 4, replicas=2))
+        await told.until("shop", "in_sync", "drifting")
+        await stack.tell(seen_web("shop", 5))
+        await told.until("shop", "drifting", "in_sync")
+        await stack.tell(seen_web("shop", 6, image="none"))
+        await told.until("shop", "in_sync", None)
+        await stack.tell(deleted(shop, 7))
+        assert told.statuses["cart"][-1] == "in_sync"
+
+
+async def test_a_level_whose_hint_was_lost_is_seen_by_the_sweep(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    told = Told()
+    settings = replace(QUICK, sweep=timedelta(milliseconds=100))
+    async with apart(nats_server.url, database_url, tmp_path, told, settings, hinted="nobody") as stack:
+        await stack.listed(seen_web("shop", 1), version=3, of=[WEBS])
+        await told.until("shop", "in_sync")
+        await stack.tell(seen_web("shop", 4, replicas=2))
+        await told.until("shop", "in_sync", "drifting")
+
+
+async def test_all_that_wait_share_one_statement(nats_server: NatsServer, database_url: str) -> None:
+    told = Told()
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        await stack.listed(*[seen_web(f"web-{n}", 1 + n) for n in range(50)], version=99, of=[WEBS])
+        stack.start()
+        await stack.folded(await stack.tell(seen_web("web-0", 100, replicas=2)))
+        await stack.stop()
+        levels = AwaitedLevels(stack.database, stack.scope, QUICK, Hint())
+        woken: list[int] = []
+        with ExitStack() as waits, counting() as count:
+            waiting = [
+                waits.enter_context(levels.awaiting(place(n), f"uid-web-{n}", partial(woken.append, n)))
+                for n in range(50)
+            ]
+            assert await levels.look()
+            assert count.statements == 1
+            assert sorted(woken) == [*range(50)]
+            assert [status(each.standing) for each in waiting] == ["drifting", *["in_sync"] * 49]
+            assert not await levels.look()
+            assert (count.statements, len(woken)) == (2, 50)
+            with levels.awaiting(place(1), "uid of another", woken.clear) as other:
+                assert await levels.look()
+            assert (other.standing, woken) == (None, [])
+        with counting() as count:
+            assert not await levels.look()
+            assert count.statements == 0
+
+
+async def test_reading_takes_a_tenth_of_the_time_however_many_hints_come(
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    async with Processing(nats_server.url, database_url, [told.op]) as stack:
+        hint, clock = Hint(), asyncio.get_running_loop().time
+        levels = AwaitedLevels(stack.database, stack.scope, QUICK, hint)
+        looks: list[float] = []
+        look = levels.look
+
+        async def slow_look() -> bool:
+            began = clock()
+            hint.set()  # another one comes meanwhile
+            await asyncio.sleep(0.01)
+            is_told = await look()
+            looks.append(clock() - began)
+            return is_told
+
+        monkeypatch.setattr(levels, "look", slow_look)
+        began = clock()
+        with levels.awaiting(place(1), "uid-web-1", lambda: None), pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await levels.run()
+        assert len(looks) > 1
+        assert sum(looks) <= 0.1 * (clock() - began) + max(looks)
+
+
+def place(number: int) -> tuple[str, str]:
+    return "webs/size", f"webs.example.com/default/web-{number}"
