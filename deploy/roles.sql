@@ -43,9 +43,9 @@ BEGIN
     REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM levelog_processor;
     -- The actuator claims intents and stores receipts; what is to be written, and where, it cannot change.
     GRANT SELECT ON alembic_version, scopes, intents TO levelog_actuator;
-    GRANT SELECT (scope, view, parent, parent_uid) ON levels TO levelog_actuator;
+    GRANT SELECT (scope, view, parent, parent_uid, status, reason, drift, since) ON levels TO levelog_actuator;
     GRANT SELECT, INSERT, UPDATE, DELETE ON actuators TO levelog_actuator;
-    -- What effects did it records again, and when it did so; daemons look up indices.
+    -- What effects did it records again, and when it did so; daemons look up indices, and wait for levels.
     GRANT SELECT ON index_entries, key_versions, syncs TO levelog_actuator;
     GRANT UPDATE (calls_recorded_at) ON scopes TO levelog_actuator;
     GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed,

@@ -183,7 +183,7 @@ async def test_sources_effects_and_retries_work_with_the_rights_that_are_documen
 FOLLOWS = """
 from pathlib import Path
 
-from levelog import LiveIndex, Operator, Resource
+from levelog import Level, LiveIndex, Operator, Resource
 from levelog.daemons import Daemon
 
 op = Operator("follows")
@@ -198,8 +198,14 @@ def names(web: Web) -> dict[str, str]:
     return {web.metadata.namespace: web.metadata.name}
 
 
+@op.view
+def named(web: Web) -> Level[str]:
+    return Level(web.metadata.name, web.metadata.name)
+
+
 @op.daemon
 async def follow(web: Web, daemon: Daemon[Web, list[str]], names: LiveIndex[str, str]) -> None:
+    await daemon.level(named).until(lambda level: level.status == "in_sync")
     await daemon.keep(list(await names.get("default")))
     Path("followed").write_text(str(daemon.state))
     await daemon.stopped()
