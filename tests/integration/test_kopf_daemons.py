@@ -120,6 +120,40 @@ def test_a_daemon_that_raises_begins_anew_after_the_delay_that_its_error_or_its_
         assert kopf.simulation.level("follow", "default", "a").status == "failed"
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "retries"),
+    [
+        ("", 'kopf.PermanentError("no use")', [0]),
+        ("retries=2", 'kopf.TemporaryError("not yet", delay=10)', [0, 1]),
+        ("retries=2, backoff=10", 'ValueError("wrong")', [0, 1]),
+        ("errors=kopf.ErrorsMode.PERMANENT", 'ValueError("wrong")', [0]),
+        ("timeout=25", 'kopf.TemporaryError("not yet", delay=10)', [0, 1, 2]),
+        ("timeout=25, backoff=10", 'ValueError("wrong")', [0, 1, 2]),
+    ],
+)
+def test_a_daemon_that_gave_up_does_not_begin_again_when_its_object_changes(
+    tmp_path: Path, options: str, error: str, retries: list[int]
+) -> None:
+    source = f"""
+    @kopf.daemon("example.com", "v1", "shops", {options})
+    async def follow(retry, **_):
+        told.append(retry)
+        raise {error}
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        told = kopf.apply(size=1)
+        kopf.simulation.advance(timedelta(minutes=5))
+        assert told + kopf.told() == retries
+        level = kopf.simulation.level("follow", "default", "a")
+        assert (level.status, error.split('"')[1] in level.reason) == ("failed", True)
+        assert kopf.apply(size=2) == []
+        kopf.simulation.advance(timedelta(minutes=5))
+        assert kopf.told() == []
+        assert kopf.simulation.level("follow", "default", "a").status == "failed"
+        kopf.delete()
+        assert kopf.simulation.objects(Shop) == []
+
+
 def test_what_a_daemon_returns_is_written_and_it_does_not_begin_again_when_its_object_changes(tmp_path: Path) -> None:
     source = """
     @kopf.daemon("example.com", "v1", "shops")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from rigs.faults import Hold
 from rigs.kopfrivals import SHOPS, Case, Rival, Seen
 from rigs.waiting import until
 
@@ -92,6 +93,37 @@ async def _cancelled(rival: Rival) -> Seen:
     return Seen(f"they are cancelled after {took} s", took == [0, 2])
 
 
+async def _filled(rival: Rival) -> Seen:
+    metadata = {"name": "map", "namespace": "default"}
+    rival.sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    rival.make("a")
+    rule = rival.proxy.add(Hold(stage="request"), lambda request: request.resource == "configmaps", times=None)
+    rival.start()
+
+    async def is_asked() -> bool:
+        return any(each.request.resource == SHOPS for each in rival.proxy.log)
+
+    await until(is_asked, "a list of Shops")
+    is_early = await rival.comes("looked", seconds=5)
+    rival.proxy.remove(rule)
+    _, maps = await rival.tells("looked")
+    when = "before" if is_early else "after"
+    return Seen(f"the handler is called {when} the list, and finds {maps}", not is_early and maps == ["map"])
+
+
+async def _out_of_time(rival: Rival) -> Seen:
+    rival.make("a", size=1)
+    await rival.tells("plain", 2)
+    await rival.tells("patches", 2)
+    rival.change("a", size=2)
+    await rival.comes("plain", 3, seconds=6)
+    told = [[retry for _, retry in rival.told(name)] for name in ("plain", "patches")]
+    lasts = bool(rival.told("goes on"))
+    how = "goes on" if lasts else "is ended"
+    text = f"those that raise are run {told[0]} and {told[1]}, and the one that does not raise {how}"
+    return Seen(text, told == [[0, 1, 2], [0, 1, 2]] and lasts)
+
+
 _RAISES: Final = """
 {decorator}
 def handler(patch, retry, status, **_):
@@ -119,6 +151,45 @@ ALIKE: Final = {
         "a daemon patches the status, then raises",
         _RAISES.format(decorator="@kopf.daemon(*SHOPS, backoff=1)", field="runs"),
         _patched("runs"),
+    ),
+    "out_of_time": Case(
+        "daemons with a timeout, which raise again and again, and one that does not",
+        """
+@kopf.daemon(*SHOPS, timeout=10)
+async def plain(retry, **_):
+    tell("plain", retry)
+    raise kopf.TemporaryError("not yet", delay=4)
+
+
+@kopf.daemon(*SHOPS, timeout=10, backoff=4)
+def patches(retry, patch, **_):
+    tell("patches", retry)
+    patch.status["tries"] = retry
+    raise ValueError("wrong")
+
+
+@kopf.daemon(*SHOPS, timeout=2)
+async def lasts(stopped, **_):
+    await stopped.wait(6)
+    tell("goes on")
+    await stopped.wait()
+""",
+        _out_of_time,
+    ),
+    "filled": Case(
+        "an index of another resource whose list takes its time",
+        """
+@kopf.index("v1", "configmaps")
+def maps(name, **_):
+    return {name: None}
+
+
+@kopf.on.create(*SHOPS, id="looks")
+def looks(maps: kopf.Index, **_):
+    tell("looked", sorted(maps))
+""",
+        _filled,
+        starts=False,
     ),
     "inner": Case(
         "one of two handlers inside of a handler has ended, and the operator is started again",

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from levelog_sandbox import Sandbox
 from rigs.faultproxy import FaultProxy
-from rigs.faults import Refuse
+from rigs.faults import Refuse, Strike
 from rigs.levelog import Levelog, define
 from rigs.processes import Process
 from rigs.waiting import until
@@ -190,15 +190,16 @@ class Rival(Handlers):
 
 
 @asynccontextmanager
-async def rival(side: Side, folder: Path, source: str) -> AsyncGenerator[Rival]:
-    """One of the two that runs a file with these handlers, on a sandbox that has Shops."""
+async def rival(side: Side, folder: Path, source: str, *, starts: bool = True) -> AsyncGenerator[Rival]:
+    """One of the two with a file of these handlers, that runs or is yet to be started, on a sandbox that has Shops."""
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(Sandbox())
         await define(sandbox, DEFINITION)
         proxy = await stack.enter_async_context(FaultProxy(sandbox.url))
         made = Rival(side, folder, sandbox, proxy, source)
         stack.callback(made.stop)
-        made.start()
+        if starts:
+            made.start()
         yield made
 
 
@@ -208,6 +209,8 @@ class Case(NamedTuple):
     title: str
     source: str
     story: Callable[[Rival], Awaitable[Seen]]
+    starts: bool = True
+    """Whether the handlers run before the story begins; else it starts them."""
 
 
 async def _newest(rival: Rival) -> Seen:
@@ -268,6 +271,34 @@ async def _expired(rival: Rival) -> Seen:
     is_right = await rival.comes("looked", 2, seconds=15)
     how = "is handled" if is_right else "is not handled"
     return Seen(f"the next change {how}, and it {'runs' if rival.is_running else 'has ended'}", is_right)
+
+
+async def _paged(rival: Rival) -> Seen:
+    def make_map(name: str) -> None:
+        metadata = {"name": name, "namespace": "default"}
+        rival.sandbox.user.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+    def forget() -> None:
+        make_map("late")
+        rival.sandbox.compact()
+
+    for n in range(600):
+        make_map(f"map-{n}")
+    rival.proxy.add(Refuse(code=422), lambda request: "sendInitialEvents" in request.query, times=None)
+    first_page = rival.proxy.add(
+        Strike(call=forget, stage="answer"),
+        lambda request: request.resource == "configmaps" and request.query.get("limit") == "500",
+    )
+    rival.start()
+
+    async def is_forgotten() -> bool:
+        return bool(first_page.applied)
+
+    await until(is_forgotten, "the first page of a list")
+    rival.make("a")
+    is_right = await rival.comes("looked", 601, seconds=20)
+    how = "knows all objects" if is_right else f"{'runs' if rival.is_running else 'has ended'} without them"
+    return Seen(f"it {how}", is_right)
 
 
 async def _writes(rival: Rival) -> Seen:
@@ -415,6 +446,26 @@ def looks(spec, **_):
 """,
         _expired,
     ),
+    "paged": Case(
+        "a first list comes in pages, and what it goes on from is too old before the second one",
+        """
+@kopf.on.startup()
+def list_in_pages(settings, **_):
+    settings.watching.chunk_size = 500
+
+
+@kopf.index("v1", "configmaps")
+def maps(name, **_):
+    return {name: None}
+
+
+@kopf.on.create(*SHOPS, id="looks")
+def looks(maps: kopf.Index, **_):
+    tell("looked", len(maps))
+""",
+        _paged,
+        starts=False,
+    ),
     "writes": Case(
         "three handlers return a result",
         """
@@ -503,5 +554,5 @@ def gone(**_):
 
 async def compare(case: Case, side: Side, folder: Path) -> Seen:
     """Tell a story to one of the two."""
-    async with rival(side, folder, case.source) as one:
+    async with rival(side, folder, case.source, starts=case.starts) as one:
         return await case.story(one)

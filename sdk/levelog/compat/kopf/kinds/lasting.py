@@ -4,14 +4,14 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
 from levelog.calls.caller import Threads
 from levelog.calls.mappings import plain
 from levelog.compat.kopf.attempts import LEFT, Attempts, left
-from levelog.compat.kopf.failures import HandlerTimeoutError
+from levelog.compat.kopf.failures import HandlerTimeoutError, PermanentError
 from levelog.compat.kopf.given.keywords import Body, Meta, ReadOnly
 from levelog.compat.kopf.given.lookups import KopfIndex
 from levelog.compat.kopf.kinds.changing import LONGEST
@@ -34,7 +34,7 @@ FOR_EVER: Final = timedelta(days=3650)
 """How long a thread may run."""
 REFRESH_SECONDS: Final = 1.0
 """How old an index may be that a daemon looks up."""
-_CODE: Final = "kopf daemons 1"
+_CODE: Final = "kopf daemons 2"
 """Stands for this module in fingerprints: raised when the same runs lead to others."""
 
 
@@ -119,6 +119,7 @@ class LastingHandler(DaemonHandler):
         self.operator = operator
         self.grace = grace
         self.attempts = attempts
+        attempts.leaves_end = True  # else it would begin anew when its object changes
         self.filters = declared.filters
         self.initial_delay = initial_delay
         selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
@@ -165,9 +166,11 @@ class LastingHandler(DaemonHandler):
     ) -> None:
         del found  # it changes; the daemon has it
         before, limit = left(daemon.state), self.attempts.limits.timeout
-        if limit is not None and datetime.now(UTC) - (started if before is None else before.began) > limit:
-            raise HandlerTimeoutError(f"{self.attempts.id} has timed out after {limit}")
         delay = self.initial_delay if before is None else before.delay
+        if before is not None and before.is_over:
+            raise PermanentError(before.error)
+        if before is not None and limit is not None and started + delay >= before.began + limit:
+            raise HandlerTimeoutError(f"{self.attempts.id} has timed out after {limit}: {before.error}")
         if retry == 0 and delay and not await daemon.sleep(delay):
             return
         carried = (daemon.state or {}).get(LEFT)
