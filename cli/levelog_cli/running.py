@@ -38,6 +38,7 @@ def execute(settings: Settings, command: Command, *, is_part: bool = False) -> N
     set_up_logs(settings.log_format, settings.log_level)
     tell = _tell_nobody if is_part else tell_of
     try:
+        settings.check()
         with _ending_early(tell):
             _run(command, tell)
         sys.stdout.flush()

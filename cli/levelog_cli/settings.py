@@ -1,6 +1,7 @@
 """What can be set, each by a flag and by the variable of the same name; a flag wins over its variable."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -58,6 +59,9 @@ def _option(
         rich_help_panel="Settings",
         show_default=False,
     )
+
+
+_NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # as Kubernetes names one: RFC 1123
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -124,6 +128,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         LogLevel.INFO
     )
     debug: Annotated[bool, _option("Show the traceback of what ends the command.", flag="--debug")] = False
+
+    def check(self) -> None:
+        """Raises ConfigurationError for a namespace that is none, such as a pattern."""
+        for name in self.namespaces:
+            if not _NAMESPACE.fullmatch(name):
+                raise ConfigurationError(
+                    f"{flag('namespace')}: {name!r} is no name of a namespace, and patterns are not taken: "
+                    "name each one, or leave it out for all, and filter in the operator by when="
+                )
 
     @property
     def namespaces(self) -> tuple[str, ...]:
