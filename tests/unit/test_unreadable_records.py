@@ -210,3 +210,13 @@ def test_subjects_that_are_not_of_objects_or_not_of_levelog_are_told_apart() -> 
 def test_the_records_are_all_kinds_that_there_are() -> None:
     kinds = {ObjectSeen, ObjectDeleted, SyncStarted, SyncFinished, GapNoted, BookmarkNoted, ReceiptNoted, TargetSighted}
     assert {type(record) for record in RECORDS} == {*kinds, ObjectUnreadable}
+
+
+@pytest.mark.parametrize("field", ["sync_id", "namespaces", "api_version"])
+def test_invariant_14_a_record_with_a_nul_in_any_field_cannot_be_read(field: str) -> None:
+    headers, payload = encode(lists_done(WEBS, 9)[0], record_id="id", source="test")
+    content = msgspec.json.decode(payload)
+    for text, is_readable in (("a\0", False), ("a\\u0000", True)):
+        content[field] = [text] if field == "namespaces" else text
+        record = place(headers, msgspec.json.encode(content), 1).record
+        assert isinstance(record, Unreadable) is not is_readable

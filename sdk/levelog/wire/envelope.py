@@ -56,6 +56,8 @@ _CONTROL: Final[dict[str, type[ControlRecord]]] = {
 _CONTROL_TYPE: Final = {cls: name for name, cls in _CONTROL.items()}
 _SEEN: Final = "levelog.object.seen"
 _DELETED: Final = "levelog.object.deleted"
+_NUL: Final = rb"\u0000"
+"""As JSON writes it, where no backslash stands before it."""
 _DECODERS: Final = {name: msgspec.json.Decoder(cls) for name, cls in _CONTROL.items()}
 
 
@@ -128,9 +130,11 @@ def _control(kind: str, payload: bytes) -> ControlRecord:
         raise RecordError(f"record type {kind!r} is not known")
     record: ControlRecord = decoder.decode(payload)
     _zoned(record.time)
+    may_hold_nul = _NUL in payload
     for name in record.__struct_fields__:
         value = getattr(record, name)
-        if name != "applied" and "\0" in str(value):  # that stays JSON, in which a NUL is escaped
+        # what was applied stays JSON, in which a NUL is escaped
+        if may_hold_nul and name != "applied" and _NUL in msgspec.json.encode(value).replace(rb"\\", b""):
             raise RecordError(f"{name} holds a NUL")
         if isinstance(value, ObjectKey) and not value.is_sound:
             raise RecordError(f"{name} does not name an object")
