@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final, assert_never
 from urllib.parse import quote
 
@@ -49,7 +50,7 @@ class Order(Struct, frozen=True, kw_only=True):
             secrets = redactor.redact_content(target, body).secrets
         return cls(
             intent=intent,
-            verb=msgspec.convert(intent.verb, Verb),
+            verb=_verb(intent.verb),
             target=target,
             options=msgspec.json.decode(intent.options, type=IntentOptions),
             body=body,
@@ -105,6 +106,12 @@ class Request(Struct, frozen=True, kw_only=True):
     query: Mapping[str, str] = {}
     body: bytes | None = None
     content_type: str = "application/json"
+
+
+@lru_cache
+def _verb(text: str) -> Verb:
+    verb: Verb = msgspec.convert(text, Verb)
+    return verb
 
 
 def write_request(order: Order, guard: Precondition, deadline: timedelta, *, is_dry: bool = False) -> Request:

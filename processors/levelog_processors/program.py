@@ -211,9 +211,11 @@ class Program:
         resource = view.handler.resource
         if names := view.handler.stands_on:
             return [self.views[f"{view.operator}/{name}"] for name in names]
+        if not view.handler.reads_levels:
+            return []
         views = (each for each in self.views.values() if not each.handler.is_of_deleted)
         mine = [each for each in views if each.operator == view.operator and each.handler.resource == resource]
-        return [each for each in mine if not each.handler.reads_levels] if view.handler.reads_levels else []
+        return [each for each in mine if not each.handler.reads_levels]
 
     def standing_on(self, operator: str, resource: str) -> list[BoundView]:
         """Views whose levels tell how objects of a resource stand: those of the operator that are given no levels."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ Value: TypeAlias = str | Presence | Callable[[str | None], bool]
 """A literal, PRESENT, ABSENT, or a function of the value (None where there is none)."""
 
 
-class Selector(Struct, frozen=True, kw_only=True):
+class Selector(Struct, frozen=True, kw_only=True, dict=True):
     """All conditions have to hold; no condition selects everything."""
 
     labels: dict[str, Value] = {}
@@ -31,12 +32,12 @@ class Selector(Struct, frozen=True, kw_only=True):
     when: Callable[[Any], object] | None = None
     """Asked last, with the object as the handler takes it; true lets it through."""
 
-    @property
+    @cached_property
     def looks_at_metadata(self) -> bool:
         """Whether labels or annotations are asked for."""
         return bool(self.labels or self.annotations)
 
-    @property
+    @cached_property
     def has_functions(self) -> bool:
         """Whether functions of the user are asked."""
         conditions = (*self.labels.values(), *self.annotations.values())

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Dialect,
     FromClause,
     Integer,
+    Result,
     Table,
     Text,
     TypeDecorator,
@@ -53,13 +54,13 @@ class Json(TypeDecorator[bytes]):
             return dialect.type_descriptor(JsonText())
         return dialect.type_descriptor(Text())
 
-    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+    def bind_processor(self, dialect: Dialect) -> Callable[..., str | None]:  # noqa: ARG002
         """Give the driver text."""
-        return None if value is None else value.decode()
+        return lambda value: None if value is None else value.decode()
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[..., bytes | None]:  # noqa: ARG002
         """Take text from the driver."""
-        return None if value is None else value.encode()
+        return lambda value: None if value is None else value.encode()
 
 
 class JsonText(postgresql.JSON):
@@ -75,24 +76,34 @@ class JsonText(postgresql.JSON):
 class Timestamp(TypeDecorator[datetime]):
     """A moment: `timestamptz` in PostgreSQL, text in UTC in SQLite, which compares as times do.
 
-    Values are aware datetimes, in UTC when they come back.
+    Values are aware datetimes, in UTC when they come back. SQLite's text is the one that SQLAlchemy would store.
     """
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Give the driver a moment in UTC; SQLite's loses its zone there."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"a time without a zone cannot be stored: {value}")
-        value = value.astimezone(UTC)
-        return value if dialect.name == "postgresql" else value.replace(tzinfo=None)
+    def bind_processor(self, dialect: Dialect) -> Callable[..., datetime | str | None]:
+        """Give the driver a moment, or SQLite's its text."""
+        return _zoned if dialect.name == "postgresql" else _moment_text
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """Give the moment its zone again."""
-        return None if value is None else value.replace(tzinfo=UTC)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[..., datetime | None] | None:  # noqa: ARG002
+        """Read SQLite's text; PostgreSQL's driver gives moments in UTC."""
+        return None if dialect.name == "postgresql" else _read_moment
+
+
+def _zoned(value: datetime | None) -> datetime | None:
+    if value is not None and value.tzinfo is None:
+        raise ValueError(f"a time without a zone cannot be stored: {value}")
+    return value
+
+
+def _moment_text(value: datetime | None) -> str | None:
+    moment = _zoned(value)
+    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _read_moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 BYTE_TEXT: Final = Text().with_variant(Text(collation="C"), "postgresql")
@@ -129,7 +140,7 @@ def built_once(build: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(build)
     def find(*arguments: P.args, **named: P.kwargs) -> T:
-        kinds = (each.name if isinstance(each, Dialect) else each for each in arguments)
+        kinds = [each.name if isinstance(each, Dialect) else each for each in arguments]
         place = (*kinds, *named.items())
         if place not in built:
             made = built[place] = build(*arguments, **named)
@@ -223,6 +234,12 @@ def among(dialect: Dialect, columns: tuple[Column[Any], Column[Any]]) -> tuple[F
     return wanted.outerjoin(table, matches), func.coalesce(table.c.scope, -1) == OF_SCOPE
 
 
+def mappings(rows: Result[Any]) -> list[dict[str, Any]]:
+    """The rows of a result as dicts: quicker than SQLAlchemy's own mappings."""
+    names = tuple(rows.keys())
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 def insert_for(dialect: Dialect, table: Table) -> postgresql.Insert | sqlite.Insert:
     """INSERT with the dialect's ON CONFLICT; both write it alike."""
     return postgresql.insert(table) if dialect.name == "postgresql" else sqlite.insert(table)
@@ -245,15 +262,15 @@ async def upsert(
     """
     if not rows:
         return
-    keys = {column.name for column in table.primary_key}
-    changed = tuple(name for name in rows[0] if name not in keys) if update is None else tuple(update)
+    changed = tuple(rows[0] if update is None else update)
     await connection.execute(_upsert(connection.dialect, table, changed), rows)
 
 
 @built_once
-def _upsert(dialect: Dialect, table: Table, changed: tuple[str, ...]) -> postgresql.Insert | sqlite.Insert:
+def _upsert(dialect: Dialect, table: Table, given: tuple[str, ...]) -> postgresql.Insert | sqlite.Insert:
     statement = insert_for(dialect, table)
     keys = list(table.primary_key)
+    changed = [name for name in given if name not in table.primary_key.columns]
     if not changed:
         return statement.on_conflict_do_nothing(index_elements=keys)
     fresh = statement.excluded

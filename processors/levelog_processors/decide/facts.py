@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
@@ -31,7 +32,7 @@ def level_before(wake: PendingWake, parent: StoredObject, row: LevelRow | None) 
     )
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class Facts(Struct, frozen=True, kw_only=True, dict=True):
     """One wakeup with everything known about its level before a function is called."""
 
     wake: PendingWake
@@ -66,12 +67,12 @@ class Facts(Struct, frozen=True, kw_only=True):
         """Keys of written intents that the log has shown to be done."""
         return [i.key for i in self.intents if i.state == "written" and is_settled(i)]
 
-    @property
+    @cached_property
     def unsettled(self) -> list[OpenIntent]:
         """Intents that are pending, claimed, or written and not shown by the log yet."""
         return [i for i in self.intents if not is_settled(i)]
 
-    @property
+    @cached_property
     def failures(self) -> list[OpenIntent]:
         """Intents that came to nothing, as their receipts say."""
         return [i for i in self.intents if i.outcome in ("failed", "conflict") and i.is_folded]
@@ -81,7 +82,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         """Tell whether the level's own time has come, whatever has changed."""
         return self.wake.due_at is not None
 
-    @property
+    @cached_property
     def is_changed(self) -> bool:
         """Tell whether the view would see something else than when it was called last."""
         before = self.before
@@ -97,7 +98,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         """Tell whether the level differed when it was evaluated last."""
         return self.before.drift is not None and self.before.status != "in_sync"
 
-    @property
+    @cached_property
     def seen_before(self) -> str:
         """Digest of everything that the last evaluation saw."""
         return digest(self.before.inputs, self.before.reads)
@@ -118,7 +119,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         is_done = self.before.status == "settling" and not self.unsettled and not self.failures
         return is_done and self.view.handler.writes_once
 
-    @property
+    @cached_property
     def repeats(self) -> Repeats | None:
         """Rounds so far that somebody undid; none any more if the level has been in sync for long enough since."""
         repeats = Repeats.read(self.before.repeats)
@@ -197,7 +198,7 @@ class Round(Struct, frozen=True, kw_only=True):
         return any(row.state == "pending" and row.verb != "event" for row in self.rows)
 
 
-class Outlook(Struct, frozen=True):
+class Outlook(Struct, frozen=True, dict=True):
     """A level as it was looked at: the facts, and what the view saw; None if nothing called for it."""
 
     facts: Facts
@@ -213,12 +214,12 @@ class Outlook(Struct, frozen=True):
         """How its sides differ; None if they do not, or it has none."""
         return self.seen.drift if self.seen is not None else None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of everything that the evaluation saw, this one or the last."""
         return self.facts.seen_before if self.seen is None else digest(self.seen.inputs, self.seen.reads)
 
-    @property
+    @cached_property
     def state(self) -> str:
         """Digest of what is desired, and what is there."""
         both = self.facts.before if self.seen is None else self.seen
@@ -233,7 +234,7 @@ class Outlook(Struct, frozen=True):
         until = last.at + backoff(last.count - AT_ONCE + 1, self.facts.longest)
         return until if until > now else None
 
-    @property
+    @cached_property
     def withdrawn(self) -> list[str]:
         """Intents that nobody has claimed, once the view has seen something else than they were decided on.
 
@@ -243,7 +244,7 @@ class Outlook(Struct, frozen=True):
             return []
         return [i.key for i in self.facts.intents if i.state == "pending" and not (i.request and self.rests_until)]
 
-    @property
+    @cached_property
     def under_way(self) -> list[OpenIntent]:
         """Unsettled intents that the decision leaves as they are, and has to wait for."""
         withdrawn = self.withdrawn

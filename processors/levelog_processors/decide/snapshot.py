@@ -87,7 +87,7 @@ async def read_facts(
     reading = [level for level in levels_of if program.reads_elsewhere(program.views[level[0]])]
     dependencies = await stored.read_dependencies(connection, scope, reading) if reading else {}
     checkpoints = folded_to or await stored.read_checkpoints(connection, scope)
-    folded = tuple(at for _, at in sorted(checkpoints.items()))
+    folded = tuple([checkpoints[partition] for partition in sorted(checkpoints)])
     found: list[Facts] = []
     for wake in wakes:
         level, view, parent = (wake.view, wake.parent), program.views[wake.view], parents.get(wake.parent)

@@ -102,6 +102,7 @@ class ViewHandler:
         """Whether its rounds ask for what is not done yet, and at the end for the last intent, which notes that."""
         self.stands_on: tuple[str, ...] = ()
         """Views whose levels alone it is given; empty: all."""
+        self._takes_levels = Given.LEVELS in given.given.values()
         self.timeout = timeout
         self.objects = dict(objects)
         """The implicit index of each class in `reads=`."""
@@ -119,7 +120,7 @@ class ViewHandler:
     @property
     def reads_levels(self) -> bool:
         """Whether it is given how all levels of its parent stand."""
-        return not self.stands_on and Given.LEVELS in self.given.given.values()
+        return self._takes_levels and not self.stands_on
 
     @property
     def sources(self) -> tuple[IndexHandler, ...]:

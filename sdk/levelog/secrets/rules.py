@@ -85,7 +85,7 @@ class Rules(Struct, frozen=True, kw_only=True):
         """Tell, without decoding, whether an object may hold something that is redacted."""
         if resource in self.fields or b'"env"' in body:
             return True
-        return any(part in body for part in _literal_parts(self.annotations.patterns))
+        return any(map(body.__contains__, _literal_parts(self.annotations.patterns)))
 
 
 def places(value: Any, path: Path) -> Iterator[tuple[Any, Any]]:

@@ -1,7 +1,8 @@
 """One encoding for everything that is compared, hashed or stored as JSON."""
 
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,12 +18,11 @@ def _plain(value: Any) -> Any:
 _encoder = msgspec.json.Encoder(order="sorted", enc_hook=_plain)
 
 
-def canonical(value: Any) -> bytes:
-    """Encode to JSON with sorted keys and no white space; equal values give equal bytes.
+canonical: Final[Callable[[Any], bytes]] = _encoder.encode
+"""Encodes to JSON with sorted keys and no white space; equal values give equal bytes.
 
-    Raises TypeError for a value that has no JSON form.
-    """
-    return _encoder.encode(value)
+Raises TypeError for a value that has no JSON form.
+"""
 
 
 def storable(text: str) -> str:
@@ -32,9 +32,5 @@ def storable(text: str) -> str:
 
 def digest(*parts: bytes | str) -> str:
     """Hex SHA-256 over the parts and their borders, cut to 128 bits: an identity, not a signature."""
-    state = sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        state.update(len(data).to_bytes(8, "big"))
-        state.update(data)
-    return state.hexdigest()[:32]
+    data = [part.encode() if isinstance(part, str) else part for part in parts]
+    return sha256(b"".join([piece for each in data for piece in (len(each).to_bytes(8, "big"), each)])).hexdigest()[:32]

@@ -1,6 +1,7 @@
 """Names of resources and objects, as every part of levelog writes them."""
 
 import re
+from functools import lru_cache
 from typing import Final, NewType
 from urllib.parse import quote, unquote
 
@@ -89,19 +90,20 @@ class ObjectKey(Struct, frozen=True, order=True):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.group_resource}/{self.namespace or CLUSTER_SCOPE}/{self.name}"
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{kind}/{self.namespace or CLUSTER_SCOPE}/{self.name}"
 
     @property
     def group_resource(self) -> GroupResource:
         """The resource that the object belongs to."""
-        return GroupResource(group=self.group, resource=self.resource)
+        return _group_resource(self.group, self.resource)
 
     @property
     def is_sound(self) -> bool:
         """Whether its text names it and nothing else, and can be stored."""
-        parts = (self.group, self.resource, self.namespace, self.name)
         is_named = bool(self.resource and self.name) and self.namespace != CLUSTER_SCOPE
-        return is_named and "." not in self.resource and not any("/" in part or "\0" in part for part in parts)
+        text = self.group + self.resource + self.namespace + self.name
+        return is_named and "." not in self.resource and "/" not in text and "\0" not in text
 
     def deleted(self, uid: str) -> "ObjectKey":
         """Stands for one incarnation of the object after its end: `webs.example.com:deleted/default/shop:UID`.
@@ -137,9 +139,17 @@ class ObjectKey(Struct, frozen=True, order=True):
         return cls(group=kind.group, resource=kind.resource, namespace=namespace, name=parts[2])
 
 
+@lru_cache(maxsize=256)
+def _group_resource(group: str, resource: str) -> GroupResource:
+    return GroupResource(group=group, resource=resource)
+
+
+_PLAIN_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]*")
+
+
 def encode_token(text: str) -> str:
     """Percent-encode a name so that it is one token of a NATS subject (no dot, space, * or >)."""
-    return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
+    return text if _PLAIN_TOKEN.fullmatch(text) else quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
 
 
 def decode_token(token: str) -> str:

@@ -10,7 +10,7 @@ States stand in statements as literals, not as parameters: only from literals ca
 holds all rows in question.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -19,7 +19,6 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Integer,
-    RowMapping,
     Select,
     Text,
     Update,
@@ -36,7 +35,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from levelog_store.decide.decisions import Sendable
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, now, one_of_named
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, mappings, now, one_of_named
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels, wakeups
 
@@ -115,7 +114,7 @@ class Postponement(Struct, frozen=True, kw_only=True):
 _COLUMNS: Final = tuple(name for name in ClaimedIntent.__struct_fields__ if name in intents.c)
 
 
-def _claimed(row: RowMapping, *, more: int = 0) -> ClaimedIntent:
+def _claimed(row: Mapping[str, Any], *, more: int = 0) -> ClaimedIntent:
     values = {name: row[name] for name in _COLUMNS}
     values["attempts"] += more
     return ClaimedIntent(**values, is_doubtful=row["state"] == "claimed")
@@ -138,7 +137,7 @@ async def claim(
     """
     dialect = connection.dialect
     values = {"scope": scope.number, "limit": limit} | ({"without": many(dialect, without)} if without else {})
-    rows = (await connection.execute(claimable(dialect, is_partial=bool(without)), values)).mappings().all()
+    rows = mappings(await connection.execute(claimable(dialect, is_partial=bool(without)), values))
     if rows:
         keys = many(dialect, [row["key"] for row in rows])
         await connection.execute(take(dialect, lease), {"of_scope": scope.number, "of_keys": keys, "by": owner})
@@ -240,7 +239,7 @@ def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
 async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:
     """Intents that are to be sent, or may have been, in the order of the decisions; nothing is claimed."""
     rows = await connection.execute(_to_send(), {"of_scope": scope.number, "limit": limit})
-    return [_claimed(row) for row in rows.mappings()]
+    return [_claimed(row) for row in mappings(rows)]
 
 
 @built_once

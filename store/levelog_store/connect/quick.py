@@ -9,6 +9,7 @@ with what SQLAlchemy makes of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Dialect, Executable, SelectBase, UpdateBase
@@ -106,12 +107,18 @@ def _converted(convert: Any, value: Any) -> Any:
 class QuickConnection(AsyncConnection):
     """A connection that executes what is built once by its plan, and all else as SQLAlchemy does."""
 
+    @cached_property
+    def _is_heard(self) -> bool:
+        """Somebody listens for statements, as who counts or traces them."""
+        return bool(self._proxied.dispatch.before_cursor_execute)
+
     async def execute(self, statement: Any, parameters: Any = None, *, execution_options: Any = None) -> Any:
         """As AsyncConnection.execute."""
         sync = self._proxied
-        given: Sequence[Mapping[str, Any]] = [parameters] if isinstance(parameters, Mapping) else parameters or [{}]
+        is_one = isinstance(parameters, dict | Mapping)  # dicts are told at once
+        given: Sequence[Mapping[str, Any]] = [parameters] if is_one else parameters or [{}]
         plan = plan_of(statement, sync.dialect, tuple(given[0]), is_many=len(given) > 1)
-        is_ours = plan is not None and sync.in_transaction() and not sync.dispatch.before_cursor_execute
+        is_ours = plan is not None and sync.in_transaction() and not self._is_heard
         if plan is None or not is_ours or execution_options is not None:
             return await super().execute(statement, parameters, execution_options=execution_options)
         try:

@@ -10,7 +10,18 @@ from sqlalchemy import Dialect, Integer, Select, and_, bindparam, case, func, li
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
-from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, many, many_pairs, now, one_of_named, pairs
+from levelog_store.dialects import (
+    OF_SCOPE,
+    among,
+    built_once,
+    each_of,
+    many,
+    many_pairs,
+    mappings,
+    now,
+    one_of_named,
+    pairs,
+)
 from levelog_store.rows import (
     ERRORS,
     UNSETTLED,
@@ -53,7 +64,7 @@ async def read_wakes(
     values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
     statement, moment = (_wakes(dialect, is_now=True), {}) if at is None else (_wakes(dialect), {"at": at})
     values |= many_pairs(dialect, of)
-    rows = (await connection.execute(statement, {"of_scope": scope.number, **values, **moment})).mappings().all()
+    rows = mappings(await connection.execute(statement, {"of_scope": scope.number, **values, **moment}))
     found = {
         (row["view"], row["parent"]): PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__})
         for row in rows
@@ -149,7 +160,7 @@ async def read_parents(connection: AsyncConnection, scope: Scope, names: Collect
     """Objects by name."""
     dialect = connection.dialect
     rows = await connection.execute(_parents(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
-    return {row["object"]: StoredObject(**row) for row in rows.mappings()}
+    return {row["object"]: StoredObject(**row) for row in mappings(rows)}
 
 
 @built_once
@@ -165,7 +176,7 @@ async def read_levels(
     """Levels of the parents, of all views."""
     dialect = connection.dialect
     rows = await connection.execute(_levels(dialect), {"of_scope": scope.number, "parents": many(dialect, parents)})
-    return {(row["view"], row["parent"]): LevelRow(**row) for row in rows.mappings()}
+    return {(row["view"], row["parent"]): LevelRow(**row) for row in mappings(rows)}
 
 
 @built_once
@@ -266,12 +277,11 @@ async def read_open_intents(
     dialect = connection.dialect
     rows = await connection.execute(_open_intents(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
     found: dict[ViewParent, list[OpenIntent]] = {}
-    for row in rows.mappings():
-        values = dict(row)
-        receipt, body, options = (values.pop(name) for name in ("receipt", "body", "options"))
+    for row in mappings(rows):
+        receipt, body, options = row.pop("receipt"), row.pop("body"), row.pop("options")
         answer = _answered.decode(receipt).answer if receipt else 0
         request = request_of(row["verb"], row["target"], body, options)
-        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**values, answer=answer, request=request))
+        found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**row, answer=answer, request=request))
     return found
 
 
