@@ -1,5 +1,6 @@
 """`levelog init`: what it makes is tested, linted and typed as it says, and nothing of yours is written over."""
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import yaml
 
 from levelog_cli.scaffold.project import plural_of
 from rigs.levelog import Levelog
+from rigs.pages import ROOT
 
 
 def run(folder: Path, *arguments: str) -> None:
@@ -59,6 +61,19 @@ async def test_its_readme_leads_from_dev_to_manifests_by_commands_that_there_are
             ended = await levelog.ends(command, *arguments)
             assert ended.status == 0, f"{command} {arguments}: {ended.stderr}"
     assert (tmp_path / "shop/deploy/README.md").is_file()
+
+
+async def test_its_image_has_the_operator_and_runs_it(tmp_path: Path) -> None:
+    assert (await Levelog(tmp_path).ends("init", "shop")).status == 0
+    lines = [line.partition(" ") for line in (tmp_path / "shop/Dockerfile").read_text().splitlines()]
+    told = {word: rest for word, _, rest in lines if word.isupper()}
+    copied, folder = told["COPY"].split()
+    assert (tmp_path / "shop" / copied).is_file()
+    command, operator = json.loads(told["CMD"])
+    assert (command, operator) == ("run", f"{folder}{copied}")  # of levelog's image, whose entry point is levelog
+    assert told["FROM"] == "${BASE}"
+    assert told["ARG"] == "BASE=levelog"
+    assert 'ENTRYPOINT ["levelog"' in (ROOT / "Dockerfile").read_text()
 
 
 @pytest.mark.long

@@ -63,6 +63,33 @@ async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_fil
         assert "may patch shops/status.example.com" in await running.command("doctor", "shops.py")
 
 
+async def test_a_definition_without_the_status_subresource_is_told_by_the_level_of_what_was_returned(
+    tmp_path: Path,
+) -> None:
+    source = """
+@kopf.on.create("example.com", "v1", "stores")
+def kept(**_):
+    tell("kept")
+    return 1
+"""
+    definition = copy.deepcopy(DEFINITION)
+    definition["metadata"]["name"] = "stores.example.com"
+    definition["spec"]["names"] = {"plural": "stores", "singular": "store", "kind": "Store", "listKind": "StoreList"}
+    del definition["spec"]["versions"][0]["subresources"]
+    async with rival("levelog", tmp_path, source) as one:
+        await define(one.sandbox, definition)
+        metadata = {"name": "a", "namespace": "default"}
+        one.sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Store", "metadata": metadata, "spec": {}})
+        await one.tells("kept")
+
+        async def is_told() -> bool:
+            levels = await one.command("levels", "--view", "stores_patches")
+            return "no status subresource: declare `subresources: {status: {}}` in the CRD" in levels
+
+        await until(is_told, "what the definition lacks")
+        assert "status" not in one.sandbox.user.get("stores.example.com", "a")
+
+
 async def test_a_custom_resource_without_namespaces_is_handled_as_the_api_serves_it(tmp_path: Path) -> None:
     source = """
 @kopf.on.create("example.com", "v1", "stores")

@@ -1,5 +1,6 @@
 """Daemons of a Kopf file in a simulation, in its own time: how they begin, end, and keep their objects."""
 
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,20 @@ def test_a_daemon_runs_with_its_object_as_it_is_until_that_goes(tmp_path: Path, 
         kopf.simulation.delete(Shop, "a", namespace="default")
         kopf.simulation.advance(timedelta(seconds=5))
         assert kopf.told()[-1] == ("ends", True, "unwanted")
+
+
+def test_plain_daemons_have_a_thread_each(tmp_path: Path) -> None:
+    source = """
+    import threading
+
+    @kopf.daemon("example.com", "v1", "shops")
+    def follow(stopped, **_):
+        told.append(threading.get_ident())
+        stopped.wait()
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        running = kopf.apply("a") + kopf.apply("b") + [threading.get_ident()]
+        assert len(running) == len(set(running)) == 3
 
 
 @pytest.mark.parametrize("patched", [{}, {"status": {"phase": "cleaned up"}}])

@@ -46,7 +46,9 @@ def test_a_filter_is_told_of_the_event_too(tmp_path: Path, kind: str) -> None:
         assert kopf.apply(metadata={"labels": {"a": ""}}) == []
 
 
-def test_a_filter_that_fails_holds_up_no_later_record(tmp_path: Path) -> None:
+def test_a_filter_that_fails_is_logged_and_holds_up_no_later_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     source = """
     @kopf.on.event("example.com", "v1", "shops", when=lambda spec, **_: spec["size"] > 0)
     def seen(spec, **_):
@@ -55,6 +57,7 @@ def test_a_filter_that_fails_holds_up_no_later_record(tmp_path: Path) -> None:
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == []  # it has no size
         assert kopf.apply(size=1) == [1]
+    assert "KeyError: 'size'" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])

@@ -118,6 +118,12 @@ def test_filters_take_literals_presence_and_callbacks_with_arguments(tmp_path: P
     def big(name, **_):
         told.append(("big", name))
 
+    is_odd, is_huge = (lambda spec, **_: spec["size"] % 2), (lambda spec, **_: spec["size"] > 9)
+
+    @kopf.on.create("example.com", "v1", "shops", when=kopf.none_([is_odd, is_huge, lambda spec, **_: "box" in spec]))
+    def none_of_them(name, **_):
+        told.append(("none", name))
+
     @kopf.on.update("example.com", "v1", "shops", when=kopf.any_([kopf.all_([lambda diff, **_: len(diff) > 1])]))
     def much(name, **_):
         told.append(("much", name))
@@ -133,11 +139,12 @@ def test_filters_take_literals_presence_and_callbacks_with_arguments(tmp_path: P
         assert kopf.apply("b", metadata={"labels": {"a": "b", "c": ""}}, size=1) == [("labelled", "b")]
         assert kopf.apply("c", metadata={"labels": {"a": "b", "c": "", "d": ""}}, size=1) == []
         assert kopf.apply("d", metadata={"annotations": {"a": "1"}}, size=1) == [("noted", "d")]
-        assert kopf.apply("e", size=2) == [("big", "e")]
+        assert sorted(kopf.apply("e", size=2)) == [("big", "e"), ("none", "e")]
         assert kopf.apply("e", size=3) == []
         assert kopf.apply("e", size=4, box=3) == [("much", "e")]
         assert kopf.apply("f", size=1, box=2) == [("boxed", "f")]
         assert kopf.apply("g", size=1, box=3) == []
+        assert kopf.apply("h", size=10) == [("big", "h")]
 
 
 def test_patch_and_returned_values_are_written_once_for_all_handlers_and_then_left_alone(tmp_path: Path) -> None:
@@ -150,11 +157,16 @@ def test_patch_and_returned_values_are_written_once_for_all_handlers_and_then_le
 
     @kopf.on.create("example.com", "v1", "shops")
     async def two(patch, status, **_):
-        patch.fns.append(lambda body: body["spec"]["list"].append(3))
+        patch.fns.append(extend)
+        patch.spec["old"] = None
         return 2
+
+    def extend(body):
+        told.append(list(body["spec"]["list"]))
+        body["spec"]["list"].append(3)
     """
     with kopf_run(tmp_path, source) as kopf:
-        kopf.apply(list=[1])
+        assert kopf.apply(list=[1], old=1) == [[1]]  # once, with the object of the call
         found = kopf.read()
         assert found["status"] == {"phase": "made", "one": {"n": 1}, "two": 2}
         assert found["metadata"]["labels"] == {"made": "yes"}
@@ -205,6 +217,34 @@ def test_a_handler_that_waits_for_the_status_of_another_is_called_once_it_is_the
     """
     with kopf_run(tmp_path, source) as kopf:
         assert kopf.apply() == [1]
+
+
+def test_an_update_reads_what_the_creation_returned(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(name, **_):
+        return {"claim": f"{name}-data"}
+
+    @kopf.on.update("example.com", "v1", "shops")
+    def changed(spec, status, **_):
+        told.append((status["made"]["claim"], spec["size"]))
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply(size=1) == []
+        assert kopf.apply(size=2) == [("a-data", 2)]
+
+
+def test_a_filter_that_fails_fails_the_level_until_the_object_changes(tmp_path: Path) -> None:
+    source = """
+    @kopf.on.create("example.com", "v1", "shops", when=lambda spec, **_: spec["size"] > 1)
+    def made(spec, **_):
+        told.append(spec["size"])
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == []
+        level = kopf.simulation.level("made", "default", "a")
+        assert (level.status, "size" in level.reason) == ("failed", True)
+        assert kopf.apply(size=2) == [2]
 
 
 def test_errors_are_tried_again_as_their_kind_and_the_options_say(tmp_path: Path) -> None:
@@ -287,6 +327,7 @@ def test_handlers_are_given_the_resource_that_they_are_for(tmp_path: Path) -> No
     @kopf.on.create("example.com", "v1", "shops", when=is_mine)
     def made(resource: kopf.Resource, **_):
         told.append((resource.name, resource.api_version, resource.kind, resource.singular, resource.namespaced))
+        assert not (resource.shortcuts or resource.categories or resource.verbs)
 
     @kopf.on.create("namespaces", labels={"a": "b"})
     def grown(resource, **_):

@@ -60,6 +60,27 @@ def test_handlers_look_up_what_objects_of_another_resource_gave(tmp_path: Path) 
         assert kopf.told() == [("timer", ["one", "three", "two"])]
 
 
+def test_handlers_of_starts_and_daemons_look_them_up_too(tmp_path: Path) -> None:
+    source = """
+    @kopf.index("pods")
+    def pods(name, **_):
+        return name
+
+    @kopf.on.resume("example.com", "v1", "shops")
+    def resumed(pods, **_):
+        told.append(("resumed", sorted(pods[None])))
+
+    @kopf.daemon("example.com", "v1", "shops")
+    async def follow(pods, **_):
+        told.append(("follows", sorted(pods[None])))
+    """
+    with kopf_run(tmp_path, source, with_daemons=True) as kopf:
+        pod(kopf.simulation, "one", "n1")
+        assert kopf.apply() == [("follows", ["one"])]
+        pod(kopf.simulation, "two", "n1")
+        assert kopf.start() == [("resumed", ["one", "two"])]
+
+
 def test_a_change_of_an_index_is_no_event_for_handlers_that_look_it_up(tmp_path: Path) -> None:
     with kopf_run(tmp_path, LOOKING) as kopf:
         kopf.apply()

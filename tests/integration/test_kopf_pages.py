@@ -72,9 +72,13 @@ def test_what_fits_for_the_first_time_is_new_to_a_handler(tmp_path: Path) -> Non
     @kopf.on.update("example.com", "v1", "shops", labels={"a": "b"})
     def seen(reason, **_):
         told.append(reason)
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def known(**_):
+        told.append("known")
     """
     with kopf_run(tmp_path, source) as kopf:
-        assert kopf.apply(size=1) == []
+        assert kopf.apply(size=1) == ["known"]
         assert kopf.apply(metadata={"labels": {"a": "b"}}, size=1) == ["create"]
         assert kopf.apply(metadata={"labels": {"a": "b"}}, size=2) == ["update"]
 
@@ -182,19 +186,37 @@ def test_a_start_up_handler_is_called_until_it_succeeds_or_its_limits_end_it(
     assert caplog.text.count("is called again in") == max(calls - 1, 0)
 
 
-def test_selectors_in_the_settings_end_the_process_before_anything_is_handled(tmp_path: Path) -> None:
-    source = """
+@pytest.mark.parametrize("name", ["label_selectors", "field_selectors", "shard_selectors"])
+def test_selectors_in_the_settings_end_the_process_before_anything_is_handled(tmp_path: Path, name: str) -> None:
+    source = f"""
     @kopf.on.startup()
     async def begin(settings, **_):
-        settings.watching.label_selectors["shops"] = "a=b"
+        settings.watching.{name}["shops"] = "a=b"
 
     @kopf.on.create("example.com", "v1", "shops")
     def made(**_):
         pass
     """
-    said = r"settings\.watching\.label_selectors\['shops'\]: .* filter in the decorators"
+    said = rf"settings\.watching\.{name}\['shops'\]: .* filter in the decorators"
     with pytest.raises(HookFailed, match=said), kopf_run(tmp_path, source):
         raise AssertionError("it has begun")
+
+
+def test_what_is_set_for_peers_means_nothing_which_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = """
+    @kopf.on.startup()
+    def begin(settings, **_):
+        settings.peering.name = "shops"
+        settings.peering.priority = 100
+
+    @kopf.on.create("example.com", "v1", "shops")
+    def made(**_):
+        told.append("made")
+    """
+    with kopf_run(tmp_path, source) as kopf:
+        assert kopf.apply() == ["made"]
+    for name in ("name", "priority"):
+        assert f"settings.peering.{name} means nothing to levelog" in caplog.text
 
 
 def test_an_index_forgets_what_an_object_gave_once_its_function_returns_none(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_a_timer_is_called_in_its_interval_and_its_result_is_written(tmp_path: P
         assert run.read()["status"] == {"look": 2, "n": 2}
         run.simulation.advance(timedelta(seconds=60))
         assert run.told()[0] == (1, 2, 0)
+        assert "finalizers" not in run.read()["metadata"]
 
 
 def test_start_up_handlers_run_before_others_and_their_memo_reaches_all(

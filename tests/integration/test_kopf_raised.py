@@ -175,6 +175,7 @@ def test_a_delete_handler_that_raises_has_its_patch_written_and_goes_on(tmp_path
         kopf.simulation.advance(timedelta(seconds=30))
         assert kopf.told() == [(1, "going 0"), (2, "going 1")]
         assert kopf.simulation.objects(Shop) == []
+        assert [body["status"]["phase"] for body in kopf.writes() if "status" in body] == ["going 0", "going 1"]
 
 
 @pytest.mark.parametrize(

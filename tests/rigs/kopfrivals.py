@@ -72,6 +72,8 @@ class _Running(Protocol):
 
     def stop(self) -> None: ...
 
+    def kill(self) -> None: ...
+
 
 class Seen(NamedTuple):
     """What one of them did, and whether it is what its user wants."""
@@ -112,6 +114,11 @@ class Handlers:
     def stop(self) -> None:
         if self._process is not None:
             self._process.stop()
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        if self._process is not None:
+            self._process.kill()
 
     @property
     def is_running(self) -> bool:

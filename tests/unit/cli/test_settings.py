@@ -9,6 +9,7 @@ from msgspec.structs import fields
 from typer.testing import CliRunner
 
 from levelog.errors import ConfigurationError
+from levelog_cli import main
 from levelog_cli.settings import LogFormat, LogLevel, Settings, flag, taking, variable
 
 NAMES = [field.name for field in fields(Settings)]
@@ -88,3 +89,16 @@ def test_a_required_setting_that_is_missing_is_named_by_flag_and_variable() -> N
     with pytest.raises(ConfigurationError, match=r"^processors share a log: give --nats-url or set LEVELOG_NATS_URL$"):
         Settings().required("nats_url", "processors share a log")
     assert Settings(nats_url="nats://x").required("nats_url", "processors share a log") == "nats://x"
+
+
+OF_KOPF_RUN = """
+-A --all-namespaces --standalone --dev -L --liveness -P --peering -p --priority -m --module -q --quiet -v --verbose -d
+-n --log-prefix --log-refkey
+"""
+
+
+@pytest.mark.parametrize("option", OF_KOPF_RUN.split())
+def test_options_of_kopf_run_that_levelog_run_has_not_are_refused(option: str) -> None:
+    refused = CliRunner().invoke(main.app, ["run", "shops.py", option])
+    assert refused.exit_code == 2
+    assert f"No such option: {option}" in refused.output

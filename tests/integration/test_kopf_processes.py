@@ -1,0 +1,184 @@
+"""What of a Kopf file lasts over the end of its process, what begins anew with the next one, and what several share."""
+
+from pathlib import Path
+
+from levelog_sandbox import Sandbox
+from rigs.kopfrivals import DEFINITION, SHOPS, Handlers, rival
+from rigs.levelog import Levelog, define
+from rigs.nats import NatsServer
+from rigs.waiting import until
+
+
+async def test_a_handler_that_waits_goes_on_with_its_retry_start_and_timeout_after_a_restart(tmp_path: Path) -> None:
+    source = """
+@kopf.on.create(*SHOPS, timeout=15)
+def tries(retry, started, **_):
+    tell("tries", retry, started.isoformat())
+    raise kopf.TemporaryError("not yet", delay=6)
+"""
+    async with rival("levelog", tmp_path, source) as one:
+        one.make("a")
+        await one.tells("tries", 0)
+        one.stop()
+        one.start()
+        await one.tells("tries", 2)
+
+        async def is_given_up() -> bool:
+            levels = await one.command("levels", "--view", "tries", "--json")
+            return '"failed"' in levels and "given up" in levels
+
+        await until(is_given_up, "the end of its tries")
+        assert [retry for _, retry, _ in one.told("tries")] == [0, 1, 2]
+        assert len({started for _, _, started in one.told("tries")}) == 1
+
+
+async def test_timers_keep_their_schedule_and_their_end_over_a_restart_and_memos_begin_anew(tmp_path: Path) -> None:
+    source = """
+@kopf.timer(*SHOPS, interval=3600)
+def hourly(**_):
+    tell("hourly")
+
+
+@kopf.timer(*SHOPS, interval=1)
+def ends(**_):
+    tell("ends")
+    raise kopf.PermanentError("no use")
+
+
+@kopf.timer(*SHOPS, interval=1)
+def beats(retry, **_):
+    tell("beats")
+
+
+@kopf.on.update(*SHOPS)
+def counts(memo, spec, **_):
+    memo.count = memo.get("count", 0) + 1
+    tell("counts", spec["size"], memo.count)
+"""
+    async with rival("levelog", tmp_path, source) as one:
+        one.make("a", size=1)
+        for told in ("hourly", "ends", "beats", "made"):
+            await one.tells(told)
+        one.change("a", size=2)
+        await one.tells("counts", 2, 1)
+        one.change("a", size=3)
+        await one.tells("counts", 3, 2)
+        one.stop()
+        before = len(one.told("beats"))
+        one.start()
+
+        async def goes_on() -> bool:
+            return len(one.told("beats")) >= before + 3
+
+        await until(goes_on, "three more calls of a timer")
+        assert (len(one.told("hourly")), len(one.told("ends"))) == (1, 1)
+        one.change("a", size=4)
+        await one.tells("counts", 4, 1)  # the memo of the process before is gone
+
+
+async def test_a_handler_whose_process_is_killed_is_called_again(tmp_path: Path) -> None:
+    source = """
+@kopf.on.create(*SHOPS)
+async def creates(**_):
+    tell("begins")
+    await asyncio.sleep(2)
+    tell("ends")
+"""
+    async with rival("levelog", tmp_path, source) as one:
+        one.make("a")
+        await one.tells("begins")
+        one.kill()
+        assert not one.told("ends")
+        one.start()
+        await one.tells("ends")
+        assert len(one.told("begins")) == 2
+        await one.is_calm()
+        assert len(one.told("ends")) == 1
+
+
+async def test_handlers_inside_of_a_handler_leave_no_note_on_the_object(tmp_path: Path) -> None:
+    source = """
+@kopf.on.create(*SHOPS)
+def outer(**_):
+    @kopf.subhandler(id="one")
+    def one(**_):
+        return 1
+
+    @kopf.subhandler(id="two")
+    def two(retry, **_):
+        tell("two", retry)
+        if retry == 0:
+            raise kopf.TemporaryError("not yet", delay=3)
+"""
+    async with rival("levelog", tmp_path, source) as one:
+        one.make("a")
+        await one.tells("two", 0)
+        await one.is_calm(1)
+        waiting = one.sandbox.user.get(SHOPS, "a")
+        assert waiting["status"] == {"outer/one": 1}
+        assert not waiting["metadata"].get("annotations")
+        await one.tells("two", 1)
+        await one.is_calm(1)
+        assert not one.sandbox.user.get(SHOPS, "a")["metadata"].get("annotations")
+
+
+async def test_several_processes_share_the_objects_of_a_file_and_each_has_its_start_up_and_its_memos(
+    nats_server: NatsServer, postgres_url: str, tmp_path: Path
+) -> None:
+    source = """
+import os
+
+
+@kopf.on.startup()
+def begin(memo, **_):
+    memo.process = os.getpid()
+    tell("begins", os.getpid())
+
+
+@kopf.on.create(*SHOPS)
+async def creates(name, memo, **_):
+    await asyncio.sleep(0.1)
+    tell("creates", os.getpid(), memo.process, name)
+
+
+@kopf.on.event(*SHOPS)
+def sees(name, memo, **_):
+    tell("sees", os.getpid(), memo.process, name)
+"""
+    async with Sandbox() as sandbox:
+        await define(sandbox, DEFINITION)
+        kubeconfig = sandbox.kubeconfig(tmp_path / "kubeconfig")
+        levelog = Levelog(tmp_path, kubeconfig)
+        levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": postgres_url}
+        handlers = Handlers("levelog", tmp_path, kubeconfig, source)
+        roles = ("process", "process", "actuate", "actuate", "ingest")
+        running = [(role, levelog.start(role, "shops.py")) for role in roles]
+        try:
+            pids = {role: {process.pid for each, process in running if each == role} for role in roles}
+            begun = pids["process"] | pids["actuate"]  # those that handle or decide
+
+            async def have_begun() -> bool:
+                return {pid for _, pid in handlers.told("begins")} == begun
+
+            await until(have_begun, "start-up handlers of four processes", seconds=60)
+            names: list[str] = []
+
+            async def have_all_a_share() -> bool:
+                metadata = {"name": f"shop-{len(names)}", "namespace": "default"}
+                sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata, "spec": {}})
+                names.append(metadata["name"])
+                return {each[1] for what in ("creates", "sees") for each in handlers.told(what)} == begun
+
+            await until(have_all_a_share, "objects for each of the processes", seconds=60)
+
+            async def are_told() -> bool:
+                return all({each[3] for each in handlers.told(what)} == set(names) for what in ("creates", "sees"))
+
+            await until(are_told, "all objects handled and seen", seconds=60)
+            assert {each[1] for each in handlers.told("creates")} == pids["actuate"]
+            assert {each[1] for each in handlers.told("sees")} == pids["process"]
+            assert sorted(each[3] for each in handlers.told("creates")) == sorted(names)  # each once
+            assert all(pid == memo for what in ("creates", "sees") for _, pid, memo, _ in handlers.told(what))
+        finally:
+            for _, process in running:
+                process.kill()
