@@ -1,25 +1,32 @@
 """Each process is killed at each of its seams while handlers of edges are called: all edges are handled, under one key.
 
 Objects are made, changed and deleted, a group of them for each seam. What is called is told by a file that handlers
-write to, what is written by the request log of the sandbox.
+write to, what is written by the answers of the API server at the actuator's proxy.
 """
 
 import json
+import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from levelog_sandbox import Sandbox
 from rigs.api import Api
+from rigs.clusterclient import ClusterClient
+from rigs.controlplane import ControlPlane
 from rigs.crashpoints import SEAMS, CrashPoint
 from rigs.deployment import Deployment
-from rigs.levelog import define_webs
+from rigs.fixtures import KUBE_APISERVER, SANDBOX
+from rigs.levelog import WEBS
 from rigs.nats import NatsServer
+from rigs.script import written
 from rigs.waiting import until
 
 SOURCE: Final = """
@@ -68,6 +75,9 @@ async def publish(web: Web, reason: str, idempotency_key: str) -> AsyncIterator[
 async def scale(web: Web, reason: str, idempotency_key: str) -> None:
     tell("scale", reason, web, idempotency_key)
 """
+COLLECTION: Final = "/apis/example.com/v1/namespaces/default/webs"
+KUBE_OBJECTS: Final = int(os.environ.get("LEVELOG_TEST_OBJECTS", "50"))
+"""On kube-apiserver; 1,000 take three minutes."""
 STAGES: Final = (("create", 1), ("update", 2), ("delete", 2))
 """What becomes of each object, and how many replicas it has then."""
 CALLED: Final = {"create": {"provision", "publish", "scale"}, "delete": {"provision"}}
@@ -77,9 +87,11 @@ CALLED["update"] = CALLED["create"]
 class Sites:
     """Webs, and what was called for them."""
 
-    def __init__(self, sandbox: Sandbox, deployment: Deployment, told: Path) -> None:
-        self.sandbox = sandbox
+    def __init__(self, client: ClusterClient, deployment: Deployment, told: Path) -> None:
         self.deployment = deployment
+        self.own: set[str] = set()
+        """Versions that users made."""
+        self._client = client
         self._told = told
 
     def calls(self) -> list[tuple[str, str, str, int, str]]:
@@ -87,15 +99,20 @@ class Sites:
         lines = self._told.read_text().splitlines() if self._told.exists() else []
         return [tuple(json.loads(line)) for line in lines]
 
-    def change(self, name: str, stage: str, replicas: int) -> None:
+    async def change(self, name: str, stage: str, replicas: int) -> None:
         """As a user does."""
         if stage == "delete":
-            self.sandbox.user.delete("webs.example.com", name)
+            assert (await self._client.delete(f"{COLLECTION}/{name}")).code == 200
             return
-        metadata = {"name": name, "namespace": "default"}
         spec = {"replicas": replicas, "image": "a"}
-        web = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
-        self.sandbox.user.apply(web)
+        web = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": {"name": name}, "spec": spec}
+        answer = await self._client.apply(f"{COLLECTION}/{name}", web)
+        assert answer.code in (200, 201), answer.body
+        self.own.add(answer.version)
+
+    async def found(self) -> list[dict[str, Any]]:
+        """The objects that there are."""
+        return list((await self._client.get(COLLECTION)).body["items"])
 
     def is_handled(self, names: list[str], stage: str) -> bool:
         """Whether all that has to be was called for this stage of these objects."""
@@ -105,7 +122,7 @@ class Sites:
     async def passes(self, names: list[str], stage: str, replicas: int, point: CrashPoint) -> bool:
         """Change objects, and start again what was killed at the point meanwhile; whether something was."""
         for name in names:
-            self.change(name, stage, replicas)
+            await self.change(name, stage, replicas)
 
         async def is_done() -> bool:
             return self.is_handled(names, stage) and await self.deployment.is_quiet()
@@ -127,22 +144,43 @@ class Sites:
         await until(is_done, f"{stage} of {len(names)} handled", seconds=240, pause=0.1)
 
 
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> ControlPlane | None:
+    """None for the sandbox."""
+    return request.getfixturevalue("private_control_plane") if request.param == KUBE_APISERVER else None
+
+
 @pytest_asyncio.fixture
-async def sites(tmp_path: Path, nats_server: NatsServer, postgres_url: str) -> AsyncIterator[Sites]:
-    async with Sandbox() as sandbox:
-        await define_webs(sandbox)
+async def sites(
+    tmp_path: Path, cluster: ControlPlane | None, nats_server: NatsServer, postgres_url: str
+) -> AsyncIterator[Sites]:
+    async with AsyncExitStack() as stack:
+        api = Api((await stack.enter_async_context(Sandbox())).url) if cluster is None else cluster.admin
+        client = await stack.enter_async_context(ClusterClient(api.url, ca_file=api.ca_file, token=api.token))
+        await api.create(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load((WEBS / "crd.yaml").read_text())
+        )
+        await until(lambda: api.is_ok(COLLECTION), "the API of Webs")
         (tmp_path / "sites.py").write_text(SOURCE)
-        api = Api(sandbox.url)
-        async with Deployment(tmp_path, api, nats_server, postgres_url, operator_file=tmp_path / "sites.py") as found:
-            await found.migrate()
-            found.start()
-            yield Sites(sandbox, found, tmp_path / "told.jsonl")
+        deployment = Deployment(tmp_path, api, nats_server, postgres_url, operator_file=tmp_path / "sites.py")
+        found = await stack.enter_async_context(deployment)
+        await found.migrate()
+        found.start()
+        yield Sites(client, found, tmp_path / "told.jsonl")
 
 
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("objects", [len(SEAMS), pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("cluster", "objects"),
+    [
+        (SANDBOX, len(SEAMS)),
+        pytest.param(SANDBOX, 1000, marks=pytest.mark.long),
+        pytest.param(KUBE_APISERVER, KUBE_OBJECTS, marks=pytest.mark.long),
+    ],
+    indirect=["cluster"],
+)
 async def test_invariant_15_each_edge_is_handled_under_one_key_and_written_once_whatever_is_killed(
-    sites: Sites, objects: int
+    sites: Sites, record_testsuite_property: Callable[[str, object], None], objects: int
 ) -> None:
     chance = random.Random(objects)
     groups = [[f"w{number}" for number in range(first, objects, len(SEAMS))] for first in range(len(SEAMS))]
@@ -154,13 +192,14 @@ async def test_invariant_15_each_edge_is_handled_under_one_key_and_written_once_
                 kills[str(seam)] += 1
                 await sites.deployment.end_leases()
                 if seam.role == "actuate":
+                    await sites.deployment.api["actuate"].until_idle()
                     await sites.deployment.end_claims_of("actuate")
                 sites.deployment.start(seam.role)
             await sites.come_to_rest(names, stage)
         if stage != "delete":
-            found = sites.sandbox.user.list("webs.example.com")
+            found = await sites.found()
+            assert len(found) == objects
             assert not [web for web in found if web["metadata"].keys() & {"annotations", "finalizers"}]
-    print(f"{sum(kills.values())} kills at {len(kills)} seams, {len(sites.calls())} calls")
     assert kills.keys() == {str(seam) for seam in SEAMS}
 
     keys: defaultdict[tuple[str, str, str, int], list[str]] = defaultdict(list)
@@ -175,6 +214,17 @@ async def test_invariant_15_each_edge_is_handled_under_one_key_and_written_once_
     assert keys.keys() == wanted
     assert [each for each, found in keys.items() if len(set(found)) != 1] == []
     assert sum(len(found) - 1 for found in keys.values()) <= sum(kills.values()) * (1 + objects // len(SEAMS)) * 3
-    written = Counter(write.name for write in sites.sandbox.requests.writes(user_agent="levelog"))
-    assert set(written.values()) == {2}, "one write for the creation, and one for the change"
-    assert len(written) == objects
+    writes = written([sites.deployment], sites.own)
+    twice = {("patch", f"w{number}"): 2 for number in range(objects)}
+    assert writes == twice, "one write for the creation, and one for the change"
+    figures = {
+        "objects": objects,
+        "kills": sum(kills.values()),
+        "edges": len(keys),
+        "calls": len(sites.calls()),
+        "keys": len({key for found in keys.values() for key in found}),
+        "writes": writes.total(),
+    }
+    for what, number in figures.items():
+        record_testsuite_property(what, number)
+        print(f"{what}: {number}")
