@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
-from levelog.calls.faults import HandlerFault, described, tell_fault
+from levelog.calls.faults import HandlerFault, StillRuns, described, tell_fault
 from levelog.daemons import Run
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry, looked_up
 from levelog.errors import Unavailable
@@ -79,13 +79,7 @@ class EffectCaller:
         except msgspec.MsgspecError as error:
             text = f"call of {name}: its request was made by other code and cannot be read: {error}"
             return self._later(intent, text, is_doubtful=intent.is_doubtful)
-        began = asyncio.get_running_loop().time()
-        result = await self._call(intent, effect, request, options.name)
-        lasted = asyncio.get_running_loop().time() - began
-        if isinstance(result, Later) and effect.daemon is not None and lasted > STEADY.total_seconds():
-            first = replace(intent, attempts=1)
-            return replace(result, intent=first, delay=min(result.delay, self._settings.delay(1)))
-        return result
+        return await self._call(intent, effect, request, options.name)
 
     async def close(self) -> None:
         """End what can be ended of functions that go on although their time is over."""
@@ -101,6 +95,8 @@ class EffectCaller:
         arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
         operator = intent.view.partition("/")[0]
         say_about(object=intent.parent, view=intent.view, intent=intent.key)
+        clock = asyncio.get_running_loop().time
+        began = clock()
         try:
             if effect.daemon is not None and self.daemons is not None:
                 result: Any = await self.daemons.run(intent, effect, cast("Run", request), available)
@@ -114,27 +110,38 @@ class EffectCaller:
             if effect.yielding is not None:
                 effect.yielding.refuse_secrets(result, self._redactor)
             told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=effect.kept(result))
-        except Interrupted as error:
-            return put_off(intent, str(error))
-        except Retry as error:
-            text = f"{effect.title}: {_words(error) or 'asks to be called again'}"
-            is_doubtful = intent.is_doubtful and not effect.is_superseded
-            later = self._later(intent, text, is_doubtful=is_doubtful, error=error)
-            return self._in_time(later, effect, request, name)
-        except GiveUp as error:
-            return _given_up(intent, effect, request, name, f"{effect.title}: {_words(error) or 'gave up'}")
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this intent is concerned
-            if not isinstance(error, HandlerFault):
-                clean = self._redactor.redact_text
-                kind, _, named = effect.title.partition(" ")
-                tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
-            text = f"{effect.title}: {described(error)}"
-            if effect.retries is not None and intent.attempts > effect.retries:
-                return _given_up(intent, effect, request, name, text)
-            asked = Retry(delay=effect.backoff) if effect.backoff is not None else None
-            later = self._later(intent, text, is_doubtful=not effect.is_superseded, error=asked)
-            return self._in_time(later, effect, request, name)
+            if effect.daemon is not None and clock() - began > STEADY.total_seconds():
+                intent = replace(intent, attempts=1)
+            if isinstance(error, Interrupted):
+                return put_off(intent, str(error))
+            return self._failed(intent, effect, request, name, error)
         return Ended(intent=intent, outcome="written", call=told)
+
+    def _failed(
+        self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, error: Exception
+    ) -> Result:
+        """What comes of a call that raised."""
+        asked, is_doubtful, is_counted = None, not effect.is_superseded, True
+        match error:
+            case GiveUp():
+                return _given_up(intent, effect, request, name, f"{effect.title}: {_words(error) or 'gave up'}")
+            case Retry():
+                text = f"{effect.title}: {_words(error) or 'asks to be called again'}"
+                asked, is_doubtful, is_counted = error.asked, is_doubtful and intent.is_doubtful, error.is_counted
+            case StillRuns():
+                later = self._later(intent, f"{effect.title}: {described(error)}", is_doubtful=is_doubtful)
+                return self._in_time(replace(later, is_counted=False), effect, request, name)
+            case _:
+                if not isinstance(error, HandlerFault):
+                    clean = self._redactor.redact_text
+                    kind, _, named = effect.title.partition(" ")
+                    tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
+                text, asked = f"{effect.title}: {described(error)}", effect.backoff
+        if is_counted and effect.retries is not None and intent.attempts > effect.retries:
+            return _given_up(intent, effect, request, name, text)
+        later = self._later(intent, text, is_doubtful=is_doubtful, asked=asked)
+        return self._in_time(later, effect, request, name)
 
     def _time_left(self, intent: ClaimedIntent, effect: EffectHandler) -> timedelta | None:
         """How long a call may still be tried; None: for ever."""
@@ -148,19 +155,17 @@ class EffectCaller:
             return later
         return _given_up(later.intent, effect, request, name, f"{later.error} ({_out_of_time(effect)})")
 
-    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, error: Retry | None = None) -> Later:
+    def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, asked: timedelta | None = None) -> Later:
         """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""
         is_daemon = self.lasts(intent)
         most = self._settings.most_delay if is_daemon else self._settings.longest
-        delay = self._settings.delay(intent.attempts, most=most)
-        asked = error.delay if error is not None else None
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted
         is_doubtful = is_daemon or (is_doubtful and intent.attempts < self._settings.attempts)
-        if isinstance(asked, timedelta):
+        if asked is None:
+            delay = self._settings.delay(intent.attempts, most=most)
+        else:
             least = timedelta(seconds=intent.attempts >= self._settings.attempts)  # for ever, but not in a hot loop
             delay = min(max(asked, least), MOST_DELAY)
-        elif asked is not None:  # pyright: ignore[reportUnnecessaryComparison] - as a user may write it
-            text = f"{text} (its delay is of type {type(asked).__name__}, not a timedelta)"
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
 
 

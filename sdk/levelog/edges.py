@@ -6,6 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from levelog.calls.mappings import plain
+from levelog.wire.canonical import is_other
 
 Reason: TypeAlias = Literal["create", "resume", "update", "delete"]
 Operation: TypeAlias = Literal["add", "change", "remove"]
@@ -87,7 +88,7 @@ def unflat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Undo `flat`."""
     content: dict[str, Any] = {}
     for path, value in values.items():
-        *above, last = _keys(path)
+        *above, last = keys_of(path)
         place = content
         for key in above:
             place = place.setdefault(key, {})
@@ -103,7 +104,7 @@ def diff_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Diff:
             changes.append(FieldChange(op="add", path=path, new=after[path]))
         elif path not in after:
             changes.append(FieldChange(op="remove", path=path, old=before[path]))
-        elif before[path] != after[path]:
+        elif is_other(before[path], after[path]):
             changes.append(FieldChange(op="change", path=path, old=before[path], new=after[path]))
     return tuple(changes)
 
@@ -116,7 +117,7 @@ def under(values: Mapping[str, Any], pointer: str) -> dict[str, Any]:
 def value_at(content: Mapping[str, Any] | None, pointer: str) -> Any | UnsetType:
     """The value at a pointer; UNSET where there is none."""
     found: Any = UNSET if content is None else content
-    for key in _keys(pointer):
+    for key in keys_of(pointer):
         found = found.get(key, UNSET) if isinstance(found, Mapping) else UNSET
     return found
 
@@ -135,5 +136,6 @@ def _leaves(content: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]
             yield path, value
 
 
-def _keys(pointer: str) -> list[str]:
+def keys_of(pointer: str) -> list[str]:
+    """The keys of a JSON pointer."""
     return [key.replace("~1", "/").replace("~0", "~") for key in pointer.split("/")[1:]]

@@ -1,7 +1,7 @@
 """External effects: functions that the actuator calls for a level, at least once, always with the same key."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from types import new_class
@@ -16,6 +16,7 @@ from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import parameters, require_time, type_hints, yields
+from levelog.intents import Intent
 from levelog.resources import Resource
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
@@ -47,14 +48,29 @@ looked_up: Final[ContextVar[Mapping[str, Mapping[Any, Collection[Any]]]]] = Cont
 class Retry(Exception):
     """Raised by an effect that did nothing: call it again, after `delay` or when the actuator's schedule says.
 
-    A delay is cut to `MOST_DELAY`, 366 days.
+    A delay is cut to `MOST_DELAY`, 366 days. Of a handler's `retries` it is one.
 
     Raise anything else when it is not certain that nothing was done.
     """
 
+    is_counted: ClassVar[bool] = True
+    """Whether it is one of the retries; False: who raises it counts by itself."""
+
     def __init__(self, message: str = "", *, delay: timedelta | None = None) -> None:
         super().__init__(message)
         self.delay = delay
+
+    @property
+    def asked(self) -> timedelta | None:
+        """The delay, cut to what can be waited for; None: there is none, or what was given is no timedelta."""
+        delay: object = self.delay
+        return min(max(delay, timedelta(0)), MOST_DELAY) if isinstance(delay, timedelta) else None
+
+    def __str__(self) -> str:
+        words, delay = super().__str__(), self.delay
+        if delay is None or isinstance(delay, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return words
+        return f"{words} (its delay is of type {type(delay).__name__}, not a timedelta)"
 
 
 class GiveUp(Exception):
@@ -184,6 +200,19 @@ class EffectHandler:
         if len(body) > MOST_BYTES:
             raise GiveUp(f"it took place, but returned {len(body)} bytes; {MOST_BYTES} are kept")
         return msgspec.json.decode(body)
+
+
+def nothing_of(result: object) -> None:
+    """Raises GiveUp for a result that holds intents, or would yield some: they would be written by nobody."""
+    values: Collection[object] = result if isinstance(result, list | tuple | set | frozenset) else (result,)  # pyright: ignore[reportUnknownVariableType]
+    if any(isinstance(each, Intent | Iterator | AsyncIterator) for each in values):
+        kind = type(result).__name__
+        raise GiveUp(f"it took place, but returned {kind}: it has to yield intents, by itself, not in a wrapper")
+
+
+async def nothing_of_async(result: Coroutine[Any, Any, object]) -> None:
+    """The same of what an async function returns."""
+    nothing_of(await result)
 
 
 def _require_json(effect: str, what: str, hint: Any) -> None:

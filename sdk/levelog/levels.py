@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from levelog.resources import ResourceBase
+from levelog.wire.canonical import is_other
 
 T = TypeVar("T")
 
@@ -132,7 +133,7 @@ def drift_between(desired: object, actual: object) -> Drift:
         return _mapping_drift(desired, actual)
     if isinstance(desired, Set) and isinstance(actual, Set):
         return Drift(missing=frozenset(desired - actual), extra=frozenset(actual - desired))
-    if desired == actual:
+    if not is_other(desired, actual):
         return Drift()
     whole = frozenset({WHOLE})
     if actual is None:
@@ -144,5 +145,5 @@ def _mapping_drift(desired: Mapping[Hashable, object], actual: Mapping[Hashable,
     return Drift(
         missing=frozenset(desired.keys() - actual.keys()),
         extra=frozenset(actual.keys() - desired.keys()),
-        changed=frozenset(key for key in desired.keys() & actual.keys() if desired[key] != actual[key]),
+        changed=frozenset(key for key in desired.keys() & actual.keys() if is_other(desired[key], actual[key])),
     )

@@ -7,6 +7,8 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
+from levelog.errors import OperatorError
+
 
 class Presence(Enum):
     """Tells of a label only whether it is there."""
@@ -31,6 +33,18 @@ class Selector(Struct, frozen=True, kw_only=True, dict=True):
     annotations: dict[str, Value] = {}
     when: Callable[[Any], object] | None = None
     """Asked last, with the object as the handler takes it; true lets it through."""
+
+    def __post_init__(self) -> None:
+        """Raises OperatorError for what no label could be compared with."""
+        for option in ("labels", "annotations"):
+            conditions: object = getattr(self, option)
+            if not isinstance(conditions, Mapping):
+                raise OperatorError(f"{option}={conditions!r} is not a mapping of names to values")
+            for name, wanted in conditions.items():  # pyright: ignore[reportUnknownVariableType]
+                if not isinstance(wanted, str | Presence) and not callable(wanted):  # pyright: ignore[reportUnknownArgumentType]
+                    raise OperatorError(f"{option}: {name}={wanted!r} is no text, PRESENT, ABSENT or function")
+        if self.when is not None and not callable(self.when):  # pyright: ignore[reportUnnecessaryComparison]
+            raise OperatorError(f"when={self.when!r} is not a function of the object")
 
     @cached_property
     def looks_at_metadata(self) -> bool:

@@ -109,9 +109,9 @@ class StandIns:
     def call_through(self, effects: Iterable[Callable[..., Any]]) -> None:
         """Have effects called as they would be live. Raises KeyError for what is no effect of the operators."""
         for effect in effects:
-            found = {name: each.function for name, each in self._records.items() if each.origin is effect}
+            found = {name: each.function for name, each in self._records.items() if each.origin == effect}
             self._record_functions |= found
-            if found and not any(each.origin is effect for each in self._effects.values()):
+            if found and not any(each.origin == effect for each in self._effects.values()):
                 continue
             for name in self._named(effect):
                 self.handlers[name] = self._real(name)
@@ -132,7 +132,7 @@ class StandIns:
 
     def _named(self, function: Callable[..., Any]) -> list[str]:
         """Names of the effects that call a function; of handlers of a Kopf file there may be several."""
-        if found := [name for name, handler in self._effects.items() if handler.origin is function]:
+        if found := [name for name, handler in self._effects.items() if handler.origin == function]:
             self._given.update(found)
             return found
         raise KeyError(f"{getattr(function, '__name__', function)} is no effect of the operators of this simulation")

@@ -345,7 +345,7 @@ class World:
     async def _conclude(self, intent: ClaimedIntent, result: Result) -> bool:
         """Store what came of an attempt, and fold its receipt; tells whether it has ended."""
         due_at = self.clock() + result.delay if isinstance(result, Later) else None
-        attempts = result.intent.attempts
+        attempts = result.postponement.attempts if isinstance(result, Later) else result.intent.attempts
         async with self.database.transaction() as connection:
             await connection.execute(
                 update(intents)

@@ -163,8 +163,25 @@ def test_a_failure_is_tried_again_with_the_state_or_given_up(error: Exception) -
         simulation.advance(timedelta(seconds=200))
         most = 1 if isinstance(error, GiveUp) else 4
         assert told == [(n, n) for n in range(most)]
-        status = "settling" if isinstance(error, Retry) else "failed"
-        assert simulation.level("follow", "default", "shop").status == status
+        assert simulation.level("follow", "default", "shop").status == "failed"
+
+
+def test_a_failure_after_a_long_run_counts_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("levelog_actuator.effects.STEADY", timedelta(0))  # it is counted by the time of the machine
+    op = Operator("webs")
+    told: list[datetime] = []
+
+    @op.daemon(retries=1)
+    async def follow(web: Web, daemon: Daemon[Web, None]) -> None:
+        told.append(simulation.now)
+        raise Retry("busy", delay=MINUTE) if len(told) < 3 else GiveUp("never")
+
+    with Simulation(op) as simulation:
+        simulation.call_through(follow)
+        simulation.apply(web())
+        simulation.advance(timedelta(minutes=10))
+        assert [each - told[0] for each in told] == [timedelta(0), MINUTE, 2 * MINUTE]
+        assert simulation.level("follow", "default", "shop").status == "failed"
 
 
 def test_a_daemon_that_waits_for_something_outside_is_named() -> None:

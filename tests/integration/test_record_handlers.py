@@ -397,12 +397,25 @@ def test_a_record_is_passed_by_once_its_function_gives_up(error: Exception) -> N
         simulation.call_through(told.record)
         simulation.apply(shop("a", replicas=1))
         simulation.advance(MINUTE)
-        attempts = {"GiveUp": 1, "ValueError": 3, "Retry": 13}[type(error).__name__]
-        assert told.retries == list(range(attempts))
+        assert told.retries == list(range(1 if isinstance(error, GiveUp) else 3))
         told.failing.clear()
         simulation.apply(shop("a", replicas=2))
         simulation.advance(MINUTE)
-        assert told.records["a"] == ([1, 2] if isinstance(error, Retry) else [2])
+        assert told.records["a"] == [2]
+
+
+@pytest.mark.parametrize("delay", [5, timedelta.max, -MINUTE, timedelta(0)])
+def test_whatever_delay_is_asked_for_the_record_is_tried_again_and_nothing_ends(delay: Any) -> None:
+    told = Told()
+    told.failing["a"] = Retry("busy", delay=delay)
+    with Simulation(told.op) as simulation:
+        simulation.call_through(told.record)
+        simulation.apply(shop("a", replicas=1))
+        simulation.advance(timedelta(seconds=10))
+        assert told.retries == ([0] if delay == timedelta.max else [0, 1, 2, 3])
+        told.failing.clear()
+        simulation.advance(timedelta(days=366))
+        assert told.records["a"] == [1]
 
 
 def wrong_parameter(op: Operator) -> None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
-from levelog.effects import GiveUp, Retry
+from levelog.effects import MOST_DELAY, GiveUp, Retry
 from levelog.errors import LevelogError
 from levelog.handlers.injection import Given, about
 from levelog.handlers.listeners import Recorded, RecordHandler
@@ -363,24 +363,30 @@ class Delivery:
                 )
                 self.on_call(handler.source, "returned")
         except Retry as error:
-            return self._later(chain, logged, error, asked=error.delay)
+            return self._later(chain, logged, error, asked=error.asked, is_counted=error.is_counted)
         except GiveUp as error:
             self._pass_by(chain, logged, error)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything; only this object is concerned
             if not isinstance(error, HandlerFault):
                 tell_fault("event handler", handler.name, handler.function, error, subject=chain.object)
-            return self._later(chain, logged, error, asked=None)
+            return self._later(chain, logged, error)
         return None
 
     def _later(
-        self, chain: _Chain, logged: LoggedRecord, error: Exception, *, asked: timedelta | None
+        self,
+        chain: _Chain,
+        logged: LoggedRecord,
+        error: Exception,
+        *,
+        asked: timedelta | None = None,
+        is_counted: bool = True,
     ) -> _Failure | None:
         options = chain.handler.options
-        if asked is None and options.retries is not None and chain.attempts >= options.retries:
+        if is_counted and options.retries is not None and chain.attempts >= options.retries:
             self._pass_by(chain, logged, error)
             return None
         self.on_call(chain.handler.source, "failed")
-        delay = asked or options.backoff or backoff(chain.attempts + 1, LONGEST)
+        delay = min(asked or options.backoff or backoff(chain.attempts + 1, LONGEST), MOST_DELAY)
         return _Failure(f"event handler {chain.handler.name}: {described(error)}", delay)
 
     def _pass_by(self, chain: _Chain, logged: LoggedRecord, error: Exception) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, Final
 
-from levelog.calls.faults import HandlerFault, Interruption, contained
+from levelog.calls.faults import HandlerFault, Interruption, StillRuns, contained
 
 THREADS: Final = 32
 """Calls of functions that are not async at one time."""
@@ -138,10 +138,11 @@ class FunctionCaller:
     async def run(self, key: Hashable, function: Callable[[], Any], limit: timedelta, *, is_async: bool) -> Any:
         """Call a function and return what it does; one that is not async runs in a thread, and may return a coroutine.
 
-        Raises what it raises, and HandlerFault if it takes longer than its time limit or exits.
+        Raises what it raises, HandlerFault if it takes longer than its time limit or exits, and StillRuns, without a
+        call, while the one before goes on.
         """
         if self.is_lost(key):
-            raise HandlerFault("still runs although its time is over; it will be called again when it has returned")
+            raise StillRuns("still runs although its time is over; it will be called again when it has returned")
         if is_async:
             return await self._in_loop(key, function, limit)
         result = await self._in_thread(key, function, limit)

@@ -20,6 +20,10 @@ class HandlerFault(Exception):
     """A function of a user did what it may not; the message says it without the name of the function."""
 
 
+class StillRuns(HandlerFault):
+    """A function was not called, since an earlier call of it goes on although its time is over."""
+
+
 class Interruption(BaseException):
     """Ends a user's function from outside, and is not the function's fault: whoever handles faults lets it pass."""
 

@@ -1,7 +1,7 @@
 """Handlers of edges, as `@op.on` registers them: a view of what a function has handled, and an effect that calls it."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,16 +16,25 @@ from levelog.edges import (
     essence,
     flat,
     handled_object,
+    keys_of,
     under,
     value_at,
 )
-from levelog.effects import EFFECT_TIME, MOST_EDGE_BYTES, Call, EffectHandler
+from levelog.effects import EFFECT_TIME, MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
-from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_retries, require_time, type_hints, yields
+from levelog.handlers.readers import ObjectReader, object_reader, require_field
+from levelog.handlers.signatures import (
+    declared,
+    parameters,
+    require_function,
+    require_retries,
+    require_time,
+    type_hints,
+    yields,
+)
 from levelog.handlers.views import ReconcileHandler, ViewHandler, Writes, WrittenClass, inspect_writes
 from levelog.handlers.yielding import Yielded, Yields, in_full, in_full_async, last_yielding
 from levelog.indices import Index
@@ -45,7 +54,7 @@ OF_EDGES: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SE
 OF_CALLS: Final = (Given.KEY, Given.RETRY, Given.STARTED)
 """What each call gives anew; parameters of the effects that call handlers."""
 
-_CODE: Final = "edges 4"
+_CODE: Final = "edges 5"
 """Stands for this module in fingerprints: raised when the same objects lead to other calls."""
 _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "new": ""}
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
@@ -91,6 +100,7 @@ class EdgeHandler:
         self, function: Callable[..., Any], reasons: frozenset[Reason], options: EdgeOptions, lender: Lender
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        require_function(function, "handler")
         self.name = function.__name__
         self.function = function
         self.reasons = reasons
@@ -115,7 +125,13 @@ class EdgeHandler:
         for name in self._told:
             self._require_hint(name)
         others = [name for name in rest if name not in _TOLD]
-        self.given: Injections = injections(function, kind, others, OF_EDGES, lender)
+        told = f"its object first, {', '.join(f'{name}: {hint}' if hint else name for name, hint in _TOLD.items())}"
+        self.given: Injections = injections(function, kind, others, OF_EDGES, lender, first=told)
+
+    def require_field(self) -> None:
+        """Refuse a field that no edge is of. Raises OperatorError."""
+        if self.options.field:
+            require_field(f"handler {self.name}", self.reader, keys_of(self.options.field))
 
     @property
     def handled_name(self) -> str:
@@ -244,7 +260,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
     def kept(edge: Edge, result: Any) -> Any:
         if yielding is not None:
             return yielding.kept(result, is_end=edge.reason == "delete")
-        return None if handler.result is None else result
+        return result if handler.result is not None else nothing_of(result)
 
     async def handle_async(edge: Edge, idempotency_key: str, retry: int, started: datetime) -> Any:
         if edge.is_noted:
@@ -256,6 +272,8 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
         if edge.is_noted:
             return None
         result = function(**arguments(edge, idempotency_key, retry, started))
+        if handler.result is None and isinstance(result, Coroutine):  # of an async function in a plain wrapper
+            return nothing_of_async(result)
         return kept(edge, in_full(result) if yielding is not None else result)
 
     effect: Callable[..., Any] = handle_async if is_async else handle

@@ -26,6 +26,7 @@ from levelog.handlers.finalizing import (
 )
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Lender
+from levelog.handlers.readers import takes_plain
 from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.handlers.yielding import Yields, writes_view, writes_writer, written_effect
@@ -56,6 +57,8 @@ class EdgeRegistry:
         self._handlers: dict[Callable[..., Any], EdgeHandler] = {}
         self._staying: dict[str, DaemonHandler] = {}
         """Daemons that keep their objects, by name."""
+        self._waiting: dict[Callable[..., Any], frozenset[Reason]] = {}
+        """Functions of plain objects whose class a decorator above says, which is called later, with their reasons."""
         self._names: dict[GroupResource, str] = {}
         """Of the views of finalizers."""
 
@@ -67,8 +70,14 @@ class EdgeRegistry:
             raise OperatorError(
                 f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
             )
-        reasons: frozenset[Reason] = frozenset({reason, *(before.reasons if before is not None else ())})
-        self.put(EdgeHandler(function, reasons, options or known, self._lender))
+        held = before.reasons if before is not None else self._waiting.pop(function, frozenset())
+        reasons: frozenset[Reason] = frozenset({reason, *held})
+        if before is None and options is None and takes_plain(function, "handler"):
+            self._waiting[function] = reasons
+            return
+        handler = EdgeHandler(function, reasons, options or known, self._lender)
+        handler.require_field()
+        self.put(handler)
 
     def put(self, handler: EdgeHandler) -> None:
         """Take in a handler, in place of the one that its function had before."""
@@ -108,7 +117,9 @@ class EdgeRegistry:
         return found
 
     def require_whole(self) -> None:
-        """Refuse handlers that yield and do not say what. Raises OperatorError: only now, since any decorator may."""
+        """Refuse handlers that do not say what they yield, or are for: any decorator may. Raises OperatorError."""
+        for function, reasons in self._waiting.items():
+            EdgeHandler(function, reasons, EdgeOptions(), self._lender)  # raises
         for each in self._handlers.values():
             if each.is_yielding and each.options.writes is None:
                 raise OperatorError(

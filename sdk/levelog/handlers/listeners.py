@@ -13,7 +13,7 @@ from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import parameters, require_retries, require_time, type_hints, yields
+from levelog.handlers.signatures import parameters, require_function, require_retries, require_time, type_hints, yields
 from levelog.resources import ResourceBase, refuse_external
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
@@ -55,6 +55,7 @@ class RecordHandler:
     def __init__(self, function: Callable[..., Any], options: RecordOptions, lender: Lender) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
         kind = "event handler"
+        require_function(function, kind)
         self.name = function.__name__
         self.function = function
         self.operator = lender.operator

@@ -1,8 +1,9 @@
 """`op.on`: the decorators of handlers of edges, beside those of hooks."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, TypeVar, overload
 
 from msgspec import UNSET
 
@@ -16,6 +17,9 @@ from levelog.handlers.listeners import RecordHandler, RecordOptions
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value, taken_from
+
+_FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")
+"""A field by its keys between dots, or as a JSON pointer."""
 
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
 RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
@@ -178,6 +182,10 @@ class On(Hooks):
         filter on them, by a literal, `PRESENT`, `ABSENT` or a function: where `value` does not hold, the object is
         left alone until it does; an edge for which `old` or `new` do not hold counts as handled.
         """
+        if not isinstance(field, str) or not _FIELD.fullmatch(field):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(
+                f"on.field: {field!r} is no field: write it as 'spec.image', or '/spec/image'; a list is one value"
+            )
 
         def register(function: HandlerF) -> HandlerF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)

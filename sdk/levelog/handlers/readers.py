@@ -5,13 +5,26 @@ from functools import cache
 from typing import Any, Final, get_args, get_origin
 
 import msgspec
-from msgspec.inspect import DataclassType, StructType, Type, type_info
+from msgspec.inspect import (
+    BoolType,
+    DataclassType,
+    DictType,
+    FloatType,
+    IntType,
+    ListType,
+    StrType,
+    StructType,
+    Type,
+    VarTupleType,
+    type_info,
+)
 from msgspec.structs import replace
 
 from levelog.calls.observations import ALWAYS, decode, digest_of
 from levelog.errors import OperatorError
 from levelog.handlers.fingerprints import class_fingerprint, value_fingerprint
 from levelog.handlers.injection import shown
+from levelog.handlers.signatures import parameters, require_function, type_hints
 from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
@@ -144,6 +157,40 @@ def object_reader(
     raise OperatorError(
         f"{where}: parameter {parameter!r} is {shown(hint)}; it has to be a class derived from Resource"
     )
+
+
+def takes_plain(function: Callable[..., Any], kind: str) -> bool:
+    """Tell whether a function takes the plain object, whose class is to be said. Raises OperatorError."""
+    require_function(function, kind)
+    return is_mapping(type_hints(function).get(parameters(function, kind, "object")[0]))
+
+
+def require_field(where: str, reader: ObjectReader, keys: Sequence[str]) -> None:
+    """Refuse a field that the objects of a reader never have, or that is compared by nobody. Raises OperatorError."""
+    name = ".".join(keys)
+    if keys[0] == "metadata" and len(keys) > 1 and keys[1] not in ("labels", "annotations"):
+        raise OperatorError(f"{where}: {name} is not compared: of the metadata, labels and annotations are")
+    if reader.is_plain:
+        if keys[0] == "status":
+            raise OperatorError(f"{where}: {name} is not compared in plain objects: annotate with a class that has it")
+        return
+    found: Type = type_info(reader.cls)
+    for key in keys:
+        match found:
+            case StructType():
+                fields = {field.encode_name: field.type for field in found.fields}
+                if key not in fields:
+                    known = ", ".join(fields) or "none"
+                    raise OperatorError(
+                        f"{where}: {name}: {found.cls.__name__} has no field that JSON names {key!r}; it has {known}"
+                    )
+                found = fields[key]
+            case DictType():
+                found = found.value_type
+            case IntType() | FloatType() | BoolType() | StrType() | ListType() | VarTupleType():
+                raise OperatorError(f"{where}: {name}: what is before {key!r} has no parts that are compared")
+            case _:
+                return
 
 
 def require_resource(where: str, cls: object) -> None:

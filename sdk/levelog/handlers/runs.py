@@ -15,7 +15,7 @@ from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_time, type_hints
+from levelog.handlers.signatures import declared, parameters, require_function, require_time, type_hints, yields
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
@@ -47,15 +47,18 @@ class DaemonHandler:
 
         `views` are those of the operator, by function, also those that are defined below the daemon.
         """
+        require_function(function, "daemon")
         self.name = function.__name__
         self.views = views
         self.function = function
         self.operator = lender.operator
         self.grace = grace
         self.options = options
+        if yields(function):
+            raise OperatorError(f"daemon {self.name}: yields; it keeps what it has to know by daemon.keep(…)")
         if not inspect.iscoroutinefunction(function):
             raise OperatorError(f"daemon {self.name}: is not async: a thread could not be ended with its object")
-        require_time(function, "daemon", grace)
+        require_time(function, "daemon", grace, option="grace")
         require_options(f"daemon {self.name}", options)
         hints = type_hints(function)
         first, *rest = parameters(function, "daemon", "object")

@@ -47,6 +47,17 @@ def parameters(function: Callable[..., Any], kind: str, first: str = "") -> list
     return [parameter.name for parameter in found]
 
 
+def require_function(function: object, kind: str) -> None:
+    """Refuse what is called like a function and is none: it has no name, or no annotations. Raises OperatorError."""
+    if isinstance(function, type):
+        raise OperatorError(
+            f"{kind}: takes a function, not the class {function.__name__}: the annotation of the function's first "
+            "parameter says which objects it is for, or of= does"
+        )
+    if not inspect.isroutine(function):
+        raise OperatorError(f"{kind}: takes a function with a name, not {function!r}: write one with def")
+
+
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Annotations of a function, resolved.
 
@@ -81,11 +92,11 @@ def require_retries(what: str, retries: object, backoff: object) -> None:
         raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
 
 
-def require_time(function: Callable[..., Any], kind: str, timeout: object) -> None:
+def require_time(function: Callable[..., Any], kind: str, limit: object, *, option: str = "timeout") -> None:
     """Refuse a time limit that is no time."""
-    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+    if not isinstance(limit, timedelta) or limit <= timedelta(0):
         raise OperatorError(
-            f"{kind} {function.__name__}: timeout={timeout!r} is not a time above 0: timedelta(seconds=30)"
+            f"{kind} {function.__name__}: {option}={limit!r} is not a time above 0: timedelta(seconds=30)"
         )
 
 

@@ -1,7 +1,7 @@
 """`@op.timer`: from a function to a view of when it was called last, and an effect."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -9,13 +9,13 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from levelog.edges import essence, flat, handled_object
-from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler
+from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
 from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, EdgeOptions, require_options
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import declared, parameters, require_time, type_hints, yields
+from levelog.handlers.signatures import declared, parameters, require_function, require_time, type_hints, yields
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
@@ -26,7 +26,7 @@ from levelog.wire.canonical import digest
 CHANGED: Final = "changed"
 """Name of the call that notes what an object is, from whose time a timer with `idle` counts."""
 
-_CODE: Final = "timers 3"
+_CODE: Final = "timers 4"
 """Stands for this module in fingerprints: raised when the same calls lead to others."""
 
 
@@ -58,6 +58,7 @@ class TimerHandler:
         sharp: bool,
     ) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
+        require_function(function, "timer")
         self.name = function.__name__
         self.function = function
         self.every, self.initial_delay, self.idle, self.sharp = every, initial_delay, idle, sharp
@@ -153,13 +154,15 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
         if tick.due is None:
             return None
         result = await function(**arguments(tick, idempotency_key, retry, started))
-        return None if handler.result is None else result
+        return result if handler.result is not None else nothing_of(result)
 
     def call_plain(tick: Tick, idempotency_key: str, retry: int, started: datetime) -> Any:
         if tick.due is None:
             return None
         result = function(**arguments(tick, idempotency_key, retry, started))
-        return None if handler.result is None else result
+        if handler.result is not None:
+            return result
+        return nothing_of_async(result) if isinstance(result, Coroutine) else nothing_of(result)  # pyright: ignore[reportUnknownArgumentType]
 
     effect: Callable[..., Any] = call_async if inspect.iscoroutinefunction(function) else call_plain
     effect.__name__ = handler.calls_name

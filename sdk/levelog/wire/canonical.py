@@ -1,6 +1,6 @@
 """One encoding for everything that is compared, hashed or stored as JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
@@ -34,3 +34,16 @@ def digest(*parts: bytes | str) -> str:
     """Hex SHA-256 over the parts and their borders, cut to 128 bits: an identity, not a signature."""
     data = [part.encode() if isinstance(part, str) else part for part in parts]
     return sha256(b"".join([piece for each in data for piece in (len(each).to_bytes(8, "big"), each)])).hexdigest()[:32]
+
+
+def is_other(one: object, other: object) -> bool:
+    """Tell whether two values differ as JSON has them: true is not 1, also inside of lists and mappings."""
+    if one != other:
+        return True
+    if isinstance(one, bool) or isinstance(other, bool):
+        return type(one) is not type(other)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return any(map(is_other, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return any(is_other(one[key], other[key]) for key in one)
+    return False

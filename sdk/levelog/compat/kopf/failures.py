@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from enum import Enum
+from typing import ClassVar
 
 import msgspec
 
@@ -10,6 +11,8 @@ from levelog.effects import GiveUp, Retry
 
 class TemporaryError(Retry):
     """Raised by a handler that is to be called again, `delay` seconds later; None: at once."""
+
+    is_counted: ClassVar[bool] = False
 
     def __init__(self, message: str = "", delay: float | timedelta | None = 60) -> None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay or 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 import msgspec
 
@@ -22,6 +22,8 @@ from levelog.errors import OperatorError
 
 class InnerPending(Retry):
     """Some handlers inside of one have to be called again."""
+
+    is_counted: ClassVar[bool] = False
 
 
 class InnerHandler(msgspec.Struct, frozen=True, kw_only=True):
