@@ -48,7 +48,7 @@ BEGIN
     -- What effects did it records again, and when it did so; daemons look up indices, and wait for levels.
     GRANT SELECT ON index_entries, key_versions, syncs TO levelog_actuator;
     GRANT UPDATE (calls_recorded_at) ON scopes TO levelog_actuator;
-    GRANT UPDATE (state, owner, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed,
+    GRANT UPDATE (state, owner, claim, expires_at, due_at, attempts, error, outcome, result_uid, result_version, receipt, is_relayed,
                   progress)
       ON intents TO levelog_actuator;
     -- A call that it gives back may be withdrawn: levels that wait for that are looked at sooner.

@@ -358,7 +358,7 @@ class Actuator:
             return self._sender.later(intent, text, is_doubtful=True)
 
     def _note_taken(self, taken: TakenResults) -> None:
-        self._relay.submit(taken.receipts, is_stored=taken.is_stored)
+        self._relay.submit(taken)
         if self.on_taken is not None:
             self.on_taken(taken)
         if not taken.is_stored:  # their targets are free once the fold has ended them, which hints

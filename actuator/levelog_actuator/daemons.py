@@ -175,7 +175,7 @@ class Daemons:
 
     async def _keep(self, intent: ClaimedIntent, state: Any) -> None:
         async with self._database.transaction() as connection:
-            is_kept = await keep_progress(connection, self._scope, self._owner, intent.key, canonical(state))
+            is_kept = await keep_progress(connection, self._scope, self._owner, intent, canonical(state))
         if not is_kept:
             self.lose([intent.key])
             raise DaemonLost(f"{intent.target}: its state is not kept, since another process may run it now")

@@ -215,6 +215,8 @@ class Effects:
         self.attempting: Attempting = unwatched
         """Stands around each call."""
         self._begun: dict[str, asyncio.Task[None]] = {}
+        self._again: dict[str, ClaimedIntent] = {}
+        """By key, as what was claimed again while the call of the claim before goes on."""
         self._kept_at = 0.0
 
     def __len__(self) -> int:
@@ -226,11 +228,10 @@ class Effects:
         if daemons := self._caller.daemons if self._caller.lasts(intent) else None:
             # the claim before was lost, and others may have kept more than what ran or ended under it knows
             self._forget(intent.key)
-            if begun is not None and not begun.done():
+        if begun is not None and not begun.done():
+            self._again[intent.key] = intent
+            if daemons:
                 daemons.lose([intent.key])  # gives the new claim back when it has ended
-                self._on_end(intent)
-                return
-        elif begun is not None:  # the claim before was lost while the database was away; the call goes on
             self._on_end(intent)
             return
         task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
@@ -292,5 +293,9 @@ class Effects:
             except Exception as error:
                 log.exception("a call cannot be carried out", extra=about(intent))
                 result = Ended(intent=intent, outcome="failed", error=f"{type(error).__name__}: {error}")
+            if (again := self._again.pop(intent.key, None)) is not None:
+                # what another call did counts under the new claim, as it was lost while the database was away
+                is_run = self._caller.lasts(intent)
+                result = put_off(again, "its claim was lost") if is_run else replace(result, intent=again)
             told(result)
         self._on_result(result)

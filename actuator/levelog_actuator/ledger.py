@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -33,6 +33,8 @@ class TakenResults(Struct, frozen=True, kw_only=True):
     later: Sequence[Later]
     is_stored: bool
     """In the intents' rows; else the receipts are to go to the log before their claims end."""
+    claims: Mapping[str, int]
+    """Numbers of the claims that the receipts came of, by key."""
     is_awaited: bool = False
     """Intents that were committed before wait for the same targets."""
 
@@ -80,7 +82,8 @@ class Ledger:
             self.outcomes[receipt.outcome] += 1
             _tell(receipt)
             began = asyncio.get_running_loop().time()
-            self._on_taken(TakenResults(began=began, receipts=[receipt], later=[], is_stored=False))
+            under = {receipt.key: result.intent.claim}
+            self._on_taken(TakenResults(began=began, receipts=[receipt], later=[], is_stored=False, claims=under))
             return
         self._results.append(result)
         self._is_empty.clear()
@@ -134,15 +137,17 @@ class Ledger:
             )
 
     async def _write(self, batch: Sequence[Result]) -> None:
-        ended = [result for result in batch if isinstance(result, Ended)]
+        # of an intent that was called again under another claim, the last
+        ended = [*{result.intent.key: result for result in batch if isinstance(result, Ended)}.values()]
         later = [result for result in batch if isinstance(result, Later)]
         receipts = [self._receipt(result) for result in ended]
+        under = {result.intent.key: result.intent.claim for result in ended}
         began = asyncio.get_running_loop().time()
         async with self._database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
             unwanted: set[str] = set()
             if receipts:
-                rows = [stored(receipt) for receipt in receipts]
+                rows = [stored(receipt, under[receipt.key]) for receipt in receipts]
                 kept = await outcomes.store_receipts(connection, self._scope, self._owner, rows)
             if later:
                 given_back = [result.postponement for result in later]
@@ -161,7 +166,9 @@ class Ledger:
             self.outcomes["postponed"] += 1
         own = [receipt for receipt in receipts if receipt.key in kept]
         is_awaited = any(kept.values())
-        self._on_taken(TakenResults(began=began, receipts=own, later=later, is_stored=True, is_awaited=is_awaited))
+        self._on_taken(
+            TakenResults(began=began, receipts=own, later=later, is_stored=True, claims=under, is_awaited=is_awaited)
+        )
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:

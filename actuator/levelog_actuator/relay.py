@@ -16,6 +16,7 @@ from levelog.errors import Unavailable
 from levelog.handlers.indexers import called_parent
 from levelog.wire.objects import Application, ObjectKey, Uid
 from levelog.wire.records import CallNoted, ReceiptNoted
+from levelog_actuator.ledger import TakenResults
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import stored
 from levelog_log.messages import MessageWriter
@@ -60,8 +61,8 @@ class Relay:
         self._waiting: deque[ReceiptNoted] = deque()
         self._published: list[str] = []
         """Keys of receipts in the log of which that is not noted yet."""
-        self._unstored: dict[str, ReceiptNoted] = {}
-        """Receipts that no row may have yet, by key."""
+        self._unstored: dict[str, tuple[ReceiptNoted, int]] = {}
+        """Receipts that no row may have yet, each with the number of its claim, by key."""
         self._mark_at = math.inf
         """By the clock of the event loop; what was published then has waited long enough."""
         self._has_work = asyncio.Event()
@@ -76,11 +77,12 @@ class Relay:
         """Receipts are on their way to the log."""
         return bool(self._waiting) or self._is_publishing
 
-    def submit(self, receipts: Sequence[ReceiptNoted], *, is_stored: bool) -> None:
+    def submit(self, taken: TakenResults) -> None:
         """Take receipts; those that are not stored are kept until they are, or the fold has ended their intents."""
-        if not is_stored:
-            self._unstored |= {receipt.key: receipt for receipt in receipts}
-        if is_stored and len(self._waiting) + len(receipts) > MOST_WAITING:
+        receipts = taken.receipts
+        if not taken.is_stored:
+            self._unstored |= {receipt.key: (receipt, taken.claims[receipt.key]) for receipt in receipts}
+        if taken.is_stored and len(self._waiting) + len(receipts) > MOST_WAITING:
             self._is_behind = True
         else:
             self._waiting.extend(receipts)
@@ -107,7 +109,7 @@ class Relay:
                 delay = self._settings.outage_delay(failures).total_seconds()
                 log.log(level_of(error), "no receipts are relayed for %.1f s: %s", delay, error)
                 await self._keep_for_later()
-                self._waiting = deque(self._unstored.values())
+                self._waiting = deque(receipt for receipt, _ in self._unstored.values())
                 self._is_behind = True
                 log_absence = self._publisher.stream.connection.absence
                 await (log_absence if log_absence.is_on else self._database.absence).pause(delay)
@@ -132,10 +134,10 @@ class Relay:
         await self.mark()
         await self._store(list(self._unstored.values()), is_relayed=False)
 
-    async def _store(self, receipts: Sequence[ReceiptNoted], *, is_relayed: bool) -> None:
+    async def _store(self, receipts: Sequence[tuple[ReceiptNoted, int]], *, is_relayed: bool) -> None:
         if not receipts:
             return
-        rows = [stored(each, is_relayed=is_relayed) for each in receipts]
+        rows = [stored(receipt, claim, is_relayed=is_relayed) for receipt, claim in receipts]
         async with self._database.transaction(durable=False) as connection:
             await outcomes.store_receipts(connection, self._scope, self._owner, rows)
         for row in rows:

@@ -90,6 +90,7 @@ class Later(Struct, frozen=True, kw_only=True):
         """How the row is changed."""
         return Postponement(
             key=self.intent.key,
+            claim=self.intent.claim,
             delay=self.delay,
             error=storable(self.error[:MOST_ERROR_CHARACTERS]),
             attempts=self.intent.attempts - (not self.is_counted),
@@ -115,10 +116,11 @@ def _ignore(result: Result) -> None:
 _UNWATCHED: Final = nullcontext(_ignore)
 
 
-def stored(receipt: ReceiptNoted, *, is_relayed: bool = False) -> StoredReceipt:
-    """How the row is changed by a receipt; `is_relayed`: it is in the log already."""
+def stored(receipt: ReceiptNoted, claim: int, *, is_relayed: bool = False) -> StoredReceipt:
+    """How the row is changed by the receipt of a claim; `is_relayed`: it is in the log already."""
     return StoredReceipt(
         key=receipt.key,
+        claim=claim,
         state=receipt.state,
         outcome=receipt.outcome,
         error=receipt.error,

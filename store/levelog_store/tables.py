@@ -350,6 +350,7 @@ intents = Table(
     Column("attempts", Integer, nullable=False),
     _time("due_at"),
     Column("owner", BYTE_TEXT, nullable=False, comment="actuator that claimed it"),
+    Column("claim", BigInteger, nullable=False, server_default="0", comment="drawn anew by each claim; 0: none yet"),
     _time("expires_at"),
     Column("error", BYTE_TEXT, nullable=False),
     Column("outcome", BYTE_TEXT, nullable=False, comment="as the receipt has it; empty: there is none"),

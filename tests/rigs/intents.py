@@ -46,6 +46,7 @@ def intent(target: str, *, verb: str = "patch_status", body: Any = None, **colum
         "options": canonical(options),
         "state": "pending",
         "attempts": 0,
+        "claim": 0,
         "due_at": None,
         "owner": "",
         "expires_at": None,

@@ -34,6 +34,7 @@ def order(verb: str = "patch", *, body: Any = None, options: Any = None, **field
         "body": msgspec.json.encode(BODIES[verb] if body is None else body),
         "options": msgspec.json.encode(options or {}),
         "attempts": 1,
+        "claim": 1,
         "is_doubtful": False,
     }
     return Order.read(ClaimedIntent(**(values | fields)), Redactor())

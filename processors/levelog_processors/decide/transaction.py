@@ -103,8 +103,9 @@ class Deciding:
         if self.claimant is None or not rows:
             return ()
         owner, keys = self.claimant.owner, [row.key for _, row in rows]
-        claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=self.claimant.lease)
-        self._claimed = [_claimed(each, row) for each, row in rows if row.key in claimed]
+        lease, number = self.claimant.lease, claims.new_claim()
+        claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=lease, number=number)
+        self._claimed = [_claimed(each, row, number) for each, row in rows if row.key in claimed]
         return claimed
 
     def hand_over(self, *, is_certain: bool) -> None:
@@ -115,7 +116,7 @@ class Deciding:
             self.claimant.begin(self._claimed, self._began if is_certain else -math.inf)
 
 
-def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:
+def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
     wake, at = decided.wake, decided.level.evaluated_at
     if at is None:
         raise TypeError(f"{row.target} is decided by a view that was not called")
@@ -127,6 +128,7 @@ def _claimed(decided: Decided, row: IntentRow) -> ClaimedIntent:
         partition=wake.partition,
         decided_at=at,
         attempts=1,
+        claim=number,
         is_doubtful=False,
     )
 

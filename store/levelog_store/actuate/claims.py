@@ -12,10 +12,12 @@ holds all rows in question.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from secrets import randbits
 from typing import Any, Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Dialect,
     Integer,
@@ -45,6 +47,8 @@ WRITTEN: Final = literal_column("'written'", Text)
 
 IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
 IS_HELD: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
+IS_OF_CLAIM: Final = intents.c.claim == bindparam("under", type_=BigInteger)
+"""An owner may have lost a claim and have another one since."""
 IS_KEY: Final = and_(IS_IN_SCOPE, intents.c.key == bindparam("of_key"))
 
 
@@ -63,6 +67,8 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     decided_at: datetime
     attempts: int
     """Claims that came to something, this one included."""
+    claim: int
+    """Its number, which no other claim of the intent has."""
     is_doubtful: bool
     """An earlier request may have taken effect: look at the target before writing."""
     progress: bytes | None = None
@@ -104,6 +110,7 @@ class Postponement(Struct, frozen=True, kw_only=True):
     """An intent that its claimant gives back, to be claimed again after a delay."""
 
     key: str
+    claim: int
     delay: timedelta
     error: str
     attempts: int
@@ -114,10 +121,13 @@ class Postponement(Struct, frozen=True, kw_only=True):
 _COLUMNS: Final = tuple(name for name in ClaimedIntent.__struct_fields__ if name in intents.c)
 
 
-def _claimed(row: Mapping[str, Any], *, more: int = 0) -> ClaimedIntent:
-    values = {name: row[name] for name in _COLUMNS}
-    values["attempts"] += more
-    return ClaimedIntent(**values, is_doubtful=row["state"] == "claimed")
+def new_claim() -> int:
+    """The number of a claim; drawn, not counted, since a count would have to outlive the row."""
+    return randbits(62)
+
+
+def _claimed(row: Mapping[str, Any], **values: Any) -> ClaimedIntent:
+    return ClaimedIntent(**{name: row[name] for name in _COLUMNS} | values, is_doubtful=row["state"] == "claimed")
 
 
 async def claim(
@@ -135,25 +145,28 @@ async def claim(
 
     The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
     """
-    dialect = connection.dialect
+    dialect, number = connection.dialect, new_claim()
     values = {"scope": scope.number, "limit": limit} | ({"without": many(dialect, without)} if without else {})
     rows = mappings(await connection.execute(claimable(dialect, is_partial=bool(without)), values))
     if rows:
         keys = many(dialect, [row["key"] for row in rows])
-        await connection.execute(take(dialect, lease), {"of_scope": scope.number, "of_keys": keys, "by": owner})
-    return [_claimed(row, more=1) for row in rows]
+        values = {"of_scope": scope.number, "of_keys": keys, "by": owner, "number": number}
+        await connection.execute(take(dialect, lease), values)
+    return [_claimed(row, attempts=row["attempts"] + 1, claim=number) for row in rows]
 
 
 async def claim_decided(
-    connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta
+    connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta, number: int
 ) -> set[str]:
     """Claim intents that this transaction has decided, but for those behind others of their targets; returns the keys.
+
+    `number` is that of the claim.
 
     The caller commits durably before it acts on them. Raises Unavailable if another transaction has claimed an intent
     of such a target at the same moment.
     """
     dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner, "number": number}
     return set((await connection.execute(take_first(dialect, lease), values)).scalars())
 
 
@@ -232,8 +245,15 @@ def take(dialect: Dialect, lease: timedelta) -> Update:
 
 def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
     """What claiming makes of a row."""
-    ends, attempts = now(dialect, lease), intents.c.attempts + 1
-    return {"state": "claimed", "owner": bindparam("by"), "expires_at": ends, "due_at": ends, "attempts": attempts}
+    ends = now(dialect, lease)
+    return {
+        "state": "claimed",
+        "owner": bindparam("by"),
+        "claim": bindparam("number", type_=BigInteger),
+        "expires_at": ends,
+        "due_at": ends,
+        "attempts": intents.c.attempts + 1,
+    }
 
 
 async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:
@@ -285,7 +305,7 @@ def _keep(dialect: Dialect, lease: timedelta) -> Update:
 
 
 async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
-    """Give claimed intents back; those that the owner no longer holds are left as they are.
+    """Give claimed intents back; those that the owner no longer holds under the same claim are left as they are.
 
     What may be withdrawn is superseded where its level went meanwhile, since nobody is left who would withdraw it;
     returns the keys of these.
@@ -298,6 +318,7 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
                 "of_scope": scope.number,
                 "of_key": each.key,
                 "by": owner,
+                "under": each.claim,
                 "to_state": "claimed" if each.is_doubtful else "pending",
                 "at": moment + each.delay,
                 "ends": moment + each.delay if each.is_doubtful else None,
@@ -362,10 +383,10 @@ def _moment(dialect: Dialect) -> Select[datetime]:
 
 @built_once
 def give_back() -> Update:
-    """Put off the row `of_key` that its owner holds."""
+    """Put off the row `of_key` that its owner holds under the claim."""
     return (
         update(intents)
-        .where(IS_KEY, IS_HELD)
+        .where(IS_KEY, IS_HELD, IS_OF_CLAIM)
         .values(
             state=bindparam("to_state"),
             owner="",

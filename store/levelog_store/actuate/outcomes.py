@@ -36,6 +36,8 @@ class StoredReceipt(Struct, frozen=True, kw_only=True):
     """What became of an intent, as its row keeps it."""
 
     key: str
+    claim: int
+    """Number of the claim that it came of."""
     state: str
     outcome: Outcome
     error: str
@@ -71,7 +73,7 @@ class UnrelayedReceipt(Struct, frozen=True, kw_only=True):
     receipt: bytes
 
 
-_RESULTS: Final = tuple(name for name in StoredReceipt.__struct_fields__ if name != "key")
+_RESULTS: Final = tuple(name for name in StoredReceipt.__struct_fields__ if name not in ("key", "claim"))
 _UNSEEN: Final = tuple(name for name in UnseenWrite.__struct_fields__ if name != "age")
 
 
@@ -81,35 +83,41 @@ async def store_receipts(
     owner: str,
     receipts: Sequence[StoredReceipt],
 ) -> dict[str, bool]:
-    """Store what became of claimed intents; returns the keys of those that the owner still held.
+    """Store what became of claimed intents; returns the keys of those that the owner still held under the same claim.
 
     Each is there with whether another intent that is committed waits for the same target. The others have been ended by
-    the fold, or claimed by another actuator, which looks at their targets itself.
+    the fold, or claimed again, and whoever did that looks at their targets itself.
     """
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
-    held = dict((await connection.execute(lock_held(dialect), values)).all())
-    rows = [
+    rows = (await connection.execute(lock_held(dialect), values)).all()
+    under = {each.key: each.claim for each in receipts}
+    held = {key: is_waiting for key, claim, is_waiting in rows if claim == under[key]}
+    ended = [
         {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
         for each in receipts
         if each.key in held
     ]
-    if rows:
-        await connection.execute(end(dialect), rows)
+    if ended:
+        await connection.execute(end(dialect), ended)
     return held
 
 
 @built_once
-def lock_held(dialect: Dialect) -> Select[str, bool]:
+def lock_held(dialect: Dialect) -> Select[str, int, bool]:
     """Which of the rows `of_keys` their owner holds, also if the claim has ended; locked where there are row locks.
 
-    Each with whether another row waits for its target.
+    Each with the number of the claim, and whether another row waits for its target.
     """
     other = intents.alias("other")
     is_open = other.c.state.in_((PENDING, CLAIMED, WRITTEN))  # the condition of the index
     of_target = and_(other.c.scope == OF_SCOPE, other.c.target == intents.c.target)
     waits = select(literal_column("1")).where(of_target, is_open, other.c.state == PENDING).exists()
-    return select(intents.c.key, waits).where(is_one_of_keys(dialect), IS_HELD).with_for_update(of=intents)
+    return (
+        select(intents.c.key, intents.c.claim, waits)
+        .where(is_one_of_keys(dialect), IS_HELD)
+        .with_for_update(of=intents)
+    )
 
 
 @built_once

@@ -204,6 +204,7 @@ def _intent_values(scope: Scope, decided: Decided, intent: IntentRow) -> dict[st
         "attempts": 0,
         "due_at": None,
         "owner": "",
+        "claim": 0,
         "expires_at": None,
         "error": "",
         "outcome": "",

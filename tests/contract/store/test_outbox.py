@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from sqlalchemy import ClauseElement, delete, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,6 +20,7 @@ from levelog.errors import Unavailable
 from levelog_store.actuate import claims, outcomes, presence
 from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
+from levelog_store.actuate.progress import keep_progress
 from levelog_store.connect.database import Database
 from levelog_store.dialects import many, now, upsert
 from levelog_store.rows import LevelRow
@@ -48,6 +49,7 @@ def keys_of(claimed: Sequence[ClaimedIntent]) -> list[str]:
 
 def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
     given: dict[str, Any] = {
+        "claim": 0,
         "outcome": "written",
         "error": "",
         "attempts": 1,
@@ -59,14 +61,18 @@ def receipt(key: str, state: str = "written", **fields: Any) -> StoredReceipt:
 
 
 async def store(database: Database, *receipts: StoredReceipt, owner: str = "one") -> set[str]:
+    """Under the claims that there are now."""
+    rows = await intents_by_key(database)
+    under = [replace(each, claim=rows[each.key]["claim"]) for each in receipts]
     async with database.transaction(durable=False) as connection:
-        return {*await outcomes.store_receipts(connection, SCOPE, owner, receipts)}
+        return {*await outcomes.store_receipts(connection, SCOPE, owner, under)}
 
 
 async def postpone(
     database: Database, key: str, delay: timedelta, *, is_doubtful: bool = False, owner: str = "one"
 ) -> None:
-    later = Postponement(key=key, delay=delay, error="503", attempts=1, is_doubtful=is_doubtful)
+    under = (await intents_by_key(database))[key]["claim"]
+    later = Postponement(key=key, claim=under, delay=delay, error="503", attempts=1, is_doubtful=is_doubtful)
     async with database.transaction() as connection:
         await claims.postpone(connection, SCOPE, owner, [later])
 
@@ -76,12 +82,17 @@ async def test_a_new_intent_is_claimed_once_with_all_that_a_request_needs(databa
     await decide(database, row)
     (claimed,) = await claim(database)
     assert claimed == ClaimedIntent(
-        **{name: row[name] for name in ClaimedIntent.__struct_fields__ if name not in {"attempts", "is_doubtful"}},
+        **{
+            name: row[name]
+            for name in ClaimedIntent.__struct_fields__
+            if name not in {"attempts", "claim", "is_doubtful"}
+        },
         attempts=1,
+        claim=claimed.claim,
         is_doubtful=False,
     )
     held = (await intents_by_key(database))[row["key"]]
-    assert (held["state"], held["owner"], held["attempts"]) == ("claimed", "one", 1)
+    assert (held["state"], held["owner"], held["attempts"], held["claim"]) == ("claimed", "one", 1, claimed.claim)
     assert held["due_at"] == held["expires_at"]
     assert await claim(database, "two") == []
 
@@ -97,6 +108,25 @@ async def test_a_claim_that_ended_is_taken_over_as_doubtful(database: Database) 
     await claim(database, lease=PAST)
     (again,) = await claim(database, "two")
     assert (again.key, again.is_doubtful, again.attempts) == (key, True, 2)
+
+
+async def test_what_came_of_a_claim_counts_no_more_when_its_owner_has_another_one(database: Database) -> None:
+    (key,) = await decide(database, intent(A))
+    (lost,) = await claim(database, lease=PAST)
+    await claim(database, "two", lease=PAST)
+    (held,) = await claim(database)
+    before = (await intents_by_key(database))[key]
+    assert lost.claim != held.claim
+    async with database.transaction() as connection:
+        assert not await keep_progress(connection, SCOPE, "one", lost, b"1")
+        assert await outcomes.store_receipts(connection, SCOPE, "one", [receipt(key, claim=lost.claim)]) == {}
+        await claims.postpone(connection, SCOPE, "one", [put_off(key, lost.claim, is_doubtful=False)])
+    assert (await intents_by_key(database))[key] == before
+    async with database.transaction() as connection:
+        assert await keep_progress(connection, SCOPE, "one", held, b"2")
+        assert await outcomes.store_receipts(connection, SCOPE, "one", [receipt(key, claim=held.claim)]) == {key: False}
+    after = (await intents_by_key(database))[key]
+    assert (after["progress"], after["state"]) == (b"2", "written")
 
 
 async def test_what_is_put_off_comes_back_when_it_is_due_and_not_before(database: Database) -> None:
@@ -133,12 +163,14 @@ async def test_what_is_given_back_when_its_level_is_gone_is_withdrawn_unless_it_
     other = {"parent": "webs.example.com/default/cart", "parent_uid": "uid-cart"}
     keys = await decide(database, gone, kept, intent("pods/default/c", **other))
     await claim(database)
+    under = {key: row["claim"] for key, row in (await intents_by_key(database)).items()}
     async with database.transaction() as connection:
         await connection.execute(delete(levels).where(levels.c.parent == gone["parent"]))
         if of is not None:
             await add_level(connection, {**gone, "parent_uid": of})
         given_back = [
-            Postponement(key=key, delay=PAST, error="503", attempts=1, is_doubtful=key == kept["key"]) for key in keys
+            Postponement(key=key, claim=under[key], delay=PAST, error="503", attempts=1, is_doubtful=key == kept["key"])
+            for key in keys
         ]
         assert await claims.postpone(connection, SCOPE, "one", given_back) == {gone["key"]}
     assert await states(database, keys) == ["superseded", "claimed", "pending"]
@@ -282,6 +314,7 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
     await decide(database, *chance.sample(rows, len(rows)))
     finished: list[str] = []
     open_claims: dict[str, str] = {}  # by target
+    under: dict[str, int] = {}
     while len(finished) < len(rows):
         async with database.transaction() as connection:
             lease = chance.choice((LEASE, PAST))
@@ -289,18 +322,19 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
                 connection, scope_numbered(scope), "one", limit=chance.randint(1, 4), lease=lease
             ):
                 assert open_claims.get(each.target, each.key) == each.key
-                open_claims[each.target] = each.key
+                open_claims[each.target], under[each.key] = each.key, each.claim
             for key in [key for key in open_claims.values() if chance.random() < 0.6]:
                 match chance.randrange(3):
                     case 0:
-                        if await outcomes.store_receipts(connection, scope_numbered(scope), "one", [receipt(key)]):
+                        row = receipt(key, claim=under[key])
+                        if await outcomes.store_receipts(connection, scope_numbered(scope), "one", [row]):
                             finished.append(key)
                             del open_claims[target[key]]
                     case 1:
-                        later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=True)
+                        later = put_off(key, under[key], is_doubtful=True)
                         await claims.postpone(connection, scope_numbered(scope), "one", [later])
                     case _:
-                        later = Postponement(key=key, delay=PAST, error="", attempts=1, is_doubtful=False)
+                        later = put_off(key, under[key], is_doubtful=False)
                         await claims.postpone(connection, scope_numbered(scope), "one", [later])
                         if key in await _pending(connection, scope):
                             del open_claims[target[key]]
@@ -308,6 +342,10 @@ async def test_any_order_of_claims_and_results_keeps_the_order_of_each_target(da
             await connection.execute(ends.values(due_at=NOON, expires_at=NOON))
     for name in set(target.values()):
         assert [key for key in finished if target[key] == name] == [r["key"] for r in rows if r["target"] == name]
+
+
+def put_off(key: str, claim: int, *, is_doubtful: bool) -> Postponement:
+    return Postponement(key=key, claim=claim, delay=PAST, error="", attempts=1, is_doubtful=is_doubtful)
 
 
 async def _pending(connection: AsyncConnection, scope: int) -> set[str]:
@@ -358,7 +396,7 @@ async def decide_and_claim(database: Database, *rows: dict[str, Any], owner: str
     """Decide intents and claim them in the same transaction."""
     async with database.transaction() as connection:
         await connection.execute(insert(intents), list(rows))
-        return await claims.claim_decided(connection, SCOPE, owner, [row["key"] for row in rows], lease=LEASE)
+        return await claims.claim_decided(connection, SCOPE, owner, [row["key"] for row in rows], lease=LEASE, number=1)
 
 
 async def test_what_is_decided_can_be_claimed_in_the_same_transaction(database: Database) -> None:
@@ -389,7 +427,7 @@ async def test_what_was_given_back_is_not_claimed_before_its_time(database: Data
     await claim(database)
     await postpone(database, key, timedelta(minutes=1))
     async with database.transaction() as connection:
-        assert await claims.claim_decided(connection, SCOPE, "one", [key], lease=LEASE) == set()
+        assert await claims.claim_decided(connection, SCOPE, "one", [key], lease=LEASE, number=1) == set()
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -400,7 +438,7 @@ async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_fi
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(shared.transaction())
         await connection.execute(insert(intents), [first])
-        assert await claims.claim_decided(connection, SCOPE, "one", [first["key"]], lease=LEASE)
+        assert await claims.claim_decided(connection, SCOPE, "one", [first["key"]], lease=LEASE, number=1)
         later = asyncio.create_task(decide_and_claim(shared, second, owner="two"))
         await until_one_waits(shared, "the second one to wait for the first")
         if not is_committed:

@@ -27,11 +27,11 @@ async def claimed_for(acting: Acting, actuator: Actuator, row: dict[str, Any]) -
     async with acting.database.transaction() as connection:
         await connection.execute(insert(intents), [row])
         (key,) = await claims.claim_decided(
-            connection, acting.scope, actuator.owner, [row["key"]], lease=actuator.lease
+            connection, acting.scope, actuator.owner, [row["key"]], lease=actuator.lease, number=1
         )
     assert key == row["key"]
     origin = {name: row[name] for name in ("view", "parent", "parent_uid", "partition", "decided_at")}
-    return ClaimedIntent(**asdict(sendable(row)), **origin, attempts=1, is_doubtful=False)
+    return ClaimedIntent(**asdict(sendable(row)), **origin, attempts=1, claim=1, is_doubtful=False)
 
 
 async def is_chosen(actuator: Actuator, row: dict[str, Any]) -> bool:

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest_asyncio
 from msgspec.structs import replace
+from sqlalchemy import update
 
 from levelog import GiveUp, Operator, Retry, Struct
+from levelog_log.hints import Topic
+from levelog_store.tables import intents
 from rigs.acting import QUICK, Acting
-from rigs.intents import intent
+from rigs.intents import NOON, intent
 from rigs.nats import NatsServer
 from rigs.processes import Forked, Process
 from rigs.waiting import until
@@ -207,6 +210,38 @@ async def test_a_call_that_takes_longer_than_a_claim_is_not_made_again_meanwhile
         ends.set()
         (receipt,) = await acting.receipts_of([key])
     assert (receipt.outcome, receipt.attempts, calls) == ("written", 1, 1)
+
+
+async def test_a_call_that_is_claimed_again_while_it_lasts_is_stored_under_the_new_claim(acting: Acting) -> None:
+    op = Operator("webs")
+    ends, calls = asyncio.Event(), 0
+
+    @op.effect(timeout=timedelta(minutes=5))
+    async def page(request: Page) -> None:
+        nonlocal calls
+        calls += 1
+        await ends.wait()
+
+    async with acting.running(effects=op):
+        (key,) = await acting.decide(wanted())
+
+        async def claim_of() -> int:
+            return int((await acting.rows())[key]["claim"])
+
+        first = await until(claim_of, "a claim")
+        async with acting.database.transaction() as connection:  # as after an outage
+            await connection.execute(
+                update(intents).where(intents.c.key == key).values(due_at=NOON, expires_at=NOON, owner="")
+            )
+        await acting.hints.publish(Topic.INTENT)
+
+        async def is_claimed_again() -> bool:
+            return await claim_of() != first
+
+        await until(is_claimed_again, "another claim")
+        ends.set()
+        (receipt,) = await acting.receipts_of([key])
+    assert (receipt.outcome, receipt.attempts, calls) == ("written", 2, 1)
 
 
 async def test_calls_that_hang_hold_up_no_write(acting: Acting) -> None:

@@ -59,6 +59,7 @@ async def claimed(cluster: ControlPlane, verb: Verb, *, is_doubtful: bool) -> Cl
         body=msgspec.json.encode(body),
         options=b"{}",
         attempts=1,
+        claim=1,
         is_doubtful=is_doubtful,
     )
 

@@ -61,8 +61,8 @@ class SteppedSender:
         self._sender = Sender(cast("KubeClient", self.api), ActuatorSettings())
         self._serial = 0
         self._claimed: list[ClaimedIntent] = []
-        self._unstored: list[ReceiptNoted] = []
-        """In the log, and in no row unless the fold has ended it."""
+        self._unstored: list[tuple[ReceiptNoted, int]] = []
+        """In the log, and in no row unless the fold has ended it; each with its claim."""
         self.writing = ""
         """Key of the intent that is being carried out."""
         self.effects: dict[str, list[Happening]] = {}
@@ -116,7 +116,7 @@ class SteppedSender:
         """Record receipts that the log does not hold, and have the rows keep those that it does; whether any were."""
         is_marked = bool(self._unstored)
         if is_marked:
-            kept = [stored(receipt, is_relayed=True) for receipt in self._unstored]
+            kept = [stored(receipt, claim, is_relayed=True) for receipt, claim in self._unstored]
             async with self._database.transaction() as connection:
                 await outcomes.store_receipts(connection, self.scope, self.owner, kept)
             self._unstored = []
@@ -139,11 +139,12 @@ class SteppedSender:
         if isinstance(result, Ended) and result.intent.verb != "call":
             receipt = self._receipt(result)
             self._log.append_receipt(receipt)
-            self._unstored.append(receipt)
+            self._unstored.append((receipt, result.intent.claim))
             return
         async with self._database.transaction() as connection:
             if isinstance(result, Ended):
-                await outcomes.store_receipts(connection, self.scope, self.owner, [stored(self._receipt(result))])
+                row = stored(self._receipt(result), result.intent.claim)
+                await outcomes.store_receipts(connection, self.scope, self.owner, [row])
             else:
                 later: Later = msgspec.structs.replace(result, delay=timedelta(0))
                 await claims.postpone(connection, self.scope, self.owner, [later.postponement])

@@ -16,10 +16,11 @@ from levelog_actuator.daemons import Daemons
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.results import Later
 from levelog_store.actuate import progress
-from levelog_store.actuate.claims import IS_HELD, IS_KEY, ClaimedIntent
+from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
+from levelog_store.dialects import now
 from levelog_store.tables import intents
 from rigs.machine.bugs import Bug
-from rigs.machine.edges.edgebugs import given_back_by_anybody
+from rigs.machine.edges.edgebugs import given_back_by_anybody, under_any_claim
 from rigs.machine.planting import Planted
 from rigs.machine.world import Laboratory
 
@@ -35,12 +36,29 @@ def kept_by_anybody(_: Laboratory) -> Generator[None]:
         yield
 
 
+def kept_under_any_claim(_: Laboratory) -> Generator[None]:
+    """State is kept although the actuator lost the claim that it is of, and has another one."""
+
+    def put(dialect: Dialect) -> Update:
+        content = bindparam("content", type_=intents.c.progress.type)
+        return update(intents).where(IS_KEY, IS_HELD, intents.c.expires_at > now(dialect)).values(progress=content)
+
+    with patch.object(progress, "put", put):
+        yield
+
+
+def ended_under_any_claim(_: Laboratory) -> Generator[None]:
+    """A run ends by the receipt of a claim that its actuator lost, since it has another one."""
+    with under_any_claim():
+        yield
+
+
 def kept_after_the_claim(_: Laboratory) -> Generator[None]:
     """State is kept although the claim has ended, so that another actuator may be about to claim the run."""
 
     def put(_: Dialect) -> Update:
         content = bindparam("content", type_=intents.c.progress.type)
-        return update(intents).where(IS_KEY, IS_HELD).values(progress=content)
+        return update(intents).where(IS_KEY, IS_HELD, IS_OF_CLAIM).values(progress=content)
 
     with patch.object(progress, "put", put):
         yield
@@ -122,11 +140,13 @@ def _planted(bug: Bug, *, examples: int) -> Planted:
 
 DAEMON_BUGS: Final[Sequence[Planted]] = (
     _planted(kept_by_anybody, examples=20),
+    _planted(kept_under_any_claim, examples=40),
+    _planted(ended_under_any_claim, examples=40),
     _planted(kept_after_the_claim, examples=20),
     _planted(goes_on_when_it_is_claimed_again, examples=20),
     _planted(state_is_not_handed_over, examples=20),
     _planted(ends_leave_no_state, examples=20),
-    _planted(runs_again_after_it_returned, examples=20),
+    _planted(runs_again_after_it_returned, examples=60),
     _planted(ends_are_not_told, examples=20),
     _planted(losses_are_not_told, examples=20),
     _planted(withdrawn_with_its_state, examples=60),

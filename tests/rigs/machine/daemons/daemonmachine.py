@@ -1,10 +1,9 @@
 """The rules of the daemons' machine: what users, processors, actuators and daemons may do, in any order.
 
-What it leaves out: daemons that give up; state that is under way to the database when its claim goes; daemons of Kopf
-files.
+What it leaves out: daemons that give up; daemons of Kopf files.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any
 
@@ -22,7 +21,7 @@ _holders = st.sampled_from(HOLDERS)
 _changes = st.sampled_from(("delete", "anew", "app=web", "app=other", "size=2", "noise"))
 _then = st.sampled_from(("claim", "claim", "process", "fold", "watch"))
 """What follows a change at once: watched, folded, decided on, claimed by the first actuator."""
-_commands = st.sampled_from(("keeps", "keeps", "keeps", "returns", "fails", "retries", "stubborn"))
+_commands = st.sampled_from(("keeps", "keeps", "keeps late", "returns", "fails", "retries", "stubborn"))
 
 
 def _step(kind: Callable[..., Any], **strategies: Any) -> Callable[[Callable[..., None]], Any]:
@@ -73,17 +72,19 @@ class DaemonsMachine(RuleBasedStateMachine):
         self.world.ingest.watch(WEBS)
         self._run(self._followed(then))
 
-    @_step(rule, holder=_holders, most=st.sampled_from((1000, 1)))
-    def claim(self, holder: str, most: int) -> None:
-        """An actuator claims runs, and begins them."""
-        self._run(self.world.holders[holder].claim(most))
+    @_step(rule, holder=_holders, most=st.sampled_from((1000, 1)), is_late=st.booleans())
+    def claim(self, holder: str, most: int, is_late: bool) -> None:
+        """An actuator claims runs, and begins them; what is late of earlier claims may be stored before."""
+        self._run(self.world.holders[holder].claim(most, is_late=is_late))
 
     @_step(rule, holder=_holders, number=st.integers(0, 3), what=_commands)
     def command(self, holder: str, number: int, what: str) -> None:
         """A daemon keeps its state, or ends."""
         self._run(self.world.holders[holder].command(number, what))
 
-    @_step(rule, holder=_holders, what=st.sampled_from(("keep claims", "hear", "store", "store", "wake", "stay")))
+    @_step(
+        rule, holder=_holders, what=st.sampled_from(("keep claims", "hear", "store", "store", "wake", "arrive", "stay"))
+    )
     def act(self, holder: str, what: str) -> None:
         """An actuator does one of the things that it does again and again."""
         actor = self.world.holders[holder]
@@ -92,6 +93,7 @@ class DaemonsMachine(RuleBasedStateMachine):
             "hear": actor.hear,
             "store": actor.store,
             "wake": actor.wake,
+            "arrive": actor.arrive,
             "stay": actor.stay,
         }
         self._run(steps[what]())
@@ -117,9 +119,23 @@ class DaemonsMachine(RuleBasedStateMachine):
         """An actuator that has kept something stands still, and another one may go on, and lose it again."""
         self._run(self._hand_over(holder, heir, back))
 
-    async def _hand_over(self, holder: str, heir: str, back: str) -> None:
+    @_step(
+        rule,
+        holder=_holders,
+        heirs=st.permutations(HOLDERS),
+        back=st.sampled_from(("killed", "shut down", "lapsed")),
+        late=st.sampled_from(("keeps late", "returns")),
+    )
+    def come_late(self, holder: str, heirs: Sequence[str], back: str, late: str) -> None:
+        """The same, and what the first one did before it stood still is stored once it has the claim again."""
+        heir = next(each for each in heirs if each != holder)
+        self._run(self._hand_over(holder, heir, back, late))
+
+    async def _hand_over(self, holder: str, heir: str, back: str, late: str = "") -> None:
         world = self.world
         await world.holders[holder].command(0, "keeps")
+        if late:
+            await world.holders[holder].command(0, late)
         await world.lapse(holder)
         if back == "alone":
             await world.holders[holder].command(0, "keeps")
@@ -136,7 +152,7 @@ class DaemonsMachine(RuleBasedStateMachine):
                 await world.lapse(heir)
             case _:
                 return
-        await world.holders[holder].claim()
+        await world.holders[holder].claim(is_late=bool(late))
         await world.holders[holder].command(0, "keeps")
 
     @_step(rule, name=_names, holder=_holders, number=st.integers(0, 3), has_failed=st.booleans())

@@ -62,7 +62,7 @@ class DaemonWorld(EdgeWorld):
 
     def __init__(self, laboratory: DaemonLaboratory, scope: Scope) -> None:
         super().__init__(laboratory, scope)
-        self.tenures = Tenures()
+        self.tenures = Tenures(lambda name, uid: self.cluster.uid(WEBS, name) == uid)
         self._killed: list[str] = []
         """Owners whose claims may not have ended."""
         self.holders = {name: self._holder(name) for name in HOLDERS}
@@ -146,6 +146,7 @@ class DaemonWorld(EdgeWorld):
             is_moved = self.ingest.watch(WEBS)
             is_moved |= await self.process()
             for holder in self.holders.values():
+                await holder.arrive()
                 await holder.keep_claims()
                 await holder.hear()
                 await holder.wake()

@@ -17,7 +17,7 @@ from levelog.errors import DaemonLost
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.awaited import AwaitedLevels
-from levelog_actuator.daemons import Daemons
+from levelog_actuator.daemons import Daemons, GiveIndex, Pauses
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.limits import ActuatorSettings
@@ -62,6 +62,25 @@ class Follower:
         self.is_over = False
 
 
+class _SlowDaemons(Daemons):
+    """What they keep may be under way to the database for long; `pauses` know that such a run waits."""
+
+    def __init__(
+        self, database: Database, scope: Scope, owner: str, index: GiveIndex, levels: AwaitedLevels, pauses: Pauses
+    ) -> None:
+        super().__init__(database, scope, owner, index, levels, pauses)
+        self._way = pauses
+        self.late: set[str] = set()
+        """Keys of the runs whose next state is under way until the machine says that it arrives."""
+        self.arrival = asyncio.Event()
+
+    async def _keep(self, intent: ClaimedIntent, state: object) -> None:
+        if intent.key in self.late:
+            self.late.discard(intent.key)
+            await self._way.pause(self.arrival)
+        await super()._keep(intent, state)
+
+
 class Holder:
     """One actuator, from its start to its end."""
 
@@ -95,7 +114,8 @@ class Holder:
         caller = EffectCaller(program.effects, SETTINGS)
         caller.index = self._live.index
         levels = AwaitedLevels(database, scope, SETTINGS, Hint())
-        self._daemons = caller.daemons = Daemons(database, scope, owner, self._live.index, levels, self._pauses)
+        self._daemons = _SlowDaemons(database, scope, owner, self._live.index, levels, self._pauses)
+        caller.daemons = self._daemons
         self._effects = Effects(
             database,
             scope,
@@ -160,14 +180,21 @@ class Holder:
             self._seconds += SETTINGS.presence.total_seconds() * 0.6
             await self.stay()
 
-    async def claim(self, most: int = 1000) -> bool:
-        """Claim what is due, and begin it; whether there was anything."""
+    async def claim(self, most: int = 1000, *, is_late: bool = False) -> bool:
+        """Claim what is due, and begin it; whether there was anything.
+
+        Of what is late, state and results of earlier claims arrive in between.
+        """
         async with self._database.transaction() as connection:
             claimed = await claims.claim(connection, self._scope, self.owner, limit=most, lease=SETTINGS.lease)
         for intent in sorted(claimed, key=lambda each: (each.view, each.parent, each.key)):
             parent = ObjectKey.parse(intent.parent)
             place = ObjectKey.parse(intent.target).resource.removesuffix("_runs"), intent.parent_uid
             self._claimed[intent.key] = self._tenures.claim(self.owner, intent.key, place, parent.name)
+        if is_late:
+            await self.arrive()
+            await self.store()
+        for intent in sorted(claimed, key=lambda each: (each.view, each.parent, each.key)):
             self._effects.begin(intent)
         await self.settle()
         return bool(claimed)
@@ -183,6 +210,12 @@ class Holder:
         await self._live._compare()
         await self.settle()
 
+    async def arrive(self) -> None:
+        """Let all state be stored that is under way."""
+        arrival, self._daemons.arrival = self._daemons.arrival, asyncio.Event()
+        arrival.set()
+        await self.settle()
+
     async def command(self, number: int, what: str) -> None:
         """Let one daemon do something."""
         if self.followers:
@@ -190,7 +223,9 @@ class Holder:
             if what == "stubborn":
                 follower.is_stubborn = True
             else:
-                follower.command = what
+                if what == "keeps late":
+                    self._daemons.late.add(follower.intent.key)
+                follower.command = what.removesuffix(" late")
                 await self.wake()
 
     async def wake(self) -> None:

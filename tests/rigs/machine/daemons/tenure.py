@@ -1,6 +1,6 @@
 """Who may act on each run of a daemon, said in a second way; what was accepted of daemons, and what that has to be."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from levelog_actuator.results import Ended
@@ -32,7 +32,9 @@ class Tenure:
 class Tenures:
     """All claims, and what came of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_there: Callable[[str, str], bool]) -> None:
+        """`is_there` tells whether an object of a name and uid is."""
+        self._is_there = is_there
         self._last: dict[str, Tenure] = {}
         """By key, as long as nobody has taken the claim away."""
         self._all: list[Tenure] = []
@@ -112,7 +114,9 @@ class Tenures:
         assert result.call is not None, result.error
         told = result.call.result
         state = (told.get("state") or {}).get("serial")
-        if state != self._kept.get(tenure.place):
+        # the runs of an object that is gone are forgotten, with their state, maybe before the last one has begun
+        is_forgotten = state is None and not self._is_there(tenure.name, tenure.place[1])
+        if state != self._kept.get(tenure.place) and not is_forgotten:
             raise Broken(INVARIANT, f"{tenure} ends with {state}; {self._kept.get(tenure.place)} was kept last")
         if told["is_finished"]:
             self.finished.add(tenure.place)

@@ -225,8 +225,10 @@ class SteppedCaller:
         async with self._database.transaction() as connection:
             before = await self._row(connection, key)
             if isinstance(result, Ended):
-                receipt = stored(result.receipt(self._scope.application, self._clock(), attempt.owner))
-                if key in await outcomes.store_receipts(connection, self._scope, attempt.owner, [receipt]):
+                receipt = result.receipt(self._scope.application, self._clock(), attempt.owner)
+                if key in await outcomes.store_receipts(
+                    connection, self._scope, attempt.owner, [stored(receipt, result.intent.claim)]
+                ):
                     self.handled.note(attempt, result)
             else:
                 later = msgspec.structs.replace(result, delay=timedelta(0))

@@ -1,10 +1,13 @@
 """Bugs to plant into what handlers of edges are made of, as `bugs` has them of levels."""
 
 from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
+from msgspec.structs import replace
 from sqlalchemy import Dialect, Select, Update, bindparam, false, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.edges import Diff
@@ -16,8 +19,9 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import BoundView
 from levelog_store.actuate import claims, outcomes
 from levelog_store.actuate.claims import CLAIMED, IS_KEY, is_one_of_keys
+from levelog_store.actuate.outcomes import StoredReceipt
 from levelog_store.dialects import Timestamp
-from levelog_store.rows import StoredObject
+from levelog_store.rows import Scope, StoredObject
 from levelog_store.tables import intents
 from rigs.machine.bugs import Bug, late_records_count
 from rigs.machine.planting import Planted
@@ -69,13 +73,30 @@ def tried_although_it_is_gone(_: Laboratory) -> Generator[None]:
         yield
 
 
+@contextmanager
+def under_any_claim() -> Generator[None]:
+    """Store receipts as those of the claims that there are."""
+    real = outcomes.store_receipts
+
+    async def store(
+        connection: AsyncConnection, scope: Scope, owner: str, receipts: Sequence[StoredReceipt]
+    ) -> dict[str, bool]:
+        query = select(intents.c.key, intents.c.claim).where(intents.c.scope == scope.number)
+        under = dict((await connection.execute(query)).all())
+        return await real(connection, scope, owner, [replace(each, claim=under[each.key]) for each in receipts])
+
+    with patch.object(outcomes, "store_receipts", store):
+        yield
+
+
 def outcomes_of_lost_claims_count(_: Laboratory) -> Generator[None]:
     """What came of a call is stored although another actuator has claimed its intent."""
 
-    def lock_held(dialect: Dialect) -> Select[str, bool]:
-        return select(intents.c.key, false()).where(is_one_of_keys(dialect), intents.c.state == CLAIMED)
+    def lock_held(dialect: Dialect) -> Select[str, int, bool]:
+        found = select(intents.c.key, intents.c.claim, false())
+        return found.where(is_one_of_keys(dialect), intents.c.state == CLAIMED)
 
-    with patch.object(outcomes, "lock_held", lock_held):
+    with patch.object(outcomes, "lock_held", lock_held), under_any_claim():
         yield
 
 
