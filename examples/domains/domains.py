@@ -18,6 +18,7 @@ class Settings(Struct, frozen=True):
     registrar: str
 
 
+renewal = timedelta(seconds=float(os.environ.get("RENEWAL_SECONDS", "86400")))
 op = Operator("domains", settings=Settings(os.environ.get("REGISTRAR_URL", "http://127.0.0.1:8080")))
 
 
@@ -38,7 +39,7 @@ def register(domain: Domain, reason: str, idempotency_key: str, settings: Settin
     ask(settings, method, f"/domains/{quote(domain.metadata.name)}", domain.spec.address, idempotency_key)
 
 
-@op.timer(every=timedelta(days=1), initial_delay=timedelta(days=1))
+@op.timer(every=renewal, initial_delay=renewal)
 def renew(domain: Domain, idempotency_key: str, settings: Settings) -> None:
     """A new token each day, counted from the last one, also if nothing ran for a while."""
     ask(settings, "POST", f"/domains/{quote(domain.metadata.name)}/token", "", idempotency_key)

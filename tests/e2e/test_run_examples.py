@@ -1,9 +1,11 @@
 """Each example by `levelog run` on a real API server, with the permissions that it needs and no others."""
 
+import asyncio
 import sqlite3
 import subprocess
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -274,15 +276,23 @@ def commit(folder: Path) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
+RENEWAL_SECONDS = 3
+
+
 class Registrar:
-    """A registrar at a port of this machine, which is busy at first; it holds an address for each name."""
+    """A registrar at a port of this machine, which is busy at first; it holds addresses and gives tokens."""
 
     def __init__(self) -> None:
         self.held: dict[str, str] = {}
         self.keys: list[str] = []
+        self.renewals: dict[str, float] = {}
+        """When a token was asked for first, by key."""
         self.is_busy = True
 
     async def answer(self, request: web.Request) -> web.Response:
+        if request.path.endswith("/token"):
+            self.renewals.setdefault(request.headers["Idempotency-Key"], asyncio.get_running_loop().time())
+            return web.Response()
         self.keys.append(request.headers["Idempotency-Key"])
         if self.is_busy:
             return web.Response(status=503, headers={"Retry-After": "1"})
@@ -294,7 +304,7 @@ class Registrar:
         return web.Response()
 
 
-async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_which_is_not_written_to(
+async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_and_tokens_are_renewed_over_a_restart(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     cluster, api = private_control_plane, private_control_plane.admin
@@ -307,11 +317,19 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_which_is_
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        env = {"REGISTRAR_URL": f"http://127.0.0.1:{runner.addresses[0][1]}"}
+        env = {"REGISTRAR_URL": f"http://127.0.0.1:{runner.addresses[0][1]}", "RENEWAL_SECONDS": str(RENEWAL_SECONDS)}
         await define(api, "domains")
-        async with running(
-            cluster, "domains", tmp_path, rule(["domains"], "list", "watch", group="example.com"), env=env
-        ):
+        readable = rule(["domains"], "list", "watch", group="example.com")
+
+        async def renews(more: int) -> None:
+            wanted = len(registrar.renewals) + more
+
+            async def are_renewed() -> bool:
+                return len(registrar.renewals) >= wanted
+
+            await until(are_renewed, "new tokens", seconds=60)
+
+        async with running(cluster, "domains", tmp_path, readable, env=env):
             [shop] = manifests("domains/shop.yaml")
             await apply(api, collection, shop)
 
@@ -332,8 +350,12 @@ async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_which_is_
             moved = {"spec": {"address": "192.0.2.2"}}
             await api.request("PATCH", f"{collection}/shop.example", moved, content_type=MERGE_PATCH)
             await holds({"shop.example": "192.0.2.2"})
+            await renews(2)
+        async with running(cluster, "domains", tmp_path, readable, env=env):
+            await renews(2)
             await api.request("DELETE", f"{collection}/shop.example")
             await holds({})
+        assert all(later - earlier > RENEWAL_SECONDS / 2 for earlier, later in pairwise(registrar.renewals.values()))
     finally:
         await runner.cleanup()
 
