@@ -325,7 +325,7 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
                 "made": each.attempts,
                 "because": each.error,
             }
-            for each in later
+            for each in sorted(later, key=lambda each: each.key)  # locked in one order by all
         ],
     )
     if not (keys := [each.key for each in later if not each.is_doubtful]):
