@@ -303,6 +303,9 @@ class Processor:
         if self._on_keys is not None:
             self._on_keys(folded.keys)
         log.debug("folded %d records", folded.records, extra={"sequence": sequence})
+        # what runs in another process and follows an index hears of it as processors do; those are told in any case
+        if not self._engine.is_shared and any(index in self.program.followed for index, _ in folded.keys):
+            await self._hints.publish(Topic.WAKE, but_not=self._hint)
         if folded.has_news:
             await self._hints.publish(Topic.LEVELS)
         # with other processors, one may have committed an intent meanwhile that waits for such a target

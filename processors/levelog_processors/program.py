@@ -128,6 +128,8 @@ class Program:
         """Views whose levels others look up by their parents."""
         self.awaited: Final = frozenset(each.name for each in self.views.values() if self._is_awaited(each))
         """Views for whose levels daemons may wait."""
+        self.followed: Final = frozenset(self._followed())
+        """Indices that daemons and hooks read live."""
         self.longest_backoff = LONGEST_BACKOFF
         """Between two rounds of a level that stays as it is."""
 
@@ -259,6 +261,13 @@ class Program:
     def _is_awaited(self, view: BoundView) -> bool:
         daemons = (effect.daemon for effect in view.effects if effect.daemon is not None)
         return any(daemon.may_ask_for(view.handler) for daemon in daemons)
+
+    def _followed(self) -> Iterator[str]:
+        for operator in self.operators:
+            for daemon in (effect.daemon for effect in operator.effects.values() if effect.daemon is not None):
+                yield from (f"{operator.name}/{name}" for name in (daemon.wanted_name, *daemon.indices))
+            for hook in operator.on.registered:
+                yield from (f"{operator.name}/{name}" for name in hook.indices)
 
     def reads_elsewhere(self, view: BoundView) -> bool:
         """Tell whether a view may read anything that is not in its parent's partition."""

@@ -309,7 +309,7 @@ async def apart(
             Hints(connection, cluster, Application(hinted)) as hints,
         ):
             database = await Database.open(database_url) if stack.database.is_shared else stack.database
-            async with LiveIndices(database, stack.scope, stack.program, hints) as live:
+            async with LiveIndices(database, stack.scope, stack.program, hints, sweep=settings.sweep) as live:
                 effects = stack.program.effects
                 actuator = Actuator(
                     database,
@@ -349,6 +349,34 @@ async def test_a_level_is_seen_at_once_where_processor_and_actuator_are_apart(
         await told.until("shop", "in_sync", None)
         await stack.tell(deleted(shop, 7))
         assert told.statuses["cart"][-1] == "in_sync"
+
+
+async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    told = Told()
+    images: list[str] = []
+
+    @told.op.daemon
+    async def watch(web: Web, daemon: Daemon[Web, None]) -> None:
+        async for shown in daemon.changes():
+            images.append(shown.spec.image)  # noqa: PERF401 - as each comes
+        images.append(str(daemon.reason))
+
+    async def until_last(wanted: str) -> None:
+        async def is_last() -> bool:
+            return images[-1:] == [wanted]
+
+        await until(is_last, f"{wanted} after {images}")
+
+    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, sweep=NEVER)) as stack:
+        shop = seen_web("shop", 1)
+        await stack.listed(shop, version=3, of=[WEBS])
+        await until_last("a")
+        await stack.tell(seen_web("shop", 4, image="b"))
+        await until_last("b")
+        await stack.tell(deleted(shop, 7))
+        await until_last("unwanted")
 
 
 async def test_a_level_whose_hint_was_lost_is_seen_by_the_sweep(
