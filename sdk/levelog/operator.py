@@ -22,7 +22,7 @@ from levelog.handlers.runs import (
     daemon_writer,
     wanted_index,
 )
-from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF
+from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
@@ -351,6 +351,7 @@ class Operator:
 
         return register
 
+    @needs("every", "timedelta(hours=1)")
     def timer(
         self,
         *,

@@ -14,6 +14,7 @@ from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler, RecordOptions
+from levelog.handlers.signatures import needs
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value, taken_from
@@ -76,6 +77,7 @@ class On(Hooks):
         """
         return self._decorator("create", function, options)
 
+    @needs("since", "datetime(2026, 11, 1, tzinfo=UTC)")
     def resume(
         self,
         *,

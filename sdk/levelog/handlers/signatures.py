@@ -5,8 +5,21 @@ import inspect
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import wraps
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NewType,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from levelog.errors import OperatorError
 from levelog.intents import Intent
@@ -26,6 +39,9 @@ _MANY: Final = (
     frozenset,
 )
 
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
 """Before a name in the text of a generic type."""
@@ -58,6 +74,31 @@ def require_function(function: object, kind: str) -> None:
         raise OperatorError(f"{kind}: takes a function with a name, not {function!r}: write one with def")
 
 
+def needs(option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a method that makes decorators refuse, by OperatorError, to be called without an option, or with a class.
+
+    `example` is a value of the option, as it is written.
+    """
+
+    def wrap(method: Callable[P, T]) -> Callable[P, T]:
+        name = method.__name__
+
+        @wraps(method)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            given = arguments[1:]  # after the object that has the method
+            if given:
+                told = getattr(given[0], "__name__", repr(given[0]))
+                about = f": annotate the function's first parameter with {told}" if isinstance(given[0], type) else ""
+                raise OperatorError(f"{name}: takes options by name, not {told}: {name}({option}={example}){about}")
+            if options.get(option) is None:
+                raise OperatorError(f"{name}: needs {option}=: {name}({option}={example})")
+            return method(*arguments, **options)
+
+        return call
+
+    return wrap
+
+
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Annotations of a function, resolved.
 
@@ -86,7 +127,7 @@ def yields(function: Callable[..., Any]) -> bool:
 
 def require_retries(what: str, retries: object, backoff: object) -> None:
     """Refuse what is no number of retries, or no time before each. Raises OperatorError; `what` they are of."""
-    if retries is not None and (not isinstance(retries, int) or retries < 0):
+    if retries is not None and (not isinstance(retries, int) or isinstance(retries, bool) or retries < 0):
         raise OperatorError(f"{what}: retries={retries!r} is not a number of retries, 0 or more")
     if backoff is not None and (not isinstance(backoff, timedelta) or backoff <= timedelta(0)):
         raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")

@@ -74,6 +74,8 @@ class TimerHandler:
             raise OperatorError(f"timer {self.name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
         if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
+        if not isinstance(sharp, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError(f"timer {self.name}: sharp={sharp!r} is neither True nor False")
         require_time(function, "timer", options.timeout)
         require_options(f"timer {self.name}", options)
         hints = type_hints(function)
