@@ -22,7 +22,7 @@ class Processor:
 
     def __init__(self) -> None:
         self.program = SimpleNamespace(views={"webs/pods": None}, record_handlers={"webs/audit": None})
-        self.feed = SimpleNamespace(held={}, count_by=lambda on_call: None)
+        self.feed = SimpleNamespace(held={}, count_by=lambda on_call, on_expired: None)
         self.pulse = Pulse()
         self.calls = CallCounts(suppressed=7)
         self.under_way = [("webs/pods", 2.0), ("webs/pods", 3.0)]
