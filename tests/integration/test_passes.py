@@ -253,3 +253,15 @@ async def test_a_function_that_was_slow_runs_in_no_transaction_that_others_wait_
     async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
         await stepped.in_one(stepped.placed([slow]))
         assert not stepped.engine.may_do_both(stepped.placed([web("a", 2)]))
+
+
+async def test_who_shares_the_partitions_commits_between_fold_and_decision(tmp_path: Path) -> None:
+    """Two passes that lock the keys of a fold, and then those of a decision, could wait for each other."""
+    async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
+        placed = stepped.placed([web("a", 1)])
+        assert stepped.engine.may_do_both(placed)
+        await stepped.engine.hold(
+            {partition: epoch for partition, epoch in stepped.engine.epochs.items() if partition == 0}
+        )
+        await stepped.engine.decide()
+        assert not stepped.engine.may_do_both(placed)

@@ -100,8 +100,13 @@ async def test_a_change_of_the_target_of_a_write_under_way_is_known_as_its_echo(
     assert not any(wake.is_echo for wake in wakes.values())
 
 
-async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_wakes_it(database: Database) -> None:
+@pytest.mark.parametrize("version", [-1, 5])
+async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_wakes_it(
+    database: Database, version: int
+) -> None:
     folding = asyncio.Event()
+    async with database.transaction() as connection:
+        await write_changes(connection, SCOPE, Changes(keys={KEY: 5} if version == 5 else {}))
 
     async def fold() -> None:
         async with database.transaction() as connection:
@@ -109,7 +114,7 @@ async def test_invariant_5_a_fold_that_meets_an_uncommitted_decision_waits_and_w
             await write_changes(connection, SCOPE, Changes(keys={KEY: 7}))
 
     async with database.transaction() as deciding:
-        assert len(await write_decisions(deciding, SCOPE, [decided(version=-1)], "code")) == 1
+        assert len(await write_decisions(deciding, SCOPE, [decided(version=version)], "code")) == 1
         task = asyncio.create_task(fold())
         await folding.wait()
         await until_one_waits(database)
@@ -133,6 +138,24 @@ async def test_invariant_5_a_decision_that_meets_an_uncommitted_fold_waits_and_i
         await until_one_waits(database)
         assert not task.done()
     assert await task == 0
+
+
+async def test_two_folds_that_raise_the_same_keys_wait_for_each_other_in_one_order(database: Database) -> None:
+    first, second = KEY, ("webs/images", '"uid-spare"')
+    raising = asyncio.Event()
+
+    async def fold() -> None:
+        async with database.transaction() as connection:
+            raising.set()
+            await write_changes(connection, SCOPE, Changes(keys={second: 8, first: 8}))
+
+    async with database.transaction() as folding:
+        await write_changes(folding, SCOPE, Changes(keys={first: 7}))
+        task = asyncio.create_task(fold())
+        await raising.wait()
+        await until_one_waits(database)
+        await write_changes(folding, SCOPE, Changes(keys={second: 7}))
+    await task
 
 
 LEVELS = levels_place("webs", "webs.example.com/default/other")

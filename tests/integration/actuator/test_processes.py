@@ -323,6 +323,20 @@ async def test_a_request_is_over_before_the_presence_of_its_actuator_is(shared: 
     assert presence.since == 6.1
 
 
+async def test_a_presence_counts_from_before_it_was_said(shared: Acting) -> None:
+    """It may be said at any time between the two; each look at the clock here is a second later than the one before."""
+    seconds = iter(map(float, range(100)))
+    presence = ActuatorPresence(
+        shared.database, shared.scope, "one", ActuatorSettings(), on_ended=lambda: None, clock=lambda: next(seconds)
+    )
+    await presence.stay()
+    ends_at = ActuatorSettings().presence.total_seconds()
+    brief = ActuatorSettings().brief.total_seconds()
+    asked_at = next(seconds)
+    found = [presence.is_there for _ in range(10)]
+    assert found.count(True) == len([at for at in range(1, 11) if asked_at + at + brief <= ends_at])
+
+
 async def test_who_was_without_the_database_itself_takes_nobody_for_gone(shared: Acting) -> None:
     at, ended = [0.0], list[float]()
     presence = ActuatorPresence(
