@@ -268,12 +268,10 @@ class Processor:
     async def _fold(self, records: list[LoggedRecord], agenda: Agenda) -> None:
         folded = await self.pulse.fold(self._engine.fold(records))
         agenda.take(folded.wakes)
-        is_shared = self._engine.is_shared
-        if folded.records and (folded.has_finished_sync or is_shared):  # a wakeup may have waited for these records
+        # a wakeup may have waited for these records
+        if folded.records and (folded.has_finished_sync or self._engine.is_shared):
             agenda.open()
         await self._note(folded, records[-1].sequence)
-        if folded.records and is_shared:  # others may own the parents, or wait for these partitions
-            await self._hints.publish(Topic.WAKE, but_not=self._hint)
 
     async def _fold_and_decide(
         self, records: list[LoggedRecord], agenda: Agenda, backfiller: Backfiller, read_to: Sequence
@@ -303,8 +301,8 @@ class Processor:
         if self._on_keys is not None:
             self._on_keys(folded.keys)
         log.debug("folded %d records", folded.records, extra={"sequence": sequence})
-        # what runs in another process and follows an index hears of it as processors do; those are told in any case
-        if not self._engine.is_shared and any(index in self.program.followed for index, _ in folded.keys):
+        # other processors may own the parents, or wait for these partitions; who follows an index may be anywhere
+        if self._engine.is_shared or any(index in self.program.followed for index, _ in folded.keys):
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
         if folded.has_news:
             await self._hints.publish(Topic.LEVELS)

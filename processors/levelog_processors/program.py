@@ -13,6 +13,7 @@ from levelog.handlers.children import ChildrenView, refuse_shared
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.purity import require_pure
+from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.sources import SourceHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
@@ -259,12 +260,11 @@ class Program:
                     )
 
     def _is_awaited(self, view: BoundView) -> bool:
-        daemons = (effect.daemon for effect in view.effects if effect.daemon is not None)
-        return any(daemon.may_ask_for(view.handler) for daemon in daemons)
+        return any(daemon.may_ask_for(view.handler) for daemon in _daemons(view.effects))
 
     def _followed(self) -> Iterator[str]:
         for operator in self.operators:
-            for daemon in (effect.daemon for effect in operator.effects.values() if effect.daemon is not None):
+            for daemon in _daemons(operator.effects.values()):
                 yield from (f"{operator.name}/{name}" for name in (daemon.wanted_name, *daemon.indices))
             for hook in operator.on.registered:
                 yield from (f"{operator.name}/{name}" for name in hook.indices)
@@ -293,6 +293,10 @@ def _grouped(handlers: Iterable[BoundT], resource_of: Callable[[BoundT], str]) -
     return found
 
 
+def _daemons(effects: Iterable[EffectHandler]) -> Iterator[DaemonHandler]:
+    return (effect.daemon for effect in effects if effect.daemon is not None)
+
+
 def _hide_conditions(operator: Operator) -> None:
     """Have functions see no conditions that sum up what they do.
 
@@ -300,7 +304,7 @@ def _hide_conditions(operator: Operator) -> None:
     """
     readers = [view.reader for view in operator.views.values() if not view.reader.is_plain]
     readers += [each.reader for each in operator.reconcilers.values() if not each.reader.is_plain]
-    readers += [effect.daemon.reader for effect in operator.effects.values() if effect.daemon is not None]
+    readers += [daemon.reader for daemon in _daemons(operator.effects.values())]
     for reader in readers:
         reader.hides_conditions = reader.cls in operator.with_conditions
 
