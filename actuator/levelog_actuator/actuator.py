@@ -33,6 +33,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Sendable
 from levelog_store.rows import Scope
@@ -76,11 +77,12 @@ class Actuator:
         redactor: Redactor | None = None,
         effects: Mapping[str, EffectHandler] | None = None,
         index: GiveIndex | None = None,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         """`redactor`: that of what is recorded; none: one without a key, which opens nothing that is encrypted.
 
         `effects` are those of all operators of the application, by `operator/effect`; `index` gives the live indices
-        of their daemons, which do not run without it.
+        of their daemons, which do not run without it. `clock` tells seconds, by which claims and presence are counted.
         """
         self._database = database
         self._scope = scope
@@ -103,8 +105,11 @@ class Actuator:
             on_taken=self._note_taken,
             on_hastened=lambda: hints.publish(Topic.WAKE),
         )
-        self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._hint.set)
-        self._held = HeldClaims(database, scope, self.owner)
+        self._presence = ActuatorPresence(
+            database, scope, self.owner, self._settings, on_ended=self._hint.set, clock=clock
+        )
+        self._held = HeldClaims(database, scope, self.owner, clock)
+        self._clock = clock
         self._limits = Limits(self._settings)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
         caller.index = index
@@ -120,11 +125,12 @@ class Actuator:
             on_result=self._ledger.record,
             on_end=self._limits.end,
             forget=self._ledger.forget,
+            clock=clock,
         )
         self._sending: set[asyncio.Task[None]] = set()
         self._due_at: float | None = None
         self._claimed_at = math.inf
-        """When intents were claimed last; infinite while that is not known."""
+        """When intents were claimed last, by the event loop's clock; infinite while that is not known."""
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
         self.on_taken: Callable[[TakenResults], None] | None = None
@@ -273,8 +279,7 @@ class Actuator:
         limit = min(room.limit, 1) if self._outage.is_on else room.limit
         if not limit:
             return False
-        clock = asyncio.get_running_loop().time
-        began, self._claimed_at = clock(), math.inf
+        began, self._claimed_at = self._clock(), math.inf
         async with self._database.transaction() as connection:
             claimed = await claims.claim(
                 connection,
@@ -284,12 +289,12 @@ class Actuator:
                 lease=self._settings.lease,
                 without=room.without,
             )
-        self._claimed_at = clock()
+        self._claimed_at = asyncio.get_running_loop().time()
         self.begin(claimed, began)
         return len(claimed) < limit and not room.without
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
-        """Carry out what is claimed; the claims count from `since` on the event loop's clock.
+        """Carry out what is claimed; the claims count from `since` on the clock `elapsed`.
 
         Claims from long ago, of which nobody may know whether they were committed, are looked up and given back.
         """
@@ -337,7 +342,7 @@ class Actuator:
 
     async def _attempt(self, intent: ClaimedIntent, claimed_at: float) -> Result | None:
         """Carry the intent out; None if the claim has gone to another actuator."""
-        clock, limit = asyncio.get_running_loop().time, self._presence.limit(intent)
+        clock, limit = self._clock, self._presence.limit(intent)
         last_start = claimed_at + (self._settings.lease - limit).total_seconds()
         if self._is_stopping or self._outage.is_closed:
             return Later.unsent(intent, "the actuator ends" if self._is_stopping else "the server cannot be reached")

@@ -26,6 +26,7 @@ from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -189,7 +190,7 @@ class Effects:
     """The calls of one actuator: begun when they are claimed, and kept while they run.
 
     `on_result` is given what came of them, and `on_end` hears of each that is not under way any more. `forget` drops
-    what came of a run, by its key, and is not stored: it was claimed again.
+    what came of a run, by its key, and is not stored: it was claimed again. By `clock` the claims are counted.
     """
 
     def __init__(
@@ -203,6 +204,7 @@ class Effects:
         on_result: Callable[[Result], None],
         on_end: Callable[[ClaimedIntent], None],
         forget: Callable[[str], None],
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self._database = database
         self._scope = scope
@@ -212,6 +214,7 @@ class Effects:
         self._on_result = on_result
         self._on_end = on_end
         self._forget = forget
+        self._clock = clock
         self.attempting: Attempting = unwatched
         """Stands around each call."""
         self._begun: dict[str, asyncio.Task[None]] = {}
@@ -242,7 +245,7 @@ class Effects:
 
     async def run(self) -> None:
         """Keep the claims of what is under way, until cancelled."""
-        clock, lease = asyncio.get_running_loop().time, self._settings.lease.total_seconds()
+        clock, lease = self._clock, self._settings.lease.total_seconds()
         self._kept_at = clock()
         while True:
             await asyncio.sleep(lease / 3)

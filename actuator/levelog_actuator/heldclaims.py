@@ -1,9 +1,11 @@
 """Whether claims that waited for their turn are still held: looked up for all of them at once."""
 
 import asyncio
+from collections.abc import Callable
 
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -17,15 +19,16 @@ class HeldClaims:
     However many wait, they are looked up once in `RECHECK_SECONDS`: an overload does not feed itself.
     """
 
-    def __init__(self, database: Database, scope: Scope, owner: str) -> None:
+    def __init__(self, database: Database, scope: Scope, owner: str, clock: Callable[[], float] = elapsed) -> None:
         self._database = database
         self._scope = scope
         self._owner = owner
+        self._clock = clock
         self._known_at: dict[str, float] = {}
         self._looking: asyncio.Task[None] | None = None
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:
-        """Take a claim, made at a time of the event loop; at minus infinity where nobody knows whether it was."""
+        """Take a claim, made at a time of the clock; at minus infinity where nobody knows whether it was."""
         self._known_at[intent.key] = since
 
     def end(self, intent: ClaimedIntent) -> None:
@@ -34,7 +37,7 @@ class HeldClaims:
 
     async def is_held(self, intent: ClaimedIntent, *, since: float) -> bool:
         """Tell whether the claim is this actuator's, as known a moment ago and after `since`. Raises Unavailable."""
-        moment = asyncio.get_running_loop().time() - RECHECK_SECONDS
+        moment = self._clock() - RECHECK_SECONDS
         while (known_at := self._known_at.get(intent.key)) is not None:
             if known_at > since and known_at >= moment:
                 return True
@@ -44,7 +47,7 @@ class HeldClaims:
         return False
 
     async def _look(self) -> None:
-        at, keys = asyncio.get_running_loop().time(), list(self._known_at)
+        at, keys = self._clock(), list(self._known_at)
         async with self._database.reading() as connection:
             held = await claims.still_claimed(connection, self._scope, self._owner, keys)
         for key in keys:

@@ -12,6 +12,7 @@ from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
 from levelog_store.actuate import presence
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -35,19 +36,19 @@ class ActuatorPresence:
         settings: ActuatorSettings,
         *,
         on_ended: Callable[[], None],
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
-        """`on_ended` hears of claims that can be taken over. `clock` is the event loop's unless a test has another."""
+        """`on_ended` hears of claims that can be taken over. `clock` tells seconds; a test has another."""
         self._database = database
         self._scope = scope
         self._owner = owner
         self._settings = settings
         self._on_ended = on_ended
-        self._clock = clock or (lambda: asyncio.get_running_loop().time())
+        self._clock = clock
         self._ends_at = -math.inf if database.is_shared else math.inf
         self._has_stayed = asyncio.Event()
         self.since = -math.inf
-        """When it began, by the event loop's clock: claims from before may be others' by now."""
+        """When it began, by `clock`: claims from before may be others' by now."""
 
     def limit(self, intent: ClaimedIntent) -> timedelta:
         """Deadline of a request for an intent: short for the first attempt of a write, whose claim ends soon."""

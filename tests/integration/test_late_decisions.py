@@ -23,7 +23,9 @@ from levelog_processors.decide import cut
 from levelog_processors.decide.cut import Cut
 from levelog_processors.engine import Engine
 from levelog_processors.program import Program
+from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.decide import inputreads
 from levelog_store.decide.decisions import PendingWake, Sendable
@@ -293,3 +295,22 @@ async def test_what_is_claimed_in_a_commit_that_nobody_hears_of_is_handed_over_a
     [(begun, since)] = claimant.begun
     assert begun == keys
     assert (since == -math.inf) == (error is not None)
+
+
+async def test_a_claim_that_comes_with_its_decision_counts_from_before_it_is_made(
+    stepped: Stepped, released: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim_decided, made_at = claims.claim_decided, list[float]()
+
+    async def noted(*arguments: Any, **options: Any) -> set[str]:
+        made_at.append(elapsed())
+        return await claim_decided(*arguments, **options)
+
+    monkeypatch.setattr(claims, "claim_decided", noted)
+    claimant = stepped.give_to(Claimant())
+    released.set()
+    await stepped.fold(web("shop", 1, image="a"))
+    began = elapsed()
+    await stepped.come_to_rest()
+    [(_, since)] = claimant.begun
+    assert began <= since <= made_at[0]

@@ -1,7 +1,7 @@
 """An actuator on a real API, log and database, fed with intents instead of decisions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ from levelog_log.reader import Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import Connection
 from levelog_log.transport.connection import connect as connect_nats
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
@@ -77,6 +78,8 @@ class Acting:
         self.database_url = database_url
         self.kubeconfig = folder / "kubeconfig"
         self._running: asyncio.Task[None] | None = None
+        self.clock: Callable[[], float] = elapsed
+        """By which actuators that are made from now on count their claims and their presence."""
         self._stack = AsyncExitStack()
         self.api: Api
         self.client: KubeClient
@@ -124,6 +127,7 @@ class Acting:
             self.hints,
             settings=settings,
             effects=effects_of(effects),
+            clock=self.clock,
         )
 
     @asynccontextmanager

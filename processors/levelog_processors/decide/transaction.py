@@ -1,6 +1,5 @@
 """The transaction of a cut: which wakes it carries, what is claimed in it, and what follows once it has committed."""
 
-import asyncio
 import logging
 import math
 from collections import Counter
@@ -11,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import Claimant, ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
 from levelog_store.fold.changes import Wake, added, noted
 from levelog_store.fold.levelwrites import new_generation, write_wakes
@@ -94,7 +94,7 @@ class Deciding:
         self.carried = NOTHING_CARRIED
         self.held: Sequence[Decided] = ()
         self._claimed: Sequence[ClaimedIntent] = ()
-        self._began = asyncio.get_running_loop().time()
+        self._began = elapsed()
 
     async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
         """Claim those that were chosen of what was decided; what is behind others of its target is left to others."""

@@ -99,7 +99,7 @@ class Claimant(Protocol):
         ...
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
-        """Carry out what was claimed for it, durably; the claims count from `since` on the event loop's clock.
+        """Carry out what was claimed for it, durably; the claims count from `since` on the clock `elapsed`.
 
         Where that is minus infinity, nobody knows whether the claims were committed.
         """

@@ -1,6 +1,5 @@
 """An actuator in the process that decides: what it takes as it is decided, and that it carries it out."""
 
-import asyncio
 import math
 from typing import Any
 
@@ -11,6 +10,7 @@ from sqlalchemy import insert
 from levelog_actuator import Actuator
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Sendable
 from levelog_store.tables import intents
 from rigs.acting import QUICK, Acting
@@ -44,7 +44,7 @@ async def test_what_is_claimed_for_it_is_carried_out_once_and_without_a_hint(on_
     async with on_sandbox.running() as actuator:
         await until(lambda: is_chosen(actuator, row), "an actuator that takes what is decided")
         claimed = await claimed_for(on_sandbox, actuator, row)
-        actuator.begin([claimed], asyncio.get_running_loop().time())
+        actuator.begin([claimed], elapsed())
         (receipt,) = await on_sandbox.receipts_of([row["key"]])
     assert (receipt.outcome, receipt.attempts) == ("written", 1)
     assert len(on_sandbox.sent(name="a")) == 1
