@@ -17,8 +17,8 @@ import pytest_asyncio
 from levelog_sandbox import Sandbox
 from rigs.api import Api
 from rigs.controlplane import ControlPlane
-from rigs.crashpoints import SEAMS, CrashPoint, Moment, Seam, SideEffect
-from rigs.deployment import ROLES, Deployment
+from rigs.crashpoints import SEAMS, SEAMS_TOGETHER, CrashPoint, Moment, Seam, SideEffect
+from rigs.deployment import ROLES, TOGETHER, Deployment
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresDatabases
 from rigs.shop import Shop, Written, count_in_audit_log, count_in_sandbox
@@ -79,6 +79,16 @@ async def sandboxed(tmp_path: Path, nats_server: NatsServer, postgres_url: str) 
 
 
 @pytest_asyncio.fixture
+async def together(tmp_path: Path, nats_server: NatsServer, postgres_url: str) -> AsyncIterator[Running]:
+    """Intents are claimed as they are decided, and a change takes two commits."""
+    async with Sandbox() as sandbox:
+        api = Api(sandbox.url)
+        deployment = Deployment(tmp_path, api, nats_server, postgres_url, roles=TOGETHER)
+        async with running(Shop(api, count_in_sandbox(sandbox)), deployment) as setup:
+            yield setup
+
+
+@pytest_asyncio.fixture
 async def real(
     tmp_path: Path, private_control_plane: ControlPlane, nats_server: NatsServer, postgres_url: str
 ) -> AsyncIterator[Running]:
@@ -101,6 +111,24 @@ async def test_a_process_killed_at_a_seam_goes_on_and_writes_nothing_twice(
     for seam in SEAMS:
         with subtests.test(seam=str(seam)):
             assert await is_killed_at(sandboxed, seam, 1)
+
+
+@TIMEOUT
+async def test_one_process_that_does_all_is_killed_at_each_seam_and_goes_on_and_writes_nothing_twice(
+    together: Running, subtests: pytest.Subtests
+) -> None:
+    for seam in SEAMS_TOGETHER:
+        with subtests.test(seam=str(seam)):
+            assert await is_killed_at(together, seam, 1)
+
+
+@pytest.mark.long
+@TIMEOUT
+@pytest.mark.parametrize("seam", SEAMS_TOGETHER, ids=str)
+async def test_one_process_that_does_all_is_killed_at_each_point_of_a_seam_and_writes_nothing_twice(
+    together: Running, seam: Seam, record_testsuite_property: Report
+) -> None:
+    await is_killed_at_each(together, seam, record_testsuite_property)
 
 
 @pytest.mark.long

@@ -42,6 +42,9 @@ _SIDE_EFFECTS: dict[Role, tuple[SideEffect, ...]] = {
     "actuate": (SideEffect.COMMIT, SideEffect.WRITE, SideEffect.PUBLISH),
 }
 SEAMS = tuple(Seam(role, when, what) for role, effects in _SIDE_EFFECTS.items() for what in effects for when in Moment)
+"""Of processes that have one role each."""
+SEAMS_TOGETHER = tuple(Seam("run", when, what) for what in SideEffect for when in Moment)
+"""Of one process that has all roles: a change and its write pass each of them."""
 
 _PUBLISHED = b"HPUB levelog."  # of a batch each record: what follows the first leaves an unfinished batch behind
 _ACKNOWLEDGED = b'{"stream":"'

@@ -17,8 +17,10 @@ from rigs.nats import NatsServer
 from rigs.tcpconnection import TcpConnection
 from rigs.tcpproxy import TcpProxy
 
-Role = Literal["ingest", "process", "actuate"]
+Role = Literal["ingest", "process", "actuate", "run"]
 ROLES: tuple[Role, ...] = ("ingest", "process", "actuate")
+TOGETHER: tuple[Role, ...] = ("run",)
+"""All of them in one process."""
 
 _UNSETTLED = """
     SELECT (SELECT count(*) FROM intents WHERE state IN ('pending', 'claimed', 'written')
@@ -38,7 +40,7 @@ class Level(NamedTuple):
 
 
 class Deployment:
-    """`levelog ingest`, `process` and `actuate` with an operator file, on PostgreSQL and NATS, for one API server.
+    """`levelog ingest`, `process` and `actuate`, or `run`, with an operator file, on PostgreSQL and NATS, for one API.
 
     `api`, `nats` and `sql` are the proxies by role, to make faults with; a role has those that it needs. `readers` are
     the connections to PostgreSQL that only read. What the test itself asks goes past the proxies.
@@ -53,8 +55,10 @@ class Deployment:
         *,
         operator_file: Path = WEBS_FILE,
         tokens: Mapping[Role, str] | None = None,
+        roles: tuple[Role, ...] = ROLES,
     ) -> None:
-        """`tokens`: as whom the processes ask, if not all as the test itself."""
+        """`tokens`: as whom the processes ask, if not all as the test itself. `roles`: a process for each."""
+        self.roles = roles
         self._tokens = tokens or {}
         self.api: dict[Role, FaultProxy] = {}
         self.nats: dict[Role, TcpProxy] = {}
@@ -75,7 +79,7 @@ class Deployment:
         port = make_url(self.database_url).port
         assert port is not None
         async with AsyncExitStack() as stack:
-            for role in ROLES:
+            for role in self.roles:
                 self.nats[role] = await stack.enter_async_context(TcpProxy(self._nats.port))
                 if role != "ingest":
                     self.sql[role] = await stack.enter_async_context(TcpProxy(port))
@@ -89,7 +93,7 @@ class Deployment:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for role in ROLES:
+        for role in self.roles:
             self.kill(role)
         await self._disconnect()
         await self._proxies.__aexit__(kind, error, trace)
@@ -108,7 +112,7 @@ class Deployment:
 
     def start(self, *roles: Role) -> None:
         """Start processes, all if none is named."""
-        for role in roles or ROLES:
+        for role in roles or self.roles:
             self.running[role] = self.levelog.start(role, self._operator_file, env=self._settings(role))
 
     def kill(self, role: Role) -> None:
@@ -118,7 +122,7 @@ class Deployment:
 
     async def stop(self, *roles: Role) -> None:
         """End processes, all if none is named, as their supervisor does; each must end with status 0."""
-        for role in roles or ROLES:
+        for role in roles or self.roles:
             running = self.running[role]
             status = await running.stops()
             assert status == 0, f"levelog {role} ended with status {status}:\n{running.log_tail()}"
