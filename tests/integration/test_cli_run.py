@@ -318,3 +318,28 @@ async def test_on_a_terminal_the_first_lists_are_shown_and_log_lines_stay_whole(
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_what_a_start_leaves_is_not_looked_through_again_by_the_garbage_collector(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    counts = levelog.folder / "counts"
+    (levelog.folder / "counted.py").write_text(
+        "import gc\nfrom pathlib import Path\n"
+        "from levelog import Level, Operator, Resource\n"
+        "op = Operator('counted')\n"
+        "class Web(Resource, group='example.com', version='v1', plural='webs'):\n    pass\n"
+        "@op.view\ndef named(web: Web) -> Level[str]:\n    return Level(web.metadata.name, web.metadata.name)\n"
+        "def count() -> None:\n"
+        f"    with Path({str(counts)!r}).open('a') as file:\n        print(gc.get_freeze_count(), file=file)\n"
+        "@op.on.startup\nasync def before() -> None:\n    count()\n"
+        "@op.on.cleanup\nasync def after() -> None:\n    count()\n"
+    )
+    running = levelog.start("run", "counted.py")
+    try:
+        await levelog.in_sync(0)
+        assert await running.stops() == 0
+    finally:
+        running.kill()
+    before, after = map(int, counts.read_text().split())
+    assert after > before

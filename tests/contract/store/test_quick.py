@@ -19,6 +19,7 @@ from levelog_store.tables import intents, key_versions
 from rigs.intents import NOON, decide, intent
 
 SCOPE = {"of_scope": 1}
+LATER = NOON + timedelta(hours=1)
 ROW = {"scope": 1, "index": "i", "key": "k", "version": 1}
 
 
@@ -94,6 +95,37 @@ async def test_what_is_written_is_what_sqlalchemy_writes(database: Database) -> 
     async with database.reading() as connection:
         rows = (await connection.execute(select(key_versions.c.key, key_versions.c.version))).all()
     assert sorted(map(tuple, rows)) == [(key, 7) for key in "abc"]
+
+
+@built_once
+def decided() -> Executable:
+    return insert(intents)
+
+
+@built_once
+def due_by() -> Executable:
+    """With times as a parameter and as a constant, which databases know in other forms than Python."""
+    is_later = intents.c.decided_at > NOON
+    due_at = bindparam("at", type_=intents.c.due_at.type)
+    return select(intents.c.key, intents.c.due_at == due_at).where(is_later, intents.c.due_at <= due_at)
+
+
+async def test_values_go_to_the_database_as_sqlalchemy_gives_them(database: Database) -> None:
+    """They are read back as the database holds them, which no converter of columns makes equal."""
+    values: dict[str, Any] = {"body": {"ü": 1.0}, "due_at": NOON, "decided_at": LATER, "sealed": b"\0\xff"}
+    first, *others = (intent(f"pods/default/{name}", is_folded=True, **values) for name in "abcd")
+    keys = [each["key"] for each in (first, *others)]
+    async with database.transaction() as connection:
+        await connection.execute(decided(), first)
+        await connection.execute(decided(), others[:2])
+        await AsyncConnection.execute(connection, decided(), others[2])
+        held = "SELECT due_at, decided_at, body, options, sealed, is_folded, receipt FROM intents ORDER BY key"
+        rows = [tuple(map(repr, row)) for row in await connection.execute(text(held))]
+        assert len(rows) == len(keys)
+        assert set(rows) == {rows[-1]}
+        ours, theirs = await both(connection, due_by(), {"at": NOON})
+    assert ours == (True, *theirs[1:])
+    assert [(key, bool(is_equal)) for key, is_equal in ours[2]] == [(key, True) for key in keys]
 
 
 @pytest.mark.parametrize("rows", [[ROW], [ROW, ROW | {"key": "other"}]])

@@ -2,13 +2,17 @@
 
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
+from sqlalchemy import select
 
 from levelog.wire.records import Outcome
 from levelog_store.connect.database import Database
+from levelog_store.dialects import upsert
 from levelog_store.fold.changes import Changes, FoldedReceipt
 from levelog_store.fold.changewrites import write_changes
-from rigs.intents import decide, intent, intents_by_key
+from levelog_store.rows import StoredObject
+from levelog_store.tables import levels, objects
+from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 
 
@@ -67,6 +71,33 @@ async def test_a_receipt_ends_an_intent_under_its_own_claim_only(database: Datab
     assert {key for key in keys if held[key]["is_folded"]} == {own, left}
     assert [held[key]["state"] for key in keys] == ["written", "written", "claimed", "claimed", "written"]
     assert held[told]["result_version"] == 9
+
+
+async def test_a_receipt_of_a_claim_that_others_took_over_raises_the_round_all_the_same(database: Database) -> None:
+    """What it tells of took place under its key, which no later round may use again."""
+    taken = intent("pods/default/a", state="claimed", owner="two", attempts=2)
+    parent = StoredObject(
+        object=taken["parent"],
+        partition=3,
+        resource="webs.example.com",
+        namespace="default",
+        name="shop",
+        uid=taken["parent_uid"],
+        version=1,
+        sequence=1,
+        is_deleting=False,
+        recorded_at=NOON,
+        body=b"{}",
+    )
+    (key,) = await decide(database, taken)
+    async with database.transaction() as connection:
+        await upsert(connection, objects, [{"scope": SCOPE.number, **asdict(parent)}])
+        late = replace(folded(key, "written"), parent_uid=taken["parent_uid"], round=5)
+        await write_changes(connection, SCOPE, Changes(receipts=[late]))
+    async with database.reading() as connection:
+        assert (await connection.execute(select(levels.c.round))).scalars().all() == [5]
+    held = (await intents_by_key(database))[key]
+    assert (held["state"], held["owner"], held["is_folded"]) == ("claimed", "two", False)
 
 
 async def test_a_fold_that_ends_an_intent_tells_whether_another_waits_for_its_target(database: Database) -> None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import Unavailable
-from levelog_actuator.ledger import Ledger
+from levelog_actuator.ledger import Ledger, TakenResults
 from levelog_actuator.results import Ended
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
@@ -95,3 +95,40 @@ async def test_what_is_forgotten_while_the_database_goes_away_is_not_stored_when
     storing.cancel()
     rows = await on_sandbox.rows()
     assert [rows[key]["state"] for key in keys] == ["claimed", "written"]
+
+
+async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(on_sandbox: Acting) -> None:
+    """The target of a write tells what became of it; of a call nothing tells but its receipt."""
+    write, call = await on_sandbox.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
+    async with on_sandbox.database.transaction() as connection:
+        claimed = await claims.claim(connection, on_sandbox.scope, "me", limit=2, lease=timedelta(minutes=1))
+    went_on: list[tuple[str, bool]] = []
+    before: list[tuple[str, bool]] = []
+
+    def take(taken: TakenResults) -> None:
+        went_on.extend((receipt.key, taken.is_stored) for receipt in taken.receipts)
+
+    async def told() -> None: ...
+
+    ledger = Ledger(
+        AwayOnce(on_sandbox.database, lambda: before.extend(went_on)),
+        on_sandbox.scope,
+        "me",
+        QUICK,
+        is_busy=lambda: False,
+        on_taken=take,
+        on_hastened=told,
+    )
+    for each in claimed:
+        ledger.record(Ended(intent=each, outcome="written"))
+    storing = asyncio.create_task(ledger.run())
+    async with asyncio.timeout(10):
+        await ledger.until_stored()
+    storing.cancel()
+    assert before == [(write, False)]
+    assert went_on == [(write, False), (call, True)]
+    rows = await on_sandbox.rows()
+    assert [(rows[key]["state"], bool(rows[key]["receipt"])) for key in (write, call)] == [
+        ("claimed", False),
+        ("written", True),
+    ]

@@ -12,9 +12,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from levelog_log.publisher import ACK_TIMEOUT
 from levelog_sandbox import Sandbox
-from rigs.acting import QUICK, Acting
+from rigs.acting import BRIEF, QUICK, Acting, writes
 from rigs.api import Api
+from rigs.faults import Hold
 from rigs.nats import NatsServer
 from rigs.tcpproxy import TcpProxy
 from rigs.waiting import until
@@ -131,3 +133,31 @@ async def test_while_the_api_is_away_an_actuator_logs_a_few_lines(
         await outage.end()
         await on_sandbox.receipts_of(keys)
         assert 2 <= len(outage.shown) <= MOST_LINES, outage.shown
+
+
+async def test_a_receipt_that_the_log_has_not_taken_after_a_third_of_the_claim_is_stored(
+    sandbox: Sandbox, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """NATS says nothing, neither yes nor no: long before anybody gives up on it, the claim would be over."""
+    url = f"sqlite:///{tmp_path}/levelog.db"
+    async with (
+        TcpProxy(urlsplit(nats_server.url).port or 4222) as door,
+        Acting(Api(sandbox.url), door.url(nats_server.url), url, tmp_path) as acting,
+    ):
+        seen = await acting.make("configmaps", "a")
+        held = acting.proxy.add(Hold(stage="answer"), writes)
+        async with acting.running(BRIEF):
+            (key,) = await acting.decide(acting.intent("patch", seen, body={"data": {"k": "1"}}))
+            await held.until_applied()
+            door.pause()
+            held.release()
+
+            async def is_stored() -> bool:
+                return bool((await acting.rows())[key]["state"] == "written")
+
+            await until(is_stored, "a receipt in SQL", seconds=ACK_TIMEOUT.total_seconds() / 2)
+            assert not (await acting.rows())[key]["is_relayed"]
+            door.resume()
+            (receipt,) = await acting.receipts_of([key])
+    assert (receipt.outcome, receipt.attempts) == ("written", 1)
+    assert len(acting.sent()) == 1
