@@ -70,3 +70,16 @@ def matches(shown: tuple[str, ...], printed: str) -> bool:
 
 def _plain(code: re.Match[str]) -> str:
     return "" if code[0].startswith("```") else code[0].strip("`")
+
+
+def table(document: Path, heading: str) -> list[list[str]]:
+    """Cells of the first table below a heading, without the rows that name and underline the columns."""
+    _, _, below = document.read_text().partition(f"\n## {heading}\n")
+    assert below, f"{document.name} has no heading {heading!r}"
+    rows: list[list[str]] = []
+    for line in below.splitlines():
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
+        elif rows:
+            break
+    return rows[2:]

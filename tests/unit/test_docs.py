@@ -16,7 +16,7 @@ from typer.core import TyperGroup, TyperOption
 import levelog
 from levelog_cli.demo.steps import STORY
 from levelog_cli.main import app
-from rigs.pages import CODE, anchors
+from rigs.pages import CODE, anchors, table
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -46,19 +46,6 @@ def block(document: Path, language: str, *, below: str = "") -> str:
         text = text.partition(f"\n## {below}\n")[2]
     found, *_ = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return str(found)
-
-
-def table(document: Path, heading: str) -> list[list[str]]:
-    """Cells of the first table below a heading, without the rows that name and underline the columns."""
-    _, _, below = document.read_text().partition(f"\n## {heading}\n")
-    assert below, f"{document.name} has no heading {heading!r}"
-    rows: list[list[str]] = []
-    for line in below.splitlines():
-        if line.startswith("|"):
-            rows.append([cell.strip() for cell in line.strip("|").split(" | ")])
-        elif rows:
-            break
-    return rows[2:]
 
 
 def holders() -> dict[int, set[Path]]:

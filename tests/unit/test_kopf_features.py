@@ -1,15 +1,11 @@
 """docs/kopf-features.md has each page of Kopf's documentation, and each row its tests."""
 
-import ast
-import re
-from pathlib import Path
-
 import pytest
 
 from rigs.kopfalike import ALIKE
 from rigs.kopfrivals import CASES
+from rigs.namedcode import ROOT, named_test
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/kopf-features.md"
 PAGES = """
 install concepts walkthrough/problem walkthrough/prerequisites walkthrough/resources walkthrough/starting
@@ -39,13 +35,6 @@ def test_each_row_says_what_becomes_of_a_feature_and_names_tests_that_are_there(
     _, _, verdict, how, held_by = row
     assert verdict in ("works", "differs", "refused")
     assert how or verdict != "differs", "how does it differ?"
-    for test in held_by.split(", "):
-        named = re.fullmatch(r"`(\w+/)?(\w+)::(\w+)(?:\[(\w+)\])?`", test)
-        assert named, test
-        folder, stem, name, story = named.groups()
-        files = [*ROOT.glob(f"tests/**/{folder or ''}test_{stem}.py"), *ROOT.glob(f"examples/*/test_{stem}.py")]
-        assert len(files) == 1, files
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        found = {each.name for each in ast.parse(files[0].read_text()).body if isinstance(each, functions)}
-        assert f"test_{name}" in found
-        assert (story in STORIES[name]) if stem == "kopf_itself" else (story is None), test
+    for text in held_by.split(", "):
+        stem, name, story = named_test(text)
+        assert (story in STORIES[name]) if stem == "kopf_itself" else (story is None), text
