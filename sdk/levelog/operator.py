@@ -14,6 +14,7 @@ from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, 
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
+from levelog.handlers.readers import require_resource
 from levelog.handlers.runs import (
     GRACE,
     DaemonHandler,
@@ -47,9 +48,9 @@ class Operator:
         """By name; those that levelog keeps by itself begin with `@`."""
         self.views: dict[str, ViewHandler] = {}
         self.reconcilers: dict[str, ReconcileHandler] = {}
+        """By the name of the view."""
         self.with_conditions: set[type[ResourceBase]] = set()
         """Classes whose objects have conditions that sum up their levels."""
-        """By the name of the view."""
         self.effects: dict[str, EffectHandler] = {}
         """By name; each has an index of that name too."""
         self.sources: dict[str, SourceHandler] = {}
@@ -456,6 +457,19 @@ class Operator:
             return function
 
         return register if function is None else register(function)
+
+    def release(self, cls: type[ResourceBase]) -> None:
+        """Take this operator's finalizer off all objects of a class, whose handlers that wanted it were removed.
+
+        Needed where no handler of edges of the class is left, which would do it too. Keep it until no object has the
+        finalizer any more: `levelog levels` then shows none of the view `<plural>_finalizer`.
+        """
+        require_resource("op.release: ", cls)
+        if is_external(cls.resource_type.group_resource):
+            raise OperatorError(
+                f"op.release: {cls.__name__} is external: no object of the Kubernetes API has a finalizer"
+            )
+        self.edges.release(cls, self.release)
 
     def _register_records(self, handler: RecordHandler) -> None:
         self._claim(handler.name, handler.function)

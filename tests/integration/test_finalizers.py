@@ -1,5 +1,6 @@
 """Finalizers of handlers: on before anything is done, off once the end is handled, and never left without a handler."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from levelog import GiveUp, LabelledResource, Operator, OperatorError, Resource, Retry, Struct
+from levelog import External, GiveUp, LabelledResource, Operator, OperatorError, Resource, Retry, Struct
 from levelog.testing import Simulation
+from levelog_processors.program import Program
 
 FINALIZER = "levelog/webs"
 
@@ -20,6 +22,10 @@ class WebSpec(Struct):
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):
     spec: WebSpec
+
+
+class Branch(External, plural="branches"):
+    """Not in the cluster."""
 
 
 class LabelledWeb(LabelledResource, group="example.com", version="v1", plural="webs", kind="Web"):
@@ -212,6 +218,65 @@ def test_a_finalizer_of_a_handler_that_was_removed_is_taken_off() -> None:
         assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
         with pytest.raises(KeyError):
             simulation.level("webs_finalizer", "default", "plain")
+
+
+def test_a_class_that_no_handler_is_left_for_is_released() -> None:
+    op = Operator("webs")
+    op.release(Web)
+    with Simulation(op) as simulation:
+        simulation.apply(web(finalizers=(FINALIZER, "levelog/others")))
+        simulation.apply(web("plain"))
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
+        with pytest.raises(KeyError):
+            simulation.level("webs_finalizer", "default", "plain")
+
+
+def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
+    op = Operator("webs")
+    told: list[str] = []
+
+    @op.on.create
+    def provision(web: Web) -> None:
+        told.append(web.metadata.name)
+
+    op.release(Web)
+    with Simulation(op) as simulation:
+        simulation.call_through(provision)
+        simulation.apply(web(finalizers=(FINALIZER,)))
+        simulation.run()
+        assert finalizers(simulation) == {"shop": []}
+        assert told == ["shop"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_class_whose_objects_are_held_up_is_not_released(is_first: bool) -> None:
+    op = Operator("webs")
+    if is_first:
+        op.release(Web)
+
+    @op.on.delete(finalizer=True)
+    def archive(web: Web) -> None:
+        """Not called."""
+
+    if not is_first:
+        op.release(Web)
+    with pytest.raises(OperatorError, match=r"^op\.release\(Web\): archive holds these objects by the finalizer"):
+        Program([op])
+
+
+@pytest.mark.parametrize(
+    ("released", "sentence"),
+    [
+        (Branch, "op.release: Branch is external"),
+        ("webs", "op.release: webs, which is not a class derived from Resource"),
+        (Resource, "op.release: Resource does not say which resource it is"),
+    ],
+)
+def test_what_has_no_finalizers_is_not_released(released: Any, sentence: str) -> None:
+    with pytest.raises(OperatorError, match=f"^{re.escape(sentence)}"):
+        Operator("webs").release(released)
 
 
 STEPS = st.lists(st.sampled_from(["apply", "delete", "run", "minute", "fail", "mend", "strip"]), max_size=12)

@@ -17,6 +17,7 @@ from levelog.handlers.edgehandlers import (
     end_view,
 )
 from levelog.handlers.finalizing import (
+    VIEW,
     FinalizingIndex,
     Keeping,
     finalizer_of,
@@ -57,6 +58,8 @@ class EdgeRegistry:
         self._handlers: dict[Callable[..., Any], EdgeHandler] = {}
         self._staying: dict[str, DaemonHandler] = {}
         """Daemons that keep their objects, by name."""
+        self._released: dict[GroupResource, type[ResourceBase]] = {}
+        """Classes whose objects lose the finalizer of handlers that were removed."""
         self._waiting: dict[Callable[..., Any], frozenset[Reason]] = {}
         """Functions of plain objects whose class a decorator above says, which is called later, with their reasons."""
         self._names: dict[GroupResource, str] = {}
@@ -104,20 +107,31 @@ class EdgeRegistry:
             self._write(handler, yielding, None)
             if "delete" in handler.reasons:
                 self._write(handler, yielding, END)
-        self._arrange(handler.reader.resource.group_resource, function)
+        self._arrange(handler.reader.cls, function)
 
     def stay(self, daemon: DaemonHandler) -> FinalizingIndex:
         """Keep a daemon's objects until its run has ended; the index tells which wait for the finalizer."""
         self._staying[daemon.name] = daemon
-        resource = daemon.reader.resource.group_resource
-        self._arrange(resource, daemon.function)
-        found = self._indices[finalizing_name(resource)]
+        self._arrange(daemon.reader.cls, daemon.function)
+        found = self._indices[finalizing_name(daemon.reader.resource.group_resource)]
         if not isinstance(found, FinalizingIndex):
             raise TypeError(f"{found.name} is no index of finalizers")
         return found
 
+    def release(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
+        """Take the finalizer of handlers that were removed off a class's objects; `function` has the view's name."""
+        finalizer_of(self._operator)
+        self._released[cls.resource_type.group_resource] = cls
+        self._arrange(cls, function)
+
     def require_whole(self) -> None:
-        """Refuse handlers that do not say what they yield, or are for: any decorator may. Raises OperatorError."""
+        """Refuse what only all handlers together show: any decorator may have the options. Raises OperatorError."""
+        for resource, cls in self._released.items():
+            holding, staying = self._holding(resource)
+            for each in (*holding, *staying):
+                raise OperatorError(
+                    f"op.release({cls.__name__}): {each.name} holds these objects by the finalizer: keep one of the two"
+                )
         for function, reasons in self._waiting.items():
             EdgeHandler(function, reasons, EdgeOptions(), self._lender)  # raises
         for each in self._handlers.values():
@@ -138,17 +152,22 @@ class EdgeRegistry:
         self._views[name] = view
         self._reconcilers[name] = writes_writer(view, yielding, note, end, writes, self._lender)
 
-    def _arrange(self, resource: GroupResource, function: Callable[..., Any]) -> None:
-        """Make the views of a resource's handlers anew: all of them wait for the finalizer that one of them wants."""
-        mine = [each for each in self._handlers.values() if each.reader.resource.group_resource == resource]
-        holding = [each for each in mine if each.options.finalizer]
+    def _holding(self, resource: GroupResource) -> tuple[list[EdgeHandler], list[DaemonHandler]]:
+        """Handlers that hold up the end of a resource's objects, and daemons that do."""
+        handlers = [each for each in self._handlers.values() if each.reader.resource.group_resource == resource]
         staying = [each for each in self._staying.values() if each.reader.resource.group_resource == resource]
+        return [each for each in handlers if each.options.finalizer], staying
+
+    def _arrange(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
+        """Make the views of a class's handlers anew: all of them wait for the finalizer that one of them wants."""
+        resource = cls.resource_type.group_resource
+        holding, staying = self._holding(resource)
         keeping: list[Keeping] = [*holding, *staying]
         index = None
         if keeping:
             index = FinalizingIndex(keeping[0].reader.cls, finalizer_of(self._operator), keeping)
             self._indices[index.name] = index
-        for handler in mine:
+        for handler in (each for each in self._handlers.values() if each.reader.resource.group_resource == resource):
             views = [edge_view(handler, self._inspected(handler, index), index)]
             if "delete" in handler.reasons:
                 views.append(end_view(handler, self._inspected_end(handler)))
@@ -156,7 +175,6 @@ class EdgeRegistry:
                 self._views[view.name] = view
                 effect = self._effects[handler.handled_name]
                 self._reconcilers[view.name] = edge_writer(handler, view, effect, self._lender)
-        cls = (keeping or mine)[0].reader.cls
         self._finalize(resource, cls, holding, staying, function)
 
     def _finalize(
@@ -173,9 +191,9 @@ class EdgeRegistry:
         except OperatorError:  # no handler can ever have put one on
             return
         if resource not in self._names:
-            name = f"{resource.resource.replace('-', '_')}_finalizer"
+            name = f"{resource.resource.replace('-', '_')}{VIEW}"
             if name in self._names.values():
-                name = f"{str(resource).replace('-', '_').replace('.', '_')}_finalizer"
+                name = f"{str(resource).replace('-', '_').replace('.', '_')}{VIEW}"
             self._claim(name, function)
             self._names[resource] = name
 
@@ -185,7 +203,7 @@ class EdgeRegistry:
         view = finalizer_view(self._names[resource], finalizer, holding, staying, inspect_view)
         self._views[view.name] = view
         writer = self._reconcilers[view.name] = finalizer_writer(cls, finalizer, view, self._lender)
-        writer.is_sweeping = not holding and not staying
+        writer.is_sweeping = not holding and not staying and resource not in self._released
 
     def _inspected(
         self, handler: EdgeHandler, index: FinalizingIndex | None

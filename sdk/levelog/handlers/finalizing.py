@@ -24,6 +24,10 @@ from levelog.wire.objects import GroupResource
 
 PREFIX: Final = "levelog/"
 """Begins the finalizer of each operator."""
+INDEX: Final = f"{MARK}finalizing/"
+"""Begins the name of the index of what a finalizer has to be put on; the resource ends it."""
+VIEW: Final = "_finalizer"
+"""Ends the name of the view of where the finalizer is."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 """What may follow the slash of a finalizer. Origin: IsQualifiedName of apimachinery."""
@@ -69,7 +73,7 @@ def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
 
 def finalizing_name(resource: GroupResource) -> str:
     """Name of the index of a resource's objects that the finalizer has to be put on, or that it holds."""
-    return f"{MARK}finalizing/{resource}"
+    return f"{INDEX}{resource}"
 
 
 class FinalizingIndex(IndexHandler):

@@ -5,6 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from levelog.handlers.finalizing import INDEX, VIEW
+
 Kind: TypeAlias = Literal["index", "effect", "view", "reconcile", "event"]
 
 HandlerName: TypeAlias = tuple[Kind, str]
@@ -71,6 +73,19 @@ def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differen
         listening=frozenset(name for kind, name in changed if kind == "event" and (kind, name) in new),
         silenced=_moved("event", old, new),
     )
+
+
+def unfinalized(before: Iterable[Handler], after: Iterable[Handler]) -> list[tuple[str, str]]:
+    """Operators, and the resources whose objects may keep an operator's finalizer, which its code forgot about."""
+    found: list[tuple[str, str]] = []
+    taken_off = {
+        (_operator(each.name), each.resource) for each in after if each.kind == "view" and each.name.endswith(VIEW)
+    }
+    for each in before:
+        operator, _, name = each.name.partition("/")
+        if each.kind == "index" and name.startswith(INDEX) and (operator, each.resource) not in taken_off:
+            found.append((operator, each.resource))
+    return sorted(found)
 
 
 def by_name(handlers: Iterable[Handler]) -> dict[HandlerName, Handler]:

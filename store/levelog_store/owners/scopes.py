@@ -8,11 +8,12 @@ from sqlalchemy import delete, null, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
+from levelog.handlers.finalizing import PREFIX
 from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
 from levelog_store.dialects import insert_for
 from levelog_store.fold.calls import IS_CALL
-from levelog_store.owners.handlers import Handler, differences
+from levelog_store.owners.handlers import Handler, differences, unfinalized
 from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
 from levelog_store.rows import Scope
 from levelog_store.tables import (
@@ -129,6 +130,14 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
     ):
         if names:
             log.info("other code of %s: %s: %s", scope.application, what, ", ".join(names))
+    for operator, resource in unfinalized(known, code):
+        log.warning(
+            "%s that the code before kept cannot be deleted: nothing takes the finalizer %s%s off any more. Add "
+            "op.release(…) of their class, or run `levelog release` with the code before",
+            resource,
+            PREFIX,
+            operator,
+        )
 
 
 async def reset_scope(database: Database, scope: Scope, *, stream_created: str, reason: str) -> Scope:

@@ -14,6 +14,8 @@ from rigs.leasing import can_commit, processor, scope_of
 INDEX = Handler(kind="index", name="webs/images", fingerprint="1", resource="pods")
 VIEW = Handler(kind="view", name="webs/pods", fingerprint="1", resource="webs", reads=("webs/images",))
 RECONCILE = Handler(kind="reconcile", name="webs/pods", fingerprint="1", resource="webs")
+FINALIZING = Handler(kind="index", name="shop/@finalizing/webs", fingerprint="1", resource="webs")
+FINALIZER_VIEW = Handler(kind="view", name="shop/webs_finalizer", fingerprint="1", resource="webs")
 CODE = (INDEX, VIEW, RECONCILE)
 
 
@@ -49,6 +51,30 @@ def test_a_reconcile_function_that_is_changed_or_removed_concerns_its_view_alone
 
 def test_the_same_code_differs_in_nothing() -> None:
     assert not differences(CODE, reversed(CODE))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told"),
+    [
+        ((), True),
+        ((other(FINALIZER_VIEW, resource="pods"),), True),
+        ((Handler(kind="view", name="pods/webs_finalizer", fingerprint="1", resource="webs"),), True),
+        ((FINALIZER_VIEW,), False),
+    ],
+)
+async def test_code_that_forgets_a_finalizer_is_told_what_to_do(
+    database: Database, caplog: pytest.LogCaptureFixture, code: tuple[Handler, ...], is_told: bool
+) -> None:
+    await scope_of(database, code=(FINALIZING, FINALIZER_VIEW), fingerprint="before")
+    await scope_of(database, code=(FINALIZER_VIEW,), fingerprint="between")
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+    await scope_of(database, code=(FINALIZING, FINALIZER_VIEW), fingerprint="before")
+    await scope_of(database, code=code, fingerprint="after")
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [message.partition(":")[0] for message in told] == (
+        ["webs that the code before kept cannot be deleted"] if is_told else []
+    )
+    assert all("levelog/shop" in message for message in told)
 
 
 async def test_invariant_10_a_promotion_that_ended_in_the_middle_is_finished_by_the_next_process(

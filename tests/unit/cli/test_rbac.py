@@ -126,6 +126,13 @@ def test_the_roles_are_the_same_in_whatever_order_the_verbs_stand() -> None:
     )
 
 
+def test_who_takes_finalizers_off_may_patch() -> None:
+    op = Operator("webs")
+    op.release(Web)
+    text = roles_of(LoadedApplication(Application("webs"), Program([op])), accounts_in="a", namespaces=())
+    assert ("example.com", "webs", ["get", "patch"]) in rules(text, "ClusterRole", "levelog-webs-actuate")
+
+
 def test_what_only_an_admission_plugin_asks_for_is_a_comment_that_can_be_uncommented() -> None:
     text = roles_of(application(writes={ConfigMap: ["apply"]}), accounts_in="default", namespaces=())
     assert "zones/finalizers" not in str(documents(text))
