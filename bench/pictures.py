@@ -32,6 +32,8 @@ def save_bars(path: Path, rows: Mapping[str, Mapping[str, float]]) -> None:
         table.add_row(Text(what, style="bold black"))
         for number, (peer, value) in enumerate(values.items()):
             bar = Bar(max(values.values()), 0, value, width=60, color=_COLOURS[number % len(_COLOURS)])
-            table.add_row(Text(f"  {peer}", style="black"), bar, Text(f"{value:,.0f}", style="black"))
+            table.add_row(
+                Text(f"  {peer}", style="black"), bar, Text(f"{value:,.{0 if value >= 100 else 1}f}", style="black")
+            )
     console.print(table)
     path.write_text(console.export_svg(title="", theme=DEFAULT_TERMINAL_THEME, code_format=_SVG, unique_id="bars"))

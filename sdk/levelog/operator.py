@@ -461,8 +461,8 @@ class Operator:
     def release(self, cls: type[ResourceBase]) -> None:
         """Take this operator's finalizer off all objects of a class, whose handlers that wanted it were removed.
 
-        Needed where no handler of edges of the class is left, which would do it too. Keep it until no object has the
-        finalizer any more: `levelog levels` then shows none of the view `<plural>_finalizer`.
+        Needed where no handler of edges of the class is left, which would do it too. Keep it as long as `levelog
+        levels` lists objects under the view that it makes, `webs_finalizer` for Webs.
         """
         require_resource("op.release: ", cls)
         if is_external(cls.resource_type.group_resource):

@@ -128,9 +128,10 @@ class EdgeRegistry:
         """Refuse what only all handlers together show: any decorator may have the options. Raises OperatorError."""
         for resource, cls in self._released.items():
             holding, staying = self._holding(resource)
-            for each in (*holding, *staying):
+            names = [*(each.name for each in holding), *(each.name for each in staying)]
+            if names:
                 raise OperatorError(
-                    f"op.release({cls.__name__}): {each.name} holds these objects by the finalizer: keep one of the two"
+                    f"op.release({cls.__name__}): {names[0]} holds these objects by the finalizer: keep one of the two"
                 )
         for function, reasons in self._waiting.items():
             EdgeHandler(function, reasons, EdgeOptions(), self._lender)  # raises
