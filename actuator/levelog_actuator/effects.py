@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
-from levelog.calls.faults import HandlerFault, StillRuns, described, tell_fault
+from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
+from levelog.calls.raised import words_for
 from levelog.daemons import Run
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry, looked_up
 from levelog.errors import Unavailable
@@ -90,7 +91,7 @@ class EffectCaller:
         limit, left = effect.timeout, self._time_left(intent, effect)
         if left is not None and intent.attempts > 1:  # at least one attempt is made, however long nobody was there
             if left <= timedelta(0):
-                return _given_up(intent, effect, request, name, f"{effect.title}: {_out_of_time(effect)}")
+                return _given_up(intent, effect, request, name, f"{effect.title}: {effect.out_of_time}")
             limit = min(limit, left)
         available = {Given.KEY: intent.key, Given.RETRY: intent.attempts - 1, Given.STARTED: intent.decided_at}
         arguments = {effect.request_parameter: request, **effect.given.arguments(available)}
@@ -124,21 +125,21 @@ class EffectCaller:
     ) -> Result:
         """What comes of a call that raised."""
         asked, is_doubtful, is_counted = None, not effect.is_superseded, True
+        text = words_for(effect, error)
         match error:
             case GiveUp():
-                return _given_up(intent, effect, request, name, f"{effect.title}: {_words(error) or 'gave up'}")
+                return _given_up(intent, effect, request, name, text)
             case Retry():
-                text = f"{effect.title}: {_words(error) or 'asks to be called again'}"
                 asked, is_doubtful, is_counted = error.asked, is_doubtful and intent.is_doubtful, error.is_counted
             case StillRuns():
-                later = self._later(intent, f"{effect.title}: {described(error)}", is_doubtful=is_doubtful)
+                later = self._later(intent, text, is_doubtful=is_doubtful)
                 return self._in_time(replace(later, is_counted=False), effect, request, name)
             case _:
                 if not isinstance(error, HandlerFault):
                     clean = self._redactor.redact_text
                     kind, _, named = effect.title.partition(" ")
                     tell_fault(kind, named, effect.origin, error, subject=intent.parent, clean=clean)
-                text, asked = f"{effect.title}: {described(error)}", effect.backoff
+                asked = effect.backoff
         if is_counted and effect.retries is not None and intent.attempts > effect.retries:
             return _given_up(intent, effect, request, name, text)
         later = self._later(intent, text, is_doubtful=is_doubtful, asked=asked)
@@ -154,7 +155,7 @@ class EffectCaller:
         left = self._time_left(later.intent, effect)
         if left is None or later.delay < left:
             return later
-        return _given_up(later.intent, effect, request, name, f"{later.error} ({_out_of_time(effect)})")
+        return _given_up(later.intent, effect, request, name, f"{later.error} ({effect.out_of_time})")
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, asked: timedelta | None = None) -> Later:
         """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""
@@ -170,20 +171,11 @@ class EffectCaller:
         return Later(intent=intent, delay=delay, error=text, is_doubtful=is_doubtful)
 
 
-def _out_of_time(effect: EffectHandler) -> str:
-    return f"it is given up {effect.give_up_after} after it was decided"
-
-
 def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, text: str) -> Ended:
     """The end of a call that failed for good, which others may wait for all the same."""
     is_noted = effect.notes_failure(request)
     told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=None) if is_noted else None
     return Ended(intent=intent, outcome="failed", error=text, call=told)
-
-
-def _words(error: BaseException) -> str:
-    """The message alone, as text that any database takes."""
-    return described(error).removeprefix(type(error).__name__).removeprefix(": ")
 
 
 class Effects:

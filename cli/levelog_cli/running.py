@@ -8,9 +8,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from concurrent.futures.process import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from levelog.errors import ConfigurationError, LevelogError
 from levelog_cli.logs import set_up_logs
@@ -24,23 +28,27 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 log = logging.getLogger(__name__)
 
+ArgumentTs = TypeVarTuple("ArgumentTs")
+ResultT = TypeVar("ResultT")
+
 Command = Callable[[], Coroutine[Any, Any, None]]
 Tell = Callable[[signal.Signals], None]
 
 
-def execute(settings: Settings, command: Command, *, is_part: bool = False) -> None:
+def execute(settings: Settings, command: Command, *, is_part: bool = False, is_seen: bool = False) -> None:
     """Run a command, or a part of one; an error of levelog ends it with one sentence on stderr and an exit status.
 
     The status is 2 where the command, a file or the environment has to be changed, else 1. Anything else that is
     raised is a defect, and keeps its traceback. SIGINT and SIGTERM cancel the command, which then ends with status 0;
     so does one whose reader on stdout is gone. A part says nothing of signals: they come from its command, which does.
+    `is_seen`: Python's audit events show all that functions do in the event loop, which is slower then.
     """
     set_up_logs(settings.log_format, settings.log_level)
     tell = _tell_nobody if is_part else tell_of
     try:
         settings.check()
         with _ending_early(tell):
-            _run(command, tell)
+            _run(command, tell, is_seen=is_seen)
         sys.stdout.flush()
     except BrokenPipeError:
         if not _is_reader_gone():
@@ -108,11 +116,24 @@ def _tell_nobody(_: signal.Signals) -> None:
     """Say nothing."""
 
 
-def _run(command: Command, tell: Tell) -> None:
+def _run(command: Command, tell: Tell, *, is_seen: bool) -> None:
     import uvloop  # noqa: PLC0415 - commands that end before this start without it
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner, suppress(_Stopped):
+    new_loop = _SeenLoop if is_seen else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=new_loop) as runner, suppress(_Stopped):
         runner.run(_until_stopped(command, tell))
+
+
+class _SeenLoop(asyncio.SelectorEventLoop):
+    """Python's own loop, but that what it does in threads, looking up names above all, has the context of who asked."""
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*ArgumentTs], ResultT], *args: *ArgumentTs
+    ) -> "asyncio.Future[ResultT]":
+        """Call a function in a thread."""
+        if isinstance(executor, ProcessPoolExecutor):
+            return super().run_in_executor(executor, func, *args)
+        return super().run_in_executor(executor, partial(copy_context().run, func, *args))
 
 
 class _Stopped(Exception):

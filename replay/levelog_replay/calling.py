@@ -1,9 +1,10 @@
-"""Calling reconcile functions of then: without the network, and where a debugger can stop them if somebody wants to."""
+"""Calling functions of then: without the network, and where a debugger can stop them if somebody wants to."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from levelog.calls.audit import offline
@@ -36,26 +37,39 @@ class ReplayCaller(Caller):
         finally:
             del self._handlers[level]
 
-    async def run(self, key: Hashable, function: Callable[[], Any], limit: timedelta, *, is_async: bool) -> Any:
+    async def run(self, key: Any, function: Callable[[], Any], limit: timedelta, *, is_async: bool) -> Any:
         """Call a function; raises HandlerFault where it reaches for the network."""
+        live = partial(super().run, key, function, limit, is_async=is_async)
         with self._around():
-            if self._stops is None:
-                return await super().run(key, function, limit, is_async=is_async)
-            if not self._stops.is_on:
-                try:
-                    with outside():
-                        return await super().run(key, function, limit, is_async=is_async)
-                except ReachedOutside:
-                    pass  # called again, where it can be stopped
-            async with self._turn:
-                return await self._run_here(self._stops, key, function)
+            return await stoppable(self._stops, live, partial(self._run_here, key, function))
 
-    async def _run_here(self, stops: Stops, key: Any, function: Callable[[], Any]) -> Any:
-        with stops.at("reconcile function", key, self._handlers[key].function):
-            try:
-                result = function()
-                return await result if isinstance(result, Awaitable) else result
-            except (Exception, asyncio.CancelledError, Interruption):
-                raise
-            except BaseException as error:
-                raise contained(error) from error
+    async def _run_here(self, key: Any, function: Callable[[], Any], stops: Stops) -> Any:
+        async with self._turn:
+            with stops.at("reconcile function", key, self._handlers[key].function):
+                return await run_here(function)
+
+
+async def stoppable(
+    stops: Stops | None, live: Callable[[], Awaitable[Any]], here: Callable[[Stops], Awaitable[Any]]
+) -> Any:
+    """Call a function as it is called live, or `here`, in the thread of the loop, if somebody wants to stop it."""
+    if stops is None:
+        return await live()
+    if not stops.is_on:
+        try:
+            with outside():
+                return await live()
+        except ReachedOutside:
+            pass  # called again, where it can be stopped
+    return await here(stops)
+
+
+async def run_here(function: Callable[[], Any]) -> Any:
+    """Call a function in the thread of the loop. Raises what it raises, and HandlerFault for what would end more."""
+    try:
+        result = function()
+        return await result if isinstance(result, Awaitable) else result
+    except (Exception, asyncio.CancelledError, Interruption):
+        raise
+    except BaseException as error:
+        raise contained(error) from error

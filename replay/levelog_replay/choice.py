@@ -34,6 +34,8 @@ class Choice(Struct, frozen=True, kw_only=True):
     """History is in this file."""
     breaks: Sequence[str] = ()
     """What to stop at: records, functions, objects."""
+    calls: Sequence[str] = ()
+    """Handlers, timers and effects that are called again."""
     is_pdb: bool = False
     """Stop where a function raises, and at the first decision that differs."""
 

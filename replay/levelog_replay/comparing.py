@@ -1,13 +1,13 @@
 """What came out of a decision, made twice: how many are the same, view by view, and the first that is not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog_replay.sources import History
-from levelog_store.decide.decisions import Asked, Decided, Decision
+from levelog_store.decide.decisions import Asked, Decided, Decision, IntentRow
 from levelog_store.rows import IndexKey, StoredObject, Verdict
 
 NO_VIEW: Final = "the code has no such view"
@@ -59,6 +59,8 @@ class Judged(Struct, frozen=True, kw_only=True):
     parent: StoredObject | None = None
     reads: Mapping[IndexKey, tuple[bytes, ...]] = {}
     """What was read now, with its contents."""
+    rows: Sequence[IntentRow] = ()
+    """The intents of the conclusion, as they would be stored."""
 
 
 class Tally(Struct):

@@ -189,7 +189,13 @@ class Judge:
             round_ = replace(round_, rows=[_as_then(row, past) for row in round_.rows])
         decided = conclude(look, round_, past.decided_at)
         reads = look.seen.contents if look.seen is not None else {}
-        return Judged(past=past, conclusion=Conclusion.of(decided), parent=look.facts.parent, reads=reads)
+        return Judged(
+            past=past,
+            conclusion=Conclusion.of(decided),
+            parent=look.facts.parent,
+            reads=reads,
+            rows=decided.intents,
+        )
 
 
 def _looked_up(operator: str, past: Decision) -> dict[IndexKey, Bucket]:

@@ -1,7 +1,7 @@
 """A history decided again, by one version of the code or by two, and what comes out compared."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import TypeAlias
@@ -13,6 +13,10 @@ from levelog_processors.program import Program
 from levelog_replay.bundles.reading import Bundle
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.comparing import Comparison, Divergence
+from levelog_replay.effects.outcomes import CallComparison
+from levelog_replay.effects.pairing import CallReplay
+from levelog_replay.effects.receipts import read_past_calls
+from levelog_replay.effects.repeating import Repeater
 from levelog_replay.judging import Judge
 from levelog_replay.logmode import LogReplay, pairs
 from levelog_replay.recordedmode import RecordedReplay, Side
@@ -34,6 +38,13 @@ class Report(Struct, frozen=True, kw_only=True):
     seconds: float
     is_first_told: bool = False
     """The first difference was shown already."""
+    calls: CallComparison | None = None
+    """What calls came to that were made again; None: none were to be."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differed of what could be compared."""
+        return self.comparison.is_same and (self.calls is None or self.calls.is_same)
 
 
 class Versions(Struct, frozen=True, kw_only=True):
@@ -47,6 +58,8 @@ class Versions(Struct, frozen=True, kw_only=True):
     stops: Stops | None
     """Where somebody is asked; None: nobody can be."""
     following: Following
+    functions: Mapping[str, str] = {}
+    """Functions that are called again, `operator/function`, by their effects."""
 
     async def compare(
         self, history: Recording, selection: Selection, *, is_in_order: bool, show: Callable[[Divergence], None] | None
@@ -55,15 +68,26 @@ class Versions(Struct, frozen=True, kw_only=True):
         begun = time.monotonic()
         comparison = Comparison()
         is_told = False
-        async with self._sides(history, is_waking=is_in_order) as sides:
+        calls: CallReplay | None = None
+        async with self._sides(history, is_waking=is_in_order) as sides, self._repeaters() as repeaters:
             if is_in_order or not isinstance(history, LiveHistory | Bundle):
                 records = await self._in_order(comparison, history, selection, sides)
             else:
                 replay = RecordedReplay(history, selection, sides)
-                is_told = await self._as_recorded(comparison, history, selection, replay, show)
+                if self.functions:
+                    past = await read_past_calls(history, self.functions)
+                    calls = CallReplay(self.functions, past, repeaters, self.stops)
+                is_told = await self._as_recorded(comparison, history, selection, replay, calls, show)
                 records = replay.records
         seconds = time.monotonic() - begun
-        return Report(comparison=comparison, names=self.names, records=records, seconds=seconds, is_first_told=is_told)
+        return Report(
+            comparison=comparison,
+            names=self.names,
+            records=records,
+            seconds=seconds,
+            is_first_told=is_told,
+            calls=calls.comparison if calls is not None else None,
+        )
 
     def caller(self) -> ReplayCaller:
         """What calls the functions of one version."""
@@ -83,12 +107,32 @@ class Versions(Struct, frozen=True, kw_only=True):
                 sides.append(Side(scratch, judge))
             yield sides
 
+    @asynccontextmanager
+    async def _repeaters(self) -> AsyncGenerator[list[Repeater]]:
+        names = ("",) if len(self.programs) == 1 else self.names
+        async with AsyncExitStack() as stack:
+            made: list[Repeater] = []
+            for name, program in zip(names, self.programs, strict=True):
+                made.append(
+                    Repeater(
+                        program,
+                        threads=self.threads,
+                        allows_network=self.allows_network,
+                        redactor=self.redactor,
+                        stops=self.stops,
+                        name=name,
+                    )
+                )
+                stack.push_async_callback(made[-1].close)
+            yield made
+
     async def _as_recorded(
         self,
         comparison: Comparison,
         history: History,
         selection: Selection,
         replay: RecordedReplay,
+        calls: CallReplay | None,
         show: Callable[[Divergence], None] | None,
     ) -> bool:
         """Mode `recorded`; tells whether the first difference was shown."""
@@ -108,6 +152,11 @@ class Versions(Struct, frozen=True, kw_only=True):
                     comparison.take_both(*judged)
                 if was_same and not comparison.is_same and show is not None and self.stops is not None:
                     is_told = await self._look_at(comparison, history, replay, self.stops, show)
+                if calls is not None:
+                    was_same = calls.comparison.first is None
+                    await calls.take(judged)
+                    if was_same and show is not None:
+                        await calls.again()
             await comparison.complete(history)
         return is_told
 

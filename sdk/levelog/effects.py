@@ -188,6 +188,11 @@ class EffectHandler:
             raise OperatorError(f"call of {self.name}: a request of {len(body)} bytes; {self.most_bytes} are allowed")
         return body
 
+    @property
+    def out_of_time(self) -> str:
+        """What is recorded of a call whose time was over."""
+        return f"it is given up {self.give_up_after} after it was decided"
+
     def kept(self, result: Any) -> Any:
         """A result as it is recorded, decoded JSON. Raises GiveUp if views could not read it as the effect says."""
         try:

@@ -1,10 +1,18 @@
+import importlib
+import logging
+import os
 import socket
-from collections.abc import AsyncIterator
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from levelog.calls.audit import harmless
 from levelog.calls.faults import HandlerFault
 from levelog_replay.calling import ReplayCaller
 
@@ -38,3 +46,43 @@ async def test_a_function_that_connects_is_refused_in_its_thread_and_in_the_loop
 async def test_levelog_itself_may_connect(caller: ReplayCaller) -> None:
     assert await caller.run("one", lambda: 1, LIMIT, is_async=False) == 1
     connects()
+
+
+@pytest.mark.parametrize(
+    ("does", "kind"),
+    [
+        (lambda folder: (folder / "new").mkdir(), "writing to files"),
+        (lambda folder: (folder / "there").unlink(), "writing to files"),
+        (lambda folder: (folder / "there").open("r+"), "writing to files"),
+        (lambda folder: os.open(folder / "new", os.O_WRONLY | os.O_CREAT), "writing to files"),
+        (lambda folder: sqlite3.connect(folder / "there"), "writing to files"),
+        (lambda _: os.kill(os.getpid(), 0), "processes"),
+        (lambda _: subprocess.run(["true"], check=True), "processes"),
+        (lambda _: connects(), "the network"),
+    ],
+)
+def test_what_is_to_be_harmless_changes_nothing_and_it_is_known_what_it_tried(
+    does: Callable[[Path], object], kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").touch()
+    with harmless() as refusals:
+        with pytest.raises(HandlerFault, match=f"replay refuses {kind}"):
+            does(tmp_path)
+        assert (tmp_path / "there").read_text() == ""
+    assert refusals.kind == kind
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_module_that_is_imported_and_a_log_file_are_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imported_while_harmless.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    handler = logging.FileHandler(tmp_path / "log", delay=True)
+    with harmless() as refusals:
+        importlib.import_module("imported_while_harmless")
+        handler.emit(logging.makeLogRecord({"msg": "hello"}))
+    handler.close()
+    assert refusals.kind == ""
+    assert (tmp_path / "log").read_text() == "hello\n"

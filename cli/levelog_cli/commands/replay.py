@@ -63,27 +63,36 @@ def replay(
     handler: Annotated[
         str, typer.Option(help="Only decisions of this view, or with this reconcile function or index.", metavar="NAME")
     ] = "",
+    calls: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--call",
+            help="Call this handler, timer or effect again, for each call that was recorded, and compare.",
+            metavar="NAME",
+        ),
+    ] = None,
     allow_network: Annotated[
-        bool, typer.Option("--allow-network", help="Let reconcile functions use the network.")
+        bool,
+        typer.Option("--allow-network", help="Let functions use the network; those of --call do anything."),
     ] = False,
     breaks: Annotated[
         list[str] | None,
         typer.Option(
             "--break",
-            help="Stop in the functions that decide on this: a record's sequence, a view or reconcile function, "
-            "RESOURCE/NAMESPACE/NAME.",
+            help="Stop in functions that decide on this: a record's sequence, a function, RESOURCE/NAMESPACE/NAME.",
             metavar="WHERE",
         ),
     ] = None,
     is_pdb: Annotated[
         bool,
-        typer.Option("--pdb", help="Stop where a function raises, and at the first decision that differs."),
+        typer.Option("--pdb", help="Stop where a function raises, and at the first difference."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make recorded decisions again, and compare. Ends with status 1 if one differs.
 
-    Nothing is written but a scratch database that is deleted at the end.
+    Nothing is written but a scratch database that is deleted at the end. With --call, handlers, timers and effects are
+    called as they were then, and refused whatever would do something to the world.
     """
 
     async def work() -> None:
@@ -103,6 +112,7 @@ def replay(
             is_in_order=mode is Mode.LOG,
             bundle=bundle,
             breaks=breaks or [],
+            calls=calls or [],
             is_pdb=is_pdb,
         )
         try:
@@ -113,7 +123,7 @@ def replay(
         if not is_same:
             raise SystemExit(FAILED)
 
-    execute(settings, work)
+    execute(settings, work, is_seen=bool(calls or breaks))
 
 
 @taking(*NATS, "database_url", "data_dir", "application", "cluster", "kubeconfig", "context", looks_back=True)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from levelog_cli.printing.tables import folded, line_width, table_lines
+from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines
+from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.comparing import Conclusion, Divergence, Tally
 from levelog_store.decide.decisions import Decision
@@ -17,11 +18,10 @@ from msgspec.structs import asdict
 
 from levelog.calls.faults import described
 from levelog_cli.printing.timeline import is_first
-from levelog_replay.stops.stopping import Stop
+from levelog_replay.stops.stopping import CallScene, Stop
 from levelog_store.rows import StoredObject, Verdict
 
 _COLUMNS = ("VIEW", "SAME", "CHANGED", "ONLY {0}", "ONLY {1}", "SKIPPED")
-_LABEL = 10
 _NO_ERRORS = (b"0",)
 """What an evaluation sees of an index that leaves out no object."""
 
@@ -32,6 +32,9 @@ def lines(report: "Report") -> Iterator[str]:
     if comparison.first is not None and not report.is_first_told:
         yield from divergence_lines(comparison.first, report.names)
         yield ""
+    if report.calls is not None and report.calls.first is not None:
+        yield from difference_lines(report.calls.first, report.names)
+        yield ""
     columns = [column.format(*(name.upper() for name in ("first", "second"))) for column in _COLUMNS]
     if report.names == ("then", "now"):
         columns = [column.format("THEN", "NOW") for column in _COLUMNS]
@@ -40,6 +43,9 @@ def lines(report: "Report") -> Iterator[str]:
     yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())
     for obstacle, count in sorted(comparison.obstacles.items()):
         yield from folded(f"{count} skipped: {obstacle}", line_width())
+    if report.calls is not None:
+        yield ""
+        yield from call_lines(report.calls, report.names)
     total = comparison.total
     if total.of_other_code:
         yield from folded(
@@ -54,13 +60,14 @@ def as_json(report: "Report") -> dict[str, Any]:
     comparison = report.comparison
     first = comparison.first
     return {
-        "is_same": comparison.is_same,
+        "is_same": report.is_same,
         "compared": list(report.names),
         "views": {view: msgspec.to_builtins(tally) for view, tally in sorted(comparison.views.items())},
         "obstacles": comparison.obstacles,
         "records": report.records,
         "seconds": round(report.seconds, 3),
         "first": _told(first) if first is not None else None,
+        "calls": calls_told(report.calls) if report.calls is not None else None,
     }
 
 
@@ -124,13 +131,6 @@ def verdict_lines(part: str, before: Verdict, after: Verdict) -> Iterator[str]:
     else:
         reason = f" ({after.reason})" if part == "status" and after.reason else ""
         yield from labelled(part, f"{getattr(before, part)} -> {getattr(after, part)}{reason}")
-
-
-def labelled(label: str, text: str) -> Iterator[str]:
-    """The lines of a text that is about something, `label`, of a decision."""
-    width = max(20, line_width() - _LABEL - 2)
-    for number, line in enumerate(folded(text, width)):
-        yield f"  {label if number == 0 else '':<{_LABEL}}{line}"
 
 
 def _told(found: Divergence) -> dict[str, Any]:
@@ -198,6 +198,9 @@ def _decoded(value: bytes | None) -> Any:
 def stop_lines(stop: Stop) -> Iterator[str]:
     """The lines of a stop."""
     scene = stop.scene
+    if isinstance(scene, CallScene):
+        yield from call_stop_lines(stop, scene)
+        return
     past = scene.past
     name = past.view if stop.kind == "view" else scene.reconcile
     of = f" of {scene.program}" if scene.program else ""

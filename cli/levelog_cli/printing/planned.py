@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from levelog_cli.printing.comparisons import labelled, verdict_lines, verdict_told
-from levelog_cli.printing.tables import folded, line_width, table_lines
+from levelog_cli.printing.comparisons import verdict_lines, verdict_told
+from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
 from levelog_store.rows import Verdict
 

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 Paint = Callable[[str], str]
@@ -14,6 +14,8 @@ _GAP: Final = 2
 _LEAST: Final = 8
 """Columns are not folded to less, however many there are."""
 _INDENT: Final = "    "
+_LABEL: Final = 10
+"""Characters that a label takes."""
 _BREAKS: Final = " ,/-"
 """A cell is folded after these where it can be: between words, and between the parts of an object's name."""
 
@@ -86,6 +88,13 @@ def folded(text: str, width: int) -> list[str]:
         lines.append(rest[:at].rstrip())
         rest = rest[at:].lstrip()
     return [*lines, rest] if rest else lines
+
+
+def labelled(label: str, text: str) -> Iterator[str]:
+    """The lines of a text that is about something, `label`, of a decision."""
+    width = max(20, line_width() - _LABEL - 2)
+    for number, line in enumerate(folded(text, width)):
+        yield f"  {label if number == 0 else '':<{_LABEL}}{line}"
 
 
 def _fitted(widths: list[int], width: int) -> list[int]:

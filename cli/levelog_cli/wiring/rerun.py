@@ -31,6 +31,7 @@ from levelog_replay.bundles.writing import Exported, export
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
+from levelog_replay.effects.chosen import called_names, find_calls
 from levelog_replay.planning import Planned, plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
@@ -58,6 +59,11 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         bar = Bars()
         # Nobody can be asked where the output is read by a program.
         stops = None if as_json else await _stops(choice, applications, history, selection, bar)
+        programs = [each.program for each in applications]
+        functions = {
+            **find_calls(choice.calls, programs),
+            **find_calls(called_names(choice.breaks, programs), programs, option="--break"),
+        }
         names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
 
         def show(divergence: Divergence) -> None:
@@ -66,13 +72,14 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
             sys.stdout.flush()
 
         versions = Versions(
-            programs=[each.program for each in applications],
+            programs=programs,
             names=names,
             redactor=redactor,
             threads=settings.threads,
             allows_network=choice.allows_network,
             stops=stops,
             following=bar.following,
+            functions=functions,
         )
         report = await versions.compare(
             history, selection, is_in_order=choice.is_in_order, show=show if choice.is_pdb else None
@@ -87,7 +94,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         print_plain(told(report))
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines(report))
-    return report.comparison.is_same
+    return report.is_same
 
 
 def _refuse_misfits(choice: Choice, *, as_json: bool) -> None:
@@ -97,6 +104,8 @@ def _refuse_misfits(choice: Choice, *, as_json: bool) -> None:
             "--mode log decides at other moments than were recorded, so that only two versions of the code can be "
             "compared: give --against FILE"
         )
+    if choice.calls and choice.is_in_order:
+        raise ConfigurationError("--call calls what was called when decisions were recorded: leave out --mode log")
     if (choice.breaks or choice.is_pdb) and (as_json or choice.is_in_order):
         raise ConfigurationError(
             "--break and --pdb ask on the terminal: leave out --json"

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 from levelog.errors import ConfigurationError
 from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
+from levelog_replay.effects.chosen import callable_names, called_names, find_calls
 from levelog_replay.sources import History, Selection
 from levelog_replay.stops.stopping import Breaks
 from levelog_store.decide.decisions import Decision
@@ -26,7 +27,10 @@ async def find_breaks(
 
     Raises ConfigurationError for what there is nothing of.
     """
-    views = {view.name for program in programs for view in program.views.values()}
+    called = set(find_calls(called_names(texts, programs), programs, option="--break").values())
+    views = {
+        view.name for program in programs for view in program.views.values() if not _is_levelogs(view.handler.function)
+    }
     reconciles = {
         view.reconcile_name
         for program in programs
@@ -41,22 +45,25 @@ async def find_breaks(
         elif text.count("/") == 2:
             chosen |= await _of_object(text, history, selection)
         else:
-            found = named(text, views | reconciles)
+            found = named(text, views | reconciles | called)
             indices = {name for program in programs for name in program.indices}
             if not found and named(text, indices):
                 raise ConfigurationError(
-                    f"--break {text}: that is an index, and --break stops in views and reconcile functions: write "
-                    "breakpoint() into its function"
+                    f"--break {text}: that is an index, and --break stops in views, reconcile functions and what is "
+                    "called: write breakpoint() into its function"
                 )
             if not found:
+                known = ", ".join(sorted(views | reconciles | callable_names(programs)))
                 raise ConfigurationError(
-                    f"--break {text}: no view or reconcile function is named so: there are "
-                    f"{', '.join(sorted(views | reconciles))}; a record is given by its sequence, an object as "
-                    "RESOURCE/NAMESPACE/NAME"
+                    f"--break {text}: no view, reconcile function, handler, timer or effect is named so: there are "
+                    f"{known}; a record is given by its sequence, an object as RESOURCE/NAMESPACE/NAME"
                 )
             functions |= found
     return Breaks(
-        views=frozenset(functions & views), reconciles=frozenset(functions & reconciles), decisions=frozenset(chosen)
+        views=frozenset(functions & views),
+        reconciles=frozenset(functions & reconciles),
+        calls=frozenset(called),
+        decisions=frozenset(chosen),
     )
 
 

@@ -15,11 +15,12 @@ from levelog.calls.faults import Interruption
 from levelog.levels import Drift
 from levelog_processors.decide.views import Evaluation
 from levelog_processors.fence.calls import suspended
+from levelog_replay.effects.receipts import Came
 from levelog_replay.stops.debugger import DebuggerLeft, HandlerDebugger
 from levelog_store.decide.decisions import Decision
 from levelog_store.rows import IndexKey, StoredObject, ViewParent
 
-Kind: TypeAlias = Literal["view", "reconcile function"]
+Kind: TypeAlias = Literal["view", "reconcile function", "handler", "timer", "effect"]
 
 
 class ReachedOutside(Interruption):
@@ -33,11 +34,13 @@ class Breaks(Struct, frozen=True, kw_only=True):
     """Names, `operator/view`: these, and their reconcile functions where those are called."""
     reconciles: frozenset[str] = frozenset()
     """Names, `operator/function`."""
+    calls: frozenset[str] = frozenset()
+    """Handlers, timers and effects that are called again, likewise."""
     decisions: frozenset[tuple[str, str, int]] = frozenset()
-    """Identities of decisions: the view, and the reconcile function where that is called."""
+    """Identities of decisions: the view, the reconcile function where that is called, and what is called again."""
 
     def __bool__(self) -> bool:
-        return bool(self.views or self.reconciles or self.decisions)
+        return bool(self.views or self.reconciles or self.calls or self.decisions)
 
 
 class Scene(Struct, kw_only=True):
@@ -70,11 +73,29 @@ class Scene(Struct, kw_only=True):
         return self.evaluation.level.drift if self.evaluation.level is not None else None
 
 
+class CallScene(Struct, kw_only=True):
+    """A call of a handler, timer or effect that is made again."""
+
+    past: Decision
+    """That asked for it."""
+    name: str
+    """`operator/function`."""
+    request: Any
+    """What it is called with, as JSON says it, decoded."""
+    retry: int
+    then: Came | None
+    """What came of it when it was recorded; None: that is not known."""
+    program: str
+    """Which version of the code makes it; empty: there is one."""
+    is_chosen: bool = False
+    """Somebody wants to see it made."""
+
+
 class Stop(Struct, frozen=True, kw_only=True):
     """Why somebody is asked, and about what."""
 
     kind: Kind
-    scene: Scene
+    scene: Scene | CallScene
     error: BaseException | None = None
     """What the function raised."""
 
@@ -124,13 +145,25 @@ class Stops:
 
     @contextmanager
     def at(self, kind: Kind, level: ViewParent, function: Callable[..., Any]) -> Generator[None]:
-        """Around a call of a function: stop at its first line if that is wanted, and where it raises.
+        """Around a call that a decision makes: stop at its first line if that is wanted, and where it raises.
 
         Raises DebuggerLeft.
         """
-        self._refuse_if_left()
         scene = self._scenes.get(level)
-        self._now = stop = Stop(kind=kind, scene=scene) if scene is not None else None
+        with self._within(Stop(kind=kind, scene=scene) if scene is not None else None, function):
+            yield
+
+    @contextmanager
+    def at_call(self, kind: Kind, scene: CallScene, function: Callable[..., Any]) -> Generator[None]:
+        """The same around a call that a decision asked for."""
+        scene.is_chosen = scene.past.identity == self._chosen
+        with self._within(Stop(kind=kind, scene=scene), function):
+            yield
+
+    @contextmanager
+    def _within(self, stop: Stop | None, function: Callable[..., Any]) -> Generator[None]:
+        self._refuse_if_left()
+        self._now = stop
         code = getattr(inspect.unwrap(function), "__code__", None)
         if stop is not None and code is not None and self._is_wanted(stop):
             self._at_hand.enter(code, self._tell(stop))
@@ -167,12 +200,14 @@ class Stops:
         self._at_hand.enter_here(frame, heading)
 
     def _is_wanted(self, stop: Stop) -> bool:
-        past = stop.scene.past
-        if stop.scene.is_chosen or past.view in self._breaks.views:
+        scene, breaks = stop.scene, self._breaks
+        if scene.is_chosen or scene.past.identity in breaks.decisions:
             return True
-        if past.identity in self._breaks.decisions:
+        if isinstance(scene, CallScene):
+            return scene.name in breaks.calls
+        if scene.past.view in breaks.views:
             return True
-        return stop.kind == "reconcile function" and stop.scene.reconcile in self._breaks.reconciles
+        return stop.kind == "reconcile function" and scene.reconcile in breaks.reconciles
 
     @property
     def _at_hand(self) -> HandlerDebugger:

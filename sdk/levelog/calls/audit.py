@@ -1,9 +1,11 @@
 """What users' functions may not do, refused when they do it, by the one audit hook of the process.
 
 There are two policies. A function that only computes does no I/O: its thread has a `Guard`. What replay calls does not
-reach the network, nor do the threads and tasks that it starts: it runs `offline`.
+reach the network, nor do the tasks that it starts: it runs `offline`. If it was called for what it does to the world,
+it changes nothing else either: it runs `harmless`.
 """
 
+import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -54,6 +56,39 @@ _NETWORK: Final = frozenset(
     }
 )
 
+_PROCESSES: Final = frozenset(
+    {
+        "os.exec",
+        "os.fork",
+        "os.forkpty",
+        "os.kill",
+        "os.killpg",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.system",
+        "subprocess.Popen",
+    }
+)
+_FILES: Final = frozenset(
+    {
+        "os.chmod",
+        "os.chown",
+        "os.link",
+        "os.mkdir",
+        "os.remove",
+        "os.removexattr",
+        "os.rename",
+        "os.rmdir",
+        "os.setxattr",
+        "os.symlink",
+        "os.truncate",
+        "os.utime",
+        "sqlite3.connect",
+    }
+)
+"""Events of files that are changed; `open` is one of them if it is to write."""
+_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
 _READERS: Final = frozenset(
     {
         "_frozen_importlib",
@@ -84,9 +119,20 @@ class Guard:
         self.offence: HandlerFault | None = None
 
 
+class Refusals:
+    """What calls were refused, kept even if they swallowed it; `is_harmless`: more than the network is."""
+
+    def __init__(self, *, is_harmless: bool) -> None:
+        self.is_harmless = is_harmless
+        self.kind = ""
+        """Of the first: the network, processes or files; empty: nothing was refused."""
+        self.what = ""
+        """The first, with its arguments."""
+
+
 _guards: dict[int, Guard] = {}
 """The guard of each thread in which a function runs that only computes."""
-_is_offline: ContextVar[bool] = ContextVar("levelog_is_offline", default=False)
+_refusals: ContextVar[Refusals | None] = ContextVar("levelog_refusals", default=None)
 _is_installed = False
 
 
@@ -114,17 +160,34 @@ def unguarded() -> Generator[None]:
 
 
 @contextmanager
-def offline() -> Generator[None]:
-    """Refuse the network to what is called in the context, in its threads and tasks too: HandlerFault is raised there.
+def offline() -> Generator[Refusals]:
+    """Refuse the network to what is called in the context, in its tasks too: HandlerFault is raised there.
 
-    Limit: connections that an event loop makes by itself in C, as uvloop's `create_connection` does, are not seen.
+    Limits: connections that an event loop makes by itself in C, as uvloop's `create_connection` does, are not seen, nor
+    is what threads do that the function starts by itself, without the context.
     """
+    with _refusing(Refusals(is_harmless=False)) as refusals:
+        yield refusals
+
+
+@contextmanager
+def harmless() -> Generator[Refusals]:
+    """Refuse processes and changes of files as well; modules that are imported and log files are written all the same.
+
+    The limits are those of `offline`.
+    """
+    with _refusing(Refusals(is_harmless=True)) as refusals:
+        yield refusals
+
+
+@contextmanager
+def _refusing(refusals: Refusals) -> Generator[Refusals]:
     _install()
-    token = _is_offline.set(True)
+    token = _refusals.set(refusals)
     try:
-        yield
+        yield refusals
     finally:
-        _is_offline.reset(token)
+        _refusals.reset(token)
 
 
 def _install() -> None:
@@ -138,8 +201,37 @@ def _install() -> None:
 def _refuse(event: str, args: tuple[Any, ...]) -> None:
     if _guards and (event in _IO or event.startswith(("socket.", "subprocess."))):
         _refuse_io(event, args)
-    if event in _NETWORK and _is_offline.get():
-        raise HandlerFault(f"{event} {args[1:2] or args}: replay refuses the network, unless given --allow-network")
+    if event in _NETWORK or event in _PROCESSES or event in _FILES or event == "open":
+        _refuse_effect(event, args)
+
+
+def _refuse_effect(event: str, args: tuple[Any, ...]) -> None:
+    refusals = _refusals.get()
+    if refusals is None:
+        return
+    if event in _PROCESSES and (refusals.is_harmless or event in _NETWORK):
+        kind = "processes"
+    elif event in _NETWORK:
+        kind = "the network"
+    elif refusals.is_harmless and (event in _FILES or _is_writing(args)):
+        if _is_reading(sys._getframe(2), ""):  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - as below
+            return
+        kind = "writing to files"
+    else:
+        return
+    shown = args[1:2] or args if kind == "the network" else args[:1]
+    what = f"{event} {', '.join(map(repr, shown))}".rstrip()
+    if not refusals.kind:
+        refusals.kind, refusals.what = kind, what
+    raise HandlerFault(f"{what}: replay refuses {kind}, unless given --allow-network")
+
+
+def _is_writing(args: tuple[Any, ...]) -> bool:
+    """Tell whether a file is opened that may be changed by it: by its name, not one that is open."""
+    path, mode, flags = args
+    if isinstance(path, int) or path == os.devnull:
+        return False
+    return any(each in str(mode or "") for each in "wax+") or bool((flags or 0) & _WRITING)
 
 
 def _refuse_io(event: str, args: tuple[Any, ...]) -> None:

@@ -180,7 +180,8 @@ async def test_whoever_quits_is_told_that_not_all_was_done(debugging: Debugging)
 
 REFUSED = {
     ("--break", "podz"): "there are webs/converge, webs/pods",
-    ("--break", "images"): "that is an index, and --break stops in views and reconcile functions: write breakpoint()",
+    ("--break", "images"): "that is an index, and --break stops in views, reconcile functions and what is called: "
+    "write breakpoint()",
     ("--break", "900"): "the log ends at sequence",
     ("--break", "pods/default/none"): "was on this object, or wrote it",
     ("--pdb", "--json"): "leave out --json",

@@ -1,0 +1,142 @@
+"""What calls came to that a replay made again, as it is printed: a table of the functions, and the first difference."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from levelog.calls.faults import described
+from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
+from levelog_history.differences import differences, shown
+from levelog_replay.effects.outcomes import CallComparison, CallDifference, CallTally
+from levelog_replay.effects.receipts import Came
+from levelog_replay.stops.stopping import CallScene, Stop
+from levelog_store.decide.decisions import Decision
+
+
+def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[str]:
+    """The lines of the table; `names` are those of the two that are compared."""
+    only = names if names == ("then", "now") else ("first", "second")
+    columns = ["CALL", "SAME", "CHANGED", *(f"ONLY {name.upper()}" for name in only), "REFUSED", "SKIPPED"]
+    rows = [(name, *_counts(tally)) for name, tally in comparison.functions.items()]
+    # as in the table of views, there is no remark
+    yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())
+    for kind, refused in sorted(comparison.refusals.items()):
+        first = f"first {refused.what} in {refused.name}"
+        yield from folded(f"{refused.calls} refused {kind}, {first}: --allow-network lets them do it", line_width())
+    for obstacle, count in sorted(comparison.obstacles.items()):
+        yield from folded(f"{count} calls skipped: {obstacle}", line_width())
+
+
+def calls_told(comparison: CallComparison) -> dict[str, Any]:
+    """The same as JSON has it."""
+    first = comparison.first
+    return {
+        "functions": msgspec.to_builtins(comparison.functions),
+        "refusals": msgspec.to_builtins(comparison.refusals),
+        "obstacles": comparison.obstacles,
+        "first": _told(first) if first is not None else None,
+    }
+
+
+def call_stop_lines(stop: Stop, scene: CallScene) -> Iterator[str]:
+    """The lines of a stop in a function that is called again."""
+    of = f" of {scene.program}" if scene.program else ""
+    yield ""
+    yield from folded(f"{stop.kind} {scene.name}{of}, for {scene.past.parent}", line_width())
+    if stop.error is not None:
+        yield from labelled("raises", described(stop.error))
+    yield from _made(scene.past, scene.retry)
+    yield from _request_lines(scene.request)
+    if scene.then is not None:
+        yield from labelled("then", _came(scene.then, f"{stop.kind} {scene.name}"))
+
+
+def difference_lines(found: CallDifference, names: tuple[str, str]) -> Iterator[str]:
+    """The lines of a call that came out otherwise: what it was made with, and what came of it."""
+    yield from folded(f"the first call that differs: {found.kind} {found.name} for {found.past.parent}", line_width())
+    yield from _made(found.past, found.retry)
+    yield from _request_lines(found.request)
+    one, other = (_mapping(came) for came in (found.before, found.after))
+    if one is not None and other is not None and (parts := differences(one, other)):
+        for difference in parts:
+            yield from labelled("result", str(difference))
+        return
+    width = max(map(len, names))
+    for name, came in zip(names, (found.before, found.after), strict=True):
+        yield from labelled("came to", f"{name:<{width}}  {_came(came, f'{found.kind} {found.name}')}")
+
+
+def _made(past: Decision, retry: int) -> Iterator[str]:
+    yield from labelled("made", f"{past.decided_at:%Y-%m-%d %H:%M:%S} UTC, because of record {past.cause}")
+    yield from labelled("attempt", f"{retry + 1}, the last one" if retry else "1")
+
+
+def _request_lines(request: Any) -> Iterator[str]:
+    """The lines of what a function is called with; of an object, what it wants."""
+    if not isinstance(request, dict):
+        yield from labelled("request", shown(request))
+        return
+    for key, value in cast("dict[str, Any]", request).items():
+        if key == "diff":
+            for each in value:
+                yield from labelled(key, f"{each['path']}: {shown(each.get('old'))} -> {shown(each.get('new'))}")
+        elif key == "object" and "spec" in value:
+            yield from labelled(key, f"spec {shown(value['spec'])}")
+        else:
+            yield from labelled(key, shown(value))
+
+
+def _came(came: Came, title: str) -> str:
+    """Words for what a call came to."""
+    if not came.result:
+        kind, _, name = title.partition(" ")
+        prefix = f"{kind} {name.partition('/')[2]}: "
+        return f"raised {came.error.removeprefix(prefix)}"
+    result = msgspec.json.decode(came.result)
+    if (yielded := _yielded(result)) is not None:
+        return f"yielded {', '.join(yielded)}"
+    return "returned nothing" if result is None else f"returned {shown(result)}"
+
+
+def _mapping(came: Came) -> dict[str, Any] | None:
+    """A result field by field, or intents by what they write; None where it is neither."""
+    result = msgspec.json.decode(came.result) if came.result else None
+    return cast("dict[str, Any]", result) if isinstance(result, dict) else _yielded(result)
+
+
+def _yielded(result: object) -> dict[str, Any] | None:
+    """Intents of a result, by verb and target; None where it holds none."""
+    if not isinstance(result, list):
+        return None
+    found: dict[str, Any] = {}
+    for each in cast("list[object]", result):
+        if not isinstance(each, dict) or "verb" not in each:
+            return None
+        intent = cast("dict[str, Any]", each)
+        place = "/".join(str(intent[part]) for part in ("resource", "namespace", "name") if intent.get(part))
+        found[f"{intent['verb']} {place}"] = intent.get("body")
+    return found or None
+
+
+def _counts(tally: CallTally) -> tuple[str, ...]:
+    counts = (tally.same, tally.changed, tally.only_before, tally.only_after, tally.refused, tally.skipped)
+    return tuple(str(count) for count in counts)
+
+
+def _told(found: CallDifference) -> dict[str, Any]:
+    return {
+        "function": found.name,
+        "kind": found.kind,
+        "parent": found.past.parent,
+        "decided_at": found.past.decided_at,
+        "cause": found.past.cause,
+        "retry": found.retry,
+        "request": found.request,
+        "before": _came_told(found.before),
+        "after": _came_told(found.after),
+    }
+
+
+def _came_told(came: Came) -> dict[str, Any]:
+    return {"result": msgspec.Raw(came.result) if came.result else None, "error": came.error or None}

@@ -1,0 +1,102 @@
+"""What calls came to, made twice: how many are the same, function by function, and the first that is not."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from levelog_replay.effects.receipts import Came
+from levelog_store.decide.decisions import Decision
+
+NO_RECEIPT: Final = "the log has no receipt: it is under way, was given up for a newer one, or is from before the log"
+
+_OUT_OF_TIME: Final = re.compile(r" \(it is given up .+ after it was decided\)$")
+"""What the actuator adds where no time was left for another attempt."""
+
+
+class CallTally(Struct):
+    """How the calls of one function compare."""
+
+    same: int = 0
+    changed: int = 0
+    only_before: int = 0
+    """Asked for by the first code alone."""
+    only_after: int = 0
+    refused: int = 0
+    """Did I/O, so that what came of them says nothing."""
+    skipped: int = 0
+    """Could not be made again."""
+
+
+class CallDifference(Struct, frozen=True, kw_only=True):
+    """A call that came out otherwise."""
+
+    name: str
+    """`operator/function`."""
+    kind: str
+    """Handler, timer or effect."""
+    past: Decision
+    """That asked for it."""
+    request: Any
+    """What the function was called with, decoded JSON."""
+    retry: int
+    before: Came
+    after: Came
+
+
+class Refused(Struct, kw_only=True):
+    """I/O of one kind that calls were refused."""
+
+    calls: int = 0
+    """How many did it."""
+    name: str
+    """Function that did it first, `operator/function`."""
+    what: str
+    """What it did."""
+
+
+class CallComparison:
+    """Takes calls one by one, in the order of the decisions that asked for them."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        """`names`: the functions, by effect; each has its row, if it was called or not."""
+        self.functions: dict[str, CallTally] = {name: CallTally() for name in sorted(set(names.values()))}
+        self.first: CallDifference | None = None
+        self.refusals: dict[str, Refused] = {}
+        """By kind of I/O."""
+        self.obstacles: dict[str, int] = {}
+        """Why calls were skipped, and how many."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differed of what could be compared."""
+        return self.first is None and not any(each.only_before + each.only_after for each in self.functions.values())
+
+    def take(self, found: CallDifference) -> None:
+        """Count a call that was made on both sides, or was recorded on the first."""
+        tally = self.functions[found.name]
+        refused = next((came for came in (found.before, found.after) if came.refused), None)
+        if refused is not None:
+            tally.refused += 1
+            first = Refused(name=found.name, what=refused.what)
+            self.refusals.setdefault(refused.refused, first).calls += 1
+        elif is_same(found.before, found.after):
+            tally.same += 1
+        else:
+            tally.changed += 1
+            self.first = self.first or found
+
+    def skip(self, name: str, obstacle: str) -> None:
+        """Count a call that cannot be made again."""
+        self.functions[name].skipped += 1
+        self.obstacles[obstacle] = self.obstacles.get(obstacle, 0) + 1
+
+
+def is_same(one: Came, other: Came) -> bool:
+    """Tell whether two calls came to the same."""
+    return one.result == other.result and _error(one) == _error(other)
+
+
+def _error(came: Came) -> str:
+    return _OUT_OF_TIME.sub("", came.error)

@@ -1,0 +1,126 @@
+"""Calling handlers, timers and effects again: without doing anything to the world, unless that is allowed."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from levelog.calls.audit import Refusals, harmless
+from levelog.calls.caller import FunctionCaller
+from levelog.calls.raised import words_for
+from levelog.effects import EffectHandler
+from levelog.handlers.injection import Given, about
+from levelog.secrets.redaction import Redactor
+from levelog.wire.canonical import canonical
+from levelog.wire.objects import ObjectKey
+from levelog_processors.program import Program
+from levelog_replay.calling import run_here, stoppable
+from levelog_replay.effects.chosen import kind_of
+from levelog_replay.effects.receipts import Came
+from levelog_replay.stops.stopping import CallScene, Kind, Stops
+from levelog_store.decide.decisions import Decision, IntentRow
+
+
+class WantedCall(Struct, frozen=True, kw_only=True):
+    """A call that a decision asks for."""
+
+    past: Decision
+    name: str
+    """`operator/function`."""
+    row: IntentRow
+    retry: int
+    """How many attempts were made before."""
+    then: Came | None = None
+    """What came of it when it was recorded; None: that is not known."""
+
+    @property
+    def effect(self) -> str:
+        """`operator/effect`."""
+        return effect_of(self.past, self.row.target)
+
+    @property
+    def request(self) -> Any:
+        """What it is called with, decoded JSON."""
+        return msgspec.json.decode(self.row.body)
+
+
+def effect_of(past: Decision, target: str) -> str:
+    """The effect, `operator/effect`, that a call of a decision is for."""
+    return f"{past.view.partition('/')[0]}/{ObjectKey.parse(target).resource}"
+
+
+class Repeater:
+    """Calls functions of one version of the code as the actuator calls them, one after the other."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        threads: int,
+        allows_network: bool,
+        redactor: Redactor,
+        stops: Stops | None,
+        name: str = "",
+    ) -> None:
+        """`name`: of this version of the code, where there are several."""
+        self._effects = program.effects
+        self._around = nullcontext if allows_network else harmless
+        self._redactor = redactor
+        self._stops = stops
+        self._name = name
+        self._caller = FunctionCaller(threads=threads, subject="this call")
+        self._turn = asyncio.Lock()
+
+    def effect(self, name: str) -> EffectHandler | None:
+        """The effect of a name, `operator/effect`."""
+        return self._effects.get(name)
+
+    async def close(self) -> None:
+        """End what runs of users' functions."""
+        await self._caller.close()
+
+    async def call(self, wanted: WantedCall) -> Came:
+        """Make a call once; what it raises is part of what it comes to. Raises DebuggerLeft."""
+        effect = self._effects[wanted.effect]
+        past, row = wanted.past, wanted.row
+        refusals: Refusals | None = None
+        try:
+            request = msgspec.json.decode(row.body, type=effect.request)
+            given = {Given.KEY: row.key, Given.RETRY: wanted.retry, Given.STARTED: past.decided_at}
+            arguments = {effect.request_parameter: request, **effect.given.arguments(given)}
+            about(object=past.parent, view=past.view, intent=row.key)
+            with self._around() as refusals:
+                result = await self._run(effect, wanted, partial(effect.function, **arguments))
+            if effect.yielding is not None:
+                effect.yielding.refuse_secrets(result, self._redactor)
+            came = Came(result=canonical(effect.kept(result)))
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything; that is what is compared
+            came = Came(error=self._redactor.redact_text(words_for(effect, error)))
+        if refusals is not None and refusals.kind:
+            return Came(result=came.result, error=came.error, refused=refusals.kind, what=refusals.what)
+        return came
+
+    async def _run(self, effect: EffectHandler, wanted: WantedCall, function: Callable[[], Any]) -> Any:
+        key = wanted.row.key
+        live = partial(self._caller.run, key, function, effect.timeout, is_async=effect.is_async)
+
+        async def here(stops: Stops) -> Any:
+            async with self._turn:
+                with stops.at_call(cast("Kind", kind_of(effect)), self._scene(wanted), effect.origin):
+                    return await run_here(function)
+
+        return await stoppable(self._stops, live, here)
+
+    def _scene(self, wanted: WantedCall) -> CallScene:
+        return CallScene(
+            past=wanted.past,
+            name=wanted.name,
+            request=wanted.request,
+            retry=wanted.retry,
+            then=wanted.then,
+            program=self._name,
+        )

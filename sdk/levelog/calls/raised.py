@@ -1,0 +1,21 @@
+"""What is recorded of an error that a call of an effect raised: the same words live and when it is called again."""
+
+from levelog.calls.faults import described
+from levelog.effects import EffectHandler, GiveUp, Retry
+
+
+def words_for(effect: EffectHandler, error: Exception) -> str:
+    """The words, with what the effect is called for its users: `handler greet: ConnectionError: no mail server`."""
+    match error:
+        case GiveUp():
+            words = _message(error) or "gave up"
+        case Retry():
+            words = _message(error) or "asks to be called again"
+        case _:
+            words = described(error)
+    return f"{effect.title}: {words}"
+
+
+def _message(error: BaseException) -> str:
+    """The message alone, as text that any database takes."""
+    return described(error).removeprefix(type(error).__name__).removeprefix(": ")
