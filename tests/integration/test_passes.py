@@ -21,13 +21,16 @@ from levelog_processors.decide import functions
 from levelog_processors.engine import Engine
 from levelog_processors.fold.batches import Folded
 from levelog_processors.program import Program
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
+from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import Timestamp
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, leases, metadata, processors, scopes
+from rigs.intents import intent
 from rigs.run.examples import examples
 from rigs.webs import PODS, WEBS, deleted, lists_done, logged, pod, receipt, web
 
@@ -265,3 +268,33 @@ async def test_who_shares_the_partitions_commits_between_fold_and_decision(tmp_p
         )
         await stepped.engine.decide()
         assert not stepped.engine.may_do_both(placed)
+
+
+class Eager:
+    """An actuator that takes all that it may."""
+
+    owner = "actuator"
+    lease = timedelta(seconds=30)
+    is_writing = False
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
+        return [each.key for each in intents]
+
+    def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
+        self.begun += [each.key for each in claimed]
+
+
+@pytest.mark.parametrize("is_with_objects", [True, False], ids=["an object changed", "only a receipt came"])
+async def test_only_a_pass_whose_commit_waits_for_the_disk_claims_what_it_decides(
+    tmp_path: Path, is_with_objects: bool
+) -> None:
+    async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
+        stepped.engine.claimant = claimant = Eager()
+        await stepped.engine.fold(stepped.placed([web("a", 1, replicas=1)]))
+        others = [web("b", 2, image="a")] if is_with_objects else [receipt(intent("pods/default/other"))]
+        await stepped.in_one(stepped.placed(others))
+        pending = [each["key"] for each in await stepped.asked()]
+        assert (bool(claimant.begun), bool(pending)) == (is_with_objects, not is_with_objects)
