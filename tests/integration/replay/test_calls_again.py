@@ -66,6 +66,12 @@ def file(web: Web, reason: str) -> Iterator[Intent]:
     )
 
 
+@op.on.update
+def compare(web: Web, old: Web | None) -> None:
+    """New objects are only noted."""
+    assert old is not None
+
+
 @op.timer(every=timedelta(days=365))
 def rotate(web: Web, retry: int, started: datetime) -> None:
     assert web.spec.image == "a"
@@ -93,10 +99,10 @@ async def guard(web: Web) -> None:
     pass
 """
 GREET = '    if retry == 0 and reason == "create"'
-ALL = ("--call", "greet", "--call", "webs/file", "--call", "rotate", "--call", "notify")
-CALLS = {"webs/greet": 4, "webs/file": 2, "webs/rotate": 2, "webs/notify": 4}
+ALL = ("--call", "compare", "--call", "greet", "--call", "webs/file", "--call", "rotate", "--call", "notify")
+CALLS = {"webs/compare": 2, "webs/greet": 4, "webs/file": 2, "webs/rotate": 2, "webs/notify": 4}
 SHOP = "webs.example.com/default/shop"
-CALLED = {f"webs/{name}" for name in ("greet", "file", "rotate", "told")}
+CALLED = {f"webs/{name}" for name in ("greet", "compare", "file", "rotate", "told")}
 
 
 class Again:
@@ -234,7 +240,8 @@ async def test_the_result_of_an_effect_and_what_a_handler_yields_are_compared(ag
 
 DOES = {
     "connect": ("the network", "        socket.create_connection(('127.0.0.1', 9))"),
-    "look up": ("the network", "        await asyncio.open_connection('localhost', 9)"),
+    "connect in the loop": ("the network", "        await asyncio.open_connection('127.0.0.1', 9)"),
+    "look up": ("the network", "        await asyncio.get_running_loop().getaddrinfo('localhost', 9)"),
     "run": ("processes", "        subprocess.run(['touch', DONE])"),
     "write": ("writing to files", "        open(DONE, 'w')"),
     "remove": ("writing to files", "        os.mkdir(DONE)"),
@@ -345,12 +352,18 @@ async def test_a_bundle_holds_what_is_called_again(again: Again, tmp_path: Path)
 
 
 REFUSED = {
-    ("--call", "great"): "--call great: no handler, timer or effect is named so: there are webs/file, webs/greet, "
+    (
+        "--call",
+        "great",
+    ): "--call great: no handler, timer or effect is named so: there are webs/compare, webs/file, webs/greet, "
     "webs/notify, webs/rotate",
     ("--call", "told"): "--call told: no handler, timer or effect is named so",
     ("--call", "guard"): "--call guard: that is a daemon",
     ("--break", "guard"): "--break guard: that is a daemon",
-    ("--break", "great"): "there are webs/file, webs/greet, webs/notify, webs/rotate, webs/tell, webs/told;",
+    (
+        "--break",
+        "great",
+    ): "there are webs/compare, webs/file, webs/greet, webs/notify, webs/rotate, webs/tell, webs/told;",
 }
 
 
