@@ -13,6 +13,7 @@ from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectSeen, ReceiptNoted
+from levelog_actuator.relay import Relay
 from levelog_log.hints import Hint
 from levelog_log.messages import MessageWriter
 from levelog_log.publisher import BatchPublisher
@@ -146,6 +147,25 @@ async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(
 
         return noted
 
+    seen, echo_at = 0, 0
+    records, flush = Arrivals.records, Relay.flush
+
+    async def counted(arrivals: Arrivals) -> list[LoggedRecord]:
+        nonlocal seen
+        found = await records(arrivals)
+        seen += kinds(found).count(ObjectSeen)
+        return found
+
+    async def is_echo_read() -> bool:
+        return seen >= echo_at
+
+    async def late(relay: Relay) -> None:
+        if relay.is_publishing:
+            await until(is_echo_read, "the echo of a write read before its receipt is sent")
+        await flush(relay)
+
+    monkeypatch.setattr(Arrivals, "records", counted)
+    monkeypatch.setattr(Relay, "flush", late)
     monkeypatch.setattr(Engine, "fold", noting(Engine.fold))
     monkeypatch.setattr(Engine, "fold_and_decide", noting(Engine.fold_and_decide))
     async with Sandbox() as sandbox:
@@ -153,6 +173,7 @@ async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(
         kubeconfig, halves = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("halves")
         async with together(kubeconfig, nats_server.url, database_url, halves, Program([operator()]), [Web]) as running:
             for replicas in range(1, CHANGES + 1):
+                echo_at = seen + 2  # the change, and what was written for it
                 spec = {"replicas": replicas, "image": "a"}
                 metadata = {"name": "a", "namespace": "default"}
                 sandbox.user.apply({"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec})

@@ -105,7 +105,7 @@ def decided() -> Executable:
 @built_once
 def due_by() -> Executable:
     """With times as a parameter and as a constant, which databases know in other forms than Python."""
-    is_later = intents.c.decided_at > NOON
+    is_later = intents.c.decided_at == LATER
     due_at = bindparam("at", type_=intents.c.due_at.type)
     return select(intents.c.key, intents.c.due_at == due_at).where(is_later, intents.c.due_at <= due_at)
 
