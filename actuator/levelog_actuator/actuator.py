@@ -7,16 +7,16 @@ import os
 import secrets
 import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 
-from levelog.absence import level_of
 from levelog.effects import EffectHandler
-from levelog.errors import IdentityMismatch, LevelogError, Unavailable
+from levelog.errors import IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
 from levelog_actuator.awaited import AwaitedLevels
+from levelog_actuator.claiming import ClaimLoop
 from levelog_actuator.daemons import Daemons, GiveIndex
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heldclaims import HeldClaims
@@ -29,7 +29,7 @@ from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hints, Topic
+from levelog_log.hints import Hint, Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -88,8 +88,6 @@ class Actuator:
         self._scope = scope
         self._client = client
         self._publisher = publisher
-        self._hint = hints.listen(Topic.INTENT)
-        database.absence.on_end(self._hint.set)
         self._settings = settings or ActuatorSettings()
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._redactor = redactor or Redactor()
@@ -105,12 +103,16 @@ class Actuator:
             on_taken=self._note_taken,
             on_hastened=lambda: hints.publish(Topic.WAKE),
         )
-        self._presence = ActuatorPresence(
-            database, scope, self.owner, self._settings, on_ended=self._hint.set, clock=clock
-        )
+        self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._held = HeldClaims(database, scope, self.owner, clock)
         self._clock = clock
-        self._limits = Limits(self._settings)
+        at_once = {name: each.at_once for name, each in (effects or {}).items() if each.at_once is not None}
+        self._limits = Limits(self._settings, at_once=at_once)
+        self._general = self._claiming(hints.listen(Topic.INTENT), self._until_open, self._claim)
+        self._limited = self._claiming(hints.listen(Topic.INTENT), self._presence.until_there, self._claim_limited)
+        """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
+        self._loops = [self._general, self._limited] if at_once else [self._general]
+        database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
         caller.index = index
         self._awaited = AwaitedLevels(database, scope, self._settings, hints.listen(Topic.LEVELS))
@@ -123,14 +125,12 @@ class Actuator:
             caller,
             self._settings,
             on_result=self._ledger.record,
-            on_end=self._limits.end,
+            on_end=self._note_end,
+            is_own=self._limits.is_own,
             forget=self._ledger.forget,
             clock=clock,
         )
         self._sending: set[asyncio.Task[None]] = set()
-        self._due_at: float | None = None
-        self._claimed_at = math.inf
-        """When intents were claimed last, by the event loop's clock; infinite while that is not known."""
         self._is_claiming = self._is_stopping = False
         self._outage = Outage(self._settings, client.absence)
         self.on_taken: Callable[[TakenResults], None] | None = None
@@ -192,18 +192,18 @@ class Actuator:
         self._is_claiming = True
         ledger = asyncio.create_task(self._ledger.run(), name="actuator ledger")
         relay = asyncio.create_task(self._relay.run(), name="actuator relay")
-        claiming = asyncio.create_task(self._claim_forever(), name="actuator claims")
+        claiming = [asyncio.create_task(each.run(), name="actuator claims") for each in self._loops]
         calling = asyncio.create_task(self._effects.run(), name="actuator effects")
         looking = asyncio.create_task(self._lookout.run(), name="actuator lookout")
         awaited = asyncio.create_task(self._awaited.run(), name="actuator levels")
-        tasks = [ledger, relay, claiming, calling, looking, awaited]
+        tasks = [ledger, relay, *claiming, calling, looking, awaited]
         if self._database.is_shared:
             tasks.append(asyncio.create_task(self._presence.run(), name="actuator presence"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             looking.cancel()
-            await self._stop(ledger, relay, claiming)
+            await self._stop(ledger, relay, *claiming)
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
@@ -226,10 +226,11 @@ class Actuator:
             )
 
     async def _stop(self, *tasks: asyncio.Task[None]) -> None:
-        ledger, relay, claiming = tasks
+        ledger, relay, *claiming = tasks
         self._is_claiming = False
-        claiming.cancel()
-        await asyncio.wait((claiming,))
+        for task in claiming:
+            task.cancel()
+        await asyncio.wait(claiming)
         self._is_stopping = True
         self._limits.end_waiting()  # who waits for a turn gets it, and gives the intent back
         if self._sending:
@@ -254,24 +255,23 @@ class Actuator:
         except (LevelogError, TimeoutError) as error:
             log.warning("some receipts are not in the log until an actuator runs again: %s", error)
 
-    async def _claim_forever(self) -> None:
-        failures = 0
-        while True:
-            await self._limits.until_open(BESIDE)
-            await self._presence.until_there()
-            if self._outage.is_on:
-                if self._sending:
-                    await asyncio.wait(self._sending)
-                await self._outage.wait()
-            try:
-                if await self._claim():
-                    await self._rest()
-                failures = 0
-            except Unavailable as error:
-                failures += 1
-                delay = self._settings.outage_delay(failures)
-                log.log(level_of(error), "no intents are claimed for %.1f s: %s", delay.total_seconds(), error)
-                await self._hint.wait(delay)
+    def _claiming(
+        self, hint: Hint, until_ready: Callable[[], Awaitable[None]], claim: Callable[[], Awaitable[bool]]
+    ) -> ClaimLoop:
+        return ClaimLoop(self._database, self._scope, self._settings, hint, until_ready=until_ready, claim=claim)
+
+    def _look(self) -> None:
+        """Claim what can be claimed now."""
+        for each in self._loops:
+            each.hint.set()
+
+    async def _until_open(self) -> None:
+        await self._limits.until_open(BESIDE)
+        await self._presence.until_there()
+        if self._outage.is_on:
+            if self._sending:
+                await asyncio.wait(self._sending)
+            await self._outage.wait()
 
     async def _claim(self) -> bool:
         """Claim and start as many intents as there is room for; tells whether no more are due, of any group."""
@@ -279,8 +279,9 @@ class Actuator:
         limit = min(room.limit, 1) if self._outage.is_on else room.limit
         if not limit:
             return False
-        began, self._claimed_at = self._clock(), math.inf
+        began = self._clock()
         async with self._database.transaction() as connection:
+            reading = self._clock()
             claimed = await claims.claim(
                 connection,
                 self._scope,
@@ -288,10 +289,35 @@ class Actuator:
                 limit=limit,
                 lease=self._settings.lease,
                 without=room.without,
+                without_calls=self._limits.effects,
             )
-        self._claimed_at = asyncio.get_running_loop().time()
+            took = self._clock() - reading
+        if self._limits.effects:
+            self._general.spare(took)
         self.begin(claimed, began)
         return len(claimed) < limit and not room.without
+
+    async def _claim_limited(self) -> bool:
+        """Claim and begin as many calls of effects with a limit as may run; tells whether no more may begin."""
+        if not (rooms := self._limits.rooms):
+            return True
+        began = self._clock()
+        async with self._database.transaction() as connection:
+            reading = self._clock()
+            claimed, is_more = await claims.claim_calls(
+                connection, self._scope, self.owner, rooms, lease=self._settings.lease
+            )
+            took = self._clock() - reading
+        if not claimed:
+            self._limited.spare(took)
+        self.begin(claimed, began)
+        return not is_more
+
+    def _note_end(self, intent: ClaimedIntent) -> None:
+        """Note the end of a call, or of what it counted for."""
+        self._limits.end(intent)
+        if self._limits.is_own(intent):
+            self._limited.hint.set()
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
         """Carry out what is claimed; the claims count from `since` on the clock `elapsed`.
@@ -308,17 +334,6 @@ class Actuator:
             task = asyncio.create_task(self._carry_out(intent, since))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-
-    async def _rest(self) -> None:
-        """Wait for a hint, for the next intent that is due, or for the next sweep."""
-        clock = asyncio.get_running_loop().time
-        sweep = self._settings.sweep.total_seconds()
-        if self._due_at is None:
-            async with self._database.reading() as connection:
-                wait = await claims.next_due(connection, self._scope)
-            self._due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
-        if not await self._hint.wait(timedelta(seconds=max(0.0, self._due_at - clock()))):
-            self._due_at = None
 
     async def _carry_out(self, intent: ClaimedIntent, claimed_at: float) -> None:
         try:
@@ -368,9 +383,9 @@ class Actuator:
             self.on_taken(taken)
         if not taken.is_stored:  # their targets are free once the fold has ended them, which hints
             return
-        if taken.later and self._due_at is not None:
-            first = min(result.delay for result in taken.later).total_seconds()
-            self._due_at = min(self._due_at, asyncio.get_running_loop().time() + first)
-        # what was committed meanwhile, and waits for the same target, a claim may have passed by
-        if taken.later or taken.is_awaited or self._claimed_at >= taken.began:
-            self._hint.set()
+        for each in self._loops:
+            if taken.later:
+                each.expect(min(result.delay for result in taken.later))
+            # what was committed meanwhile, and waits for the same target, a claim may have passed by
+            if taken.later or taken.is_awaited or each.claimed_at >= taken.began:
+                each.hint.set()

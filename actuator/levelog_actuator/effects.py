@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -20,13 +20,12 @@ from levelog.handlers.injection import Given
 from levelog.handlers.injection import about as say_about
 from levelog.intents import IntentOptions
 from levelog.secrets.redaction import Redactor
-from levelog.wire.objects import ObjectKey
 from levelog.wire.records import CallNoted
 from levelog_actuator.daemons import STEADY, Daemons, GiveIndex, Interrupted, put_off
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
-from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent, effect_of
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
@@ -61,8 +60,16 @@ class EffectCaller:
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes nobody's room."""
-        effect = self._effects.get(f"{intent.view.partition('/')[0]}/{ObjectKey.parse(intent.target).resource}")
+        effect = self._effects.get(effect_of(intent.view, intent.target))
         return self.daemons is not None and effect is not None and effect.daemon is not None
+
+    def goes_on(self, intent: ClaimedIntent) -> bool:
+        """Tell whether the function still runs although the call is over."""
+        return self._caller.is_lost(intent.key)
+
+    def on_found(self, found: Callable[[Hashable], None]) -> None:
+        """Have this hear of the keys of such functions once they have returned."""
+        self._caller.on_found = found
 
     async def carry_out(self, intent: ClaimedIntent) -> Result:
         """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
@@ -70,7 +77,7 @@ class EffectCaller:
         return replace(result, error=self._redactor.redact_text(result.error))
 
     async def _carry_out(self, intent: ClaimedIntent) -> Result:
-        operator, name = intent.view.partition("/")[0], ObjectKey.parse(intent.target).resource
+        operator, _, name = effect_of(intent.view, intent.target).partition("/")
         options = msgspec.json.decode(intent.options, type=IntentOptions)
         effect = self._effects.get(f"{operator}/{name}")
         if effect is None:  # newer or older code may have it, and run beside this one
@@ -181,8 +188,10 @@ def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, nam
 class Effects:
     """The calls of one actuator: begun when they are claimed, and kept while they run.
 
-    `on_result` is given what came of them, and `on_end` hears of each that is not under way any more. `forget` drops
-    what came of a run, by its key, and is not stored: it was claimed again. By `clock` the claims are counted.
+    `on_result` is given what came of them, and `on_end` hears of each that is not under way any more. Where `is_own`
+    says that its effect has a limit, that is once the function has returned, also one that outlasts its time.
+    `forget` drops what came of a run, by its key, and is not stored: it was claimed again. By `clock` the claims are
+    counted.
     """
 
     def __init__(
@@ -195,6 +204,7 @@ class Effects:
         *,
         on_result: Callable[[Result], None],
         on_end: Callable[[ClaimedIntent], None],
+        is_own: Callable[[ClaimedIntent], bool],
         forget: Callable[[str], None],
         clock: Callable[[], float] = elapsed,
     ) -> None:
@@ -205,6 +215,7 @@ class Effects:
         self._settings = settings
         self._on_result = on_result
         self._on_end = on_end
+        self._is_own = is_own
         self._forget = forget
         self._clock = clock
         self.attempting: Attempting = unwatched
@@ -212,6 +223,9 @@ class Effects:
         self._begun: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, ClaimedIntent] = {}
         """By key, as what was claimed again while the call of the claim before goes on."""
+        self._staying: dict[Hashable, ClaimedIntent] = {}
+        """By key, calls that are over and whose functions go on."""
+        caller.on_found(self._find)
         self._kept_at = 0.0
 
     def __len__(self) -> int:
@@ -278,7 +292,15 @@ class Effects:
     def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_noted: bool) -> None:
         if self._begun.get(intent.key) is ended:
             del self._begun[intent.key]
-        if not is_noted:
+        if is_noted:
+            return
+        if self._is_own(intent) and intent.key not in self._staying and self._caller.goes_on(intent):
+            self._staying[intent.key] = intent
+        else:
+            self._on_end(intent)
+
+    def _find(self, key: Hashable) -> None:
+        if (intent := self._staying.pop(key, None)) is not None:
             self._on_end(intent)
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from msgspec import Struct
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError
 from levelog_actuator.results import Later, Result
-from levelog_store.actuate.claims import ClaimedIntent
+from levelog_store.actuate.claims import ClaimedIntent, effect_of
 from levelog_store.actuate.outcomes import LOOK_AFTER
 
 log = logging.getLogger(__name__)
@@ -100,12 +100,23 @@ class Limits:
     """Turns for requests, and room for claims: a group that is slow, or rests, leaves the others theirs.
 
     A group rests after the API answered 429: nothing of it is sent before the time is over, also what was decided
-    meanwhile.
+    meanwhile. Calls of effects that have a limit of their own are in no group, and claimed only as far as they begin.
     """
 
-    def __init__(self, settings: ActuatorSettings, clock: Callable[[], float] | None = None) -> None:
-        """`clock` tells seconds; it is that of the event loop unless a test has another."""
+    def __init__(
+        self,
+        settings: ActuatorSettings,
+        clock: Callable[[], float] | None = None,
+        *,
+        at_once: Mapping[str, int] | None = None,
+    ) -> None:
+        """`clock` tells seconds; it is that of the event loop unless a test has another.
+
+        `at_once`: of effects with a limit, `operator/effect`, how many calls may run at a time.
+        """
         self._settings = settings
+        self._at_once = dict(at_once or {})
+        self._running: Counter[str] = Counter()
         self._clock = clock or _loop_time
         self._total = asyncio.Semaphore(settings.requests)
         self._turns: dict[str, asyncio.Semaphore] = {}
@@ -130,6 +141,9 @@ class Limits:
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Count a claimed intent."""
+        if self.is_own(intent):
+            self._running[effect_of(intent.view, intent.target)] += 1
+            return
         group = group_of(intent)
         self._versions.setdefault(group, set()).add(intent.api_version)
         self._claimed[group] += 1
@@ -137,6 +151,9 @@ class Limits:
 
     def end(self, intent: ClaimedIntent) -> None:
         """Note that a claimed intent is done with."""
+        if self.is_own(intent):
+            self._running[effect_of(intent.view, intent.target)] -= 1
+            return
         self._claimed[group_of(intent)] -= 1
         self._note()
 
@@ -157,6 +174,22 @@ class Limits:
                 await self._is_open.wait()
         except TimeoutError:
             self._note()  # a rest may be over
+
+    @property
+    def effects(self) -> Collection[str]:
+        """Effects that have a limit of their own."""
+        return self._at_once.keys()
+
+    @property
+    def rooms(self) -> Mapping[str, int]:
+        """How many calls more may begin of each effect that has a limit; those that are full are left out."""
+        most = self._settings.claimed
+        rooms = {effect: min(limit, most) - self._running[effect] for effect, limit in self._at_once.items()}
+        return {effect: room for effect, room in rooms.items() if room > 0}
+
+    def is_own(self, intent: ClaimedIntent) -> bool:
+        """Tell whether it is a call of an effect that has a limit of its own."""
+        return intent.verb == "call" and effect_of(intent.view, intent.target) in self._at_once
 
     @property
     def idle(self) -> int:

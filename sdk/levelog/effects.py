@@ -15,7 +15,7 @@ from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
-from levelog.handlers.signatures import parameters, require_time, type_hints, yields
+from levelog.handlers.signatures import parameters, require_at_once, require_time, type_hints, yields
 from levelog.intents import Intent
 from levelog.resources import Resource
 from levelog.selectors import Selector
@@ -143,6 +143,8 @@ class EffectHandler:
         """Before it is called again; None: as the actuator puts off what failed."""
         self.give_up_after: timedelta | None = None
         """Over all calls since the first was decided; None: never."""
+        self.at_once: int | None = None
+        """Calls that run at a time in one process; None: as many as there is room for."""
         self.yielding: Yields | None = None
         """What its result has to be read by, where it is intents."""
         self.snapshots: Mapping[str, Any] = {}
@@ -154,13 +156,19 @@ class EffectHandler:
 
     @classmethod
     def inspect(
-        cls, function: Callable[..., Any], lender: Lender, *, timeout: timedelta = EFFECT_TIME
+        cls,
+        function: Callable[..., Any],
+        lender: Lender,
+        *,
+        timeout: timedelta = EFFECT_TIME,
+        at_once: int | None = None,
     ) -> "EffectHandler":
         """Check the signature of an effect. Raises OperatorError naming the function and the parameter."""
         name = function.__name__
         if yields(function):
             raise OperatorError(f"effect {name}: yields; an effect runs to its end and returns its result")
         require_time(function, "effect", timeout)
+        require_at_once(f"effect {name}", at_once)
         hints = type_hints(function)
         names = parameters(function, "effect")
         if not names:
@@ -173,7 +181,9 @@ class EffectHandler:
         _require_json(name, f"parameter {names[0]!r} is", request)
         _require_json(name, "returns", returns)
         given = injections(function, "effect", names[1:], OF_EFFECTS, lender, first="its request first")
-        return cls(function, request, returns, given, timeout)
+        made = cls(function, request, returns, given, timeout)
+        made.at_once = at_once
+        return made
 
     def encoded(self, request: Any) -> bytes:
         """A request as it is stored. Raises OperatorError if the effect could not read it again."""

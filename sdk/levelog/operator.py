@@ -244,24 +244,27 @@ class Operator:
     def effect(self, function: EffectF) -> EffectF: ...
 
     @overload
-    def effect(self, *, timeout: timedelta = EFFECT_TIME) -> Callable[[EffectF], EffectF]: ...
+    def effect(
+        self, *, timeout: timedelta = EFFECT_TIME, at_once: int | None = None
+    ) -> Callable[[EffectF], EffectF]: ...
 
     def effect(
-        self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME
+        self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME, at_once: int | None = None
     ) -> EffectF | Callable[[EffectF], EffectF]:
         """Register what is done outside the cluster: `(request) -> result`, both of any type that has a JSON form.
 
         A reconcile function asks for it by `call(function, request)`. The actuator calls it at least once, each time
         with the same `idempotency_key: str`, if it takes one; it may take a logger and the settings too. A plain
         function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. One that
-        raises is called again until it does not; `Retry` says that nothing was done, and `GiveUp` that it is no use.
+        raises is called again until it does not; `Retry` says that nothing was done, and `GiveUp` that it is no use. At
+        most `at_once` calls run at a time in one process; None: as many as the process has room for.
 
         The calls that took place are an index of the effect's name: `page: Index[str, Call[Page, Ticket]]`, by the uid
         of the parent, is what a view reads.
         """
 
         def register(function: EffectF) -> EffectF:
-            handler = EffectHandler.inspect(function, self._lender, timeout=timeout)
+            handler = EffectHandler.inspect(function, self._lender, timeout=timeout, at_once=at_once)
             self._claim(handler.name, function)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index
@@ -368,6 +371,7 @@ class Operator:
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        at_once: int | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call a function for each object, `initial_delay` after its creation, then `every` so often after each call.
 
@@ -387,6 +391,7 @@ class Operator:
                 retries=retries,
                 backoff=backoff,
                 give_up_after=give_up_after,
+                at_once=at_once,
             )
             handler = TimerHandler(function, every, initial_delay, idle, options, self._lender, sharp=sharp)
             self._claim(handler.name, function)

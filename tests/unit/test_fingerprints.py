@@ -82,6 +82,27 @@ def enclosing():
 """
 
 
+DECORATED = """
+def op(**options):
+    return lambda function: function
+
+SECONDS = 3
+MOST = 4
+
+@op(timeout=SECONDS, at_once=MOST)
+async def handler(pod):
+    return pod
+"""
+
+
+def test_how_many_calls_run_at_a_time_does_not_and_other_options_do(load: Load) -> None:
+    before = fingerprint(load(DECORATED).handler)
+    for old, new in (("MOST = 4", "MOST = 5"), ("at_once=MOST", "at_once=5"), (", at_once=MOST", "")):
+        assert fingerprint(load(DECORATED.replace(old, new)).handler) == before
+    for old, new in (("SECONDS = 3", "SECONDS = 4"), ("timeout=SECONDS", "timeout=4"), ("timeout=SECONDS, ", "")):
+        assert fingerprint(load(DECORATED.replace(old, new)).handler) != before
+
+
 def test_a_function_named_as_a_field_or_a_variable_does_not(load: Load) -> None:
     old, new = load(NAMESAKES), load(NAMESAKES.replace("return 0", "return 1"))
     assert class_fingerprint(old.Pod) == class_fingerprint(new.Pod)

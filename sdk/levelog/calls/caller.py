@@ -130,6 +130,8 @@ class FunctionCaller:
         self._room = asyncio.Semaphore(COROUTINES)
         self._lost: dict[Hashable, asyncio.Task[Any] | None] = {}
         """Keys whose function was left behind and goes on; its task if it is async."""
+        self.on_found: Callable[[Hashable], None] | None = None
+        """Hears of a key whose function has returned although its time was over."""
 
     def is_lost(self, key: Hashable) -> bool:
         """Tell whether the key's function still runs although its time is over."""
@@ -197,6 +199,8 @@ class FunctionCaller:
         task = self._lost.pop(key, None)
         if task is not None and not task.cancelled():
             task.exception()
+        if self.on_found is not None:
+            self.on_found(key)
 
 
 async def _awaited(function: Callable[[], Any]) -> Any:

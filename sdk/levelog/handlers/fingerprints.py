@@ -156,7 +156,10 @@ def _definitions(module: ModuleType) -> Mapping[str, Definition]:
     found: dict[str, ast.stmt] = {}
     for node in tree.body:
         match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                _leave_out_pace(node)
+                found[node.name] = node
+            case ast.ClassDef():
                 found[node.name] = node
             case ast.Assign():
                 found.update((target.id, node) for target in node.targets if isinstance(target, ast.Name))
@@ -165,6 +168,13 @@ def _definitions(module: ModuleType) -> Mapping[str, Definition]:
             case _:
                 pass
     return {name: (ast.dump(node), frozenset(_globals(_table(node)))) for name, node in found.items()}
+
+
+def _leave_out_pace(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    """Take `at_once=` out of a function's decorators: it says nothing of what a call does, or of who is called."""
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call):
+            decorator.keywords = [each for each in decorator.keywords if each.arg != "at_once"]
 
 
 def _table(node: ast.stmt) -> symtable.SymbolTable:

@@ -60,6 +60,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        at_once: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
@@ -69,7 +70,8 @@ class On(Hooks):
         It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
         again, `retries` times or for ever, after `backoff` or by the schedule of writes. `GiveUp` ends that, and so
         does `give_up_after`, counted from when the call was decided; one attempt is made at least. An object that the
-        filters leave out is not handled, until it fits.
+        filters leave out is not handled, until it fits. At most `at_once` calls of the function run at a time in one
+        process; None: as many as the process has room for.
 
         With `since`, a time with its zone, an object that was created before is none of `create`'s: it is for `resume`,
         if the function has it, and else only noted, so that its changes and its end are handled. Say when the handler
@@ -90,6 +92,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        at_once: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function, once, for each object that was created before `since`, when the handler was not there.
@@ -98,7 +101,7 @@ class On(Hooks):
         """
         filters = {"labels": labels, "annotations": annotations, "when": when}
         limits = {"timeout": timeout, "retries": retries, "backoff": backoff, "give_up_after": give_up_after}
-        given = {"of": of, "since": since, "writes": writes, **limits}
+        given = {"of": of, "since": since, "at_once": at_once, "writes": writes, **limits}
         return self._decorator("resume", None, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     @overload
@@ -117,6 +120,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        at_once: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
@@ -144,6 +148,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        at_once: int | None = None,
         writes: Writes | None = None,
         finalizer: bool = False,
     ) -> Callable[[HandlerF], HandlerF]: ...
@@ -176,6 +181,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
+        at_once: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function when an object is new, or one field of it is another: `spec.image`, or `/spec/image`.
@@ -203,6 +209,7 @@ class On(Hooks):
                 retries=retries,
                 backoff=backoff,
                 give_up_after=give_up_after,
+                at_once=at_once,
                 writes=writes,
             )
             self._register(function, "create", options)
@@ -252,7 +259,7 @@ class On(Hooks):
         self, reason: Reason, function: HandlerF | None, given: Mapping[str, Any]
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         selector, rest = taken_from(given)
-        known = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "writes"}
+        known = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "at_once", "writes"}
         known |= {"finalizer"} if reason == "delete" else set()
         if unknown := rest.keys() - known:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")

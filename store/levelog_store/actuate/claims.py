@@ -10,10 +10,10 @@ States stand in statements as literals, not as parameters: only from literals ca
 holds all rows in question.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from secrets import randbits
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 from sqlalchemy import (
@@ -26,6 +26,7 @@ from sqlalchemy import (
     Update,
     and_,
     bindparam,
+    func,
     literal_column,
     or_,
     select,
@@ -36,6 +37,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import NamedFromClause
 
+from levelog.wire.objects import ObjectKey
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, mappings, now, one_of_named
 from levelog_store.rows import Scope
@@ -44,6 +46,8 @@ from levelog_store.tables import intents, levels, wakeups
 PENDING: Final = literal_column("'pending'", Text)
 CLAIMED: Final = literal_column("'claimed'", Text)
 WRITTEN: Final = literal_column("'written'", Text)
+CALL: Final = literal_column("'call'", Text)
+OfCalls: TypeAlias = Literal["with", "without", "only"]
 
 IS_IN_SCOPE: Final = intents.c.scope == OF_SCOPE
 IS_HELD: Final = and_(intents.c.state == CLAIMED, intents.c.owner == bindparam("by"))
@@ -138,21 +142,58 @@ async def claim(
     limit: int,
     lease: timedelta,
     without: Collection[str] = (),
+    without_calls: Collection[str] = (),
 ) -> list[ClaimedIntent]:
     """Claim intents that are due, at most one for each target, the earliest of it; no two callers get the same one.
 
-    Intents of the API versions `without` are left where they are.
+    Intents of the API versions `without`, and calls of the effects `without_calls` (`operator/effect`), are left where
+    they are.
 
     The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
     """
+    dialect = connection.dialect
+    values = {"scope": scope.number, "limit": limit}
+    values |= {"without": many(dialect, without)} if without else {}
+    values |= {"calls": many(dialect, without_calls)} if without_calls else {}
+    kind: OfCalls = "without" if without_calls else "with"
+    found = await connection.execute(claimable(dialect, is_partial=bool(without), calls=kind), values)
+    return await _take(connection, scope, owner, mappings(found), lease)
+
+
+async def claim_calls(
+    connection: AsyncConnection, scope: Scope, owner: str, rooms: Mapping[str, int], *, lease: timedelta
+) -> tuple[list[ClaimedIntent], bool]:
+    """Claim calls of the effects `rooms` (`operator/effect`) that are due, of each at most so many.
+
+    They are as those of `claim`, and committed as these are. Tells whether more may be due of an effect that has room.
+    """
+    dialect, limit = connection.dialect, sum(rooms.values())
+    values = {"scope": scope.number, "limit": limit, "calls": many(dialect, rooms)}
+    found = mappings(await connection.execute(claimable(dialect, calls="only"), values))
+    left, rows = dict(rooms), list[dict[str, Any]]()
+    for row in found:
+        effect = effect_of(row["view"], row["target"])
+        if left[effect]:
+            left[effect] -= 1
+            rows.append(row)
+    return await _take(connection, scope, owner, rows, lease), len(found) == limit and any(left.values())
+
+
+async def _take(
+    connection: AsyncConnection, scope: Scope, owner: str, rows: Sequence[Mapping[str, Any]], lease: timedelta
+) -> list[ClaimedIntent]:
+    """Claim rows that this transaction has found."""
     dialect, number = connection.dialect, new_claim()
-    values = {"scope": scope.number, "limit": limit} | ({"without": many(dialect, without)} if without else {})
-    rows = mappings(await connection.execute(claimable(dialect, is_partial=bool(without)), values))
     if rows:
         keys = many(dialect, [row["key"] for row in rows])
         values = {"of_scope": scope.number, "of_keys": keys, "by": owner, "number": number}
         await connection.execute(take(dialect, lease), values)
     return [_claimed(row, attempts=row["attempts"] + 1, claim=number) for row in rows]
+
+
+def effect_of(view: str, target: str) -> str:
+    """Effect that a call is of, `operator/effect`, as its row has it."""
+    return f"{view.partition('/')[0]}/{ObjectKey.parse(target).resource}"
 
 
 async def claim_decided(
@@ -183,23 +224,35 @@ def take_first(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
 
 
 @built_once
-def claimable(dialect: Dialect, *, is_partial: bool = False) -> Select[Any]:
+def claimable(dialect: Dialect, *, is_partial: bool = False, calls: OfCalls = "with") -> Select[Any]:
     """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
 
     Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
-    versions `without`; the other has no such condition, for which planners expect few rows and sort them.
+    versions `without`; the other has no such condition, for which planners expect few rows and sort them. Where `calls`
+    says so, calls of the effects `calls` are passed by, or nothing else is found.
     """
 
+    def conditions(table: NamedFromClause[Any]) -> Iterator[ColumnElement[bool]]:
+        if is_partial:
+            yield ~one_of_named(dialect, table.c.api_version, "without")
+        if calls != "with":
+            of_calls = and_(table.c.verb == CALL, one_of_named(dialect, _effect(dialect, table), "calls"))
+            yield of_calls if calls == "only" else ~of_calls
+
     def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
-        return _first_of_targets(
-            lambda table: (
-                is_due(table) & ~one_of_named(dialect, table.c.api_version, "without") if is_partial else is_due(table)
-            )
-        )
+        return _first_of_targets(lambda table: and_(is_due(table), *conditions(table)))
 
     due = first(lambda table: table.c.due_at <= now(dialect)).cte("due")
     fresh = first(lambda table: table.c.due_at.is_(None)).cte("fresh")
     return select(select(due).union_all(select(fresh)).subquery("found")).limit(bindparam("limit", type_=Integer))
+
+
+def _effect(dialect: Dialect, table: NamedFromClause[Any]) -> ColumnElement[str]:
+    """The same as `effect_of`, of the rows of calls."""
+    place = func.strpos if dialect.name == "postgresql" else func.instr
+    operator = func.substr(table.c.view, 1, place(table.c.view, "/"), type_=Text)
+    effect: ColumnElement[str] = operator + table.c.kind
+    return effect
 
 
 def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:

@@ -589,6 +589,47 @@ async def test_a_claim_passes_by_the_api_versions_that_it_is_told_to_leave(datab
     ]
 
 
+async def test_calls_of_effects_are_passed_by_and_claimed_by_themselves(database: Database) -> None:
+    def calls(effect: str, count: int, view: str = "webs/told") -> list[dict[str, Any]]:
+        columns = {"verb": "call", "api_version": "effects/v1", "kind": effect, "view": view}
+        return [intent(f"{effect}.effects/{view[:4]}/{number}", **columns) for number in range(count)]
+
+    slow, small, quick = calls("slow", 5), calls("small", 2), calls("quick", 2)
+    others = calls("slow", 2, view="shop/told")
+    named_alike = intent("slow.effects/webs/a", kind="slow")  # a write to a resource of the API
+    await decide(database, *slow, *small, *quick, *others, named_alike)
+    effects = ["webs/slow", "webs/small"]
+    async with database.transaction() as connection:
+        found = await claims.claim(connection, SCOPE, "a", limit=10, lease=LEASE, without_calls=effects)
+        assert sorted(keys_of(found)) == sorted(row["key"] for row in (*quick, *others, named_alike))
+        rooms = {"webs/slow": 2, "webs/small": 1}
+        found, is_more = await claims.claim_calls(connection, SCOPE, "a", rooms, lease=LEASE)
+        assert (keys_of(found), is_more) == ([row["key"] for row in slow[:2]], True)  # the first three of all were slow
+        found, is_more = await claims.claim_calls(connection, SCOPE, "a", {"webs/small": 1}, lease=LEASE)
+        assert (keys_of(found), is_more) == ([small[0]["key"]], False)
+        found, is_more = await claims.claim_calls(connection, SCOPE, "a", {"webs/slow": 4}, lease=LEASE)
+        assert (keys_of(found), is_more) == ([row["key"] for row in slow[2:]], False)
+        await connection.execute(update(intents).where(intents.c.key == slow[0]["key"]).values(due_at=NOON))
+        (again,), _ = await claims.claim_calls(connection, SCOPE, "b", {"webs/slow": 1}, lease=LEASE)
+        assert (again.key, again.attempts, again.is_doubtful) == (slow[0]["key"], 2, True)
+
+
+@pytest.mark.parametrize("is_analyzed", [False, True])
+@pytest.mark.parametrize("calls", ["without", "only"])
+async def test_a_claim_that_tells_effects_apart_reads_only_open_intents(
+    database: Database, is_analyzed: bool, calls: claims.OfCalls
+) -> None:
+    async with filled(database, is_analyzed=is_analyzed) as connection:
+        statement = claims.claimable(connection.dialect, calls=calls)
+        effects = many(connection.dialect, ["webs/slow"])
+        plan = await plan_of(connection, statement, scope=1, limit=100, calls=effects)
+    assert "Seq Scan" not in plan
+    assert "SCAN mine" not in plan
+    assert "intents_open" in plan
+    assert calls == "only" or "Sort" not in plan  # those of one effect are sorted within milliseconds, if they are many
+    assert "TEMP B-TREE" not in plan
+
+
 async def taken(database: Database, *, without: tuple[str, ...]) -> list[ClaimedIntent]:
     async with database.transaction() as connection:
         return await claims.claim(connection, SCOPE, "a", limit=10, lease=timedelta(seconds=30), without=without)

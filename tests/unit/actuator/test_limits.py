@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from levelog_actuator.limits import ActuatorSettings, Limits, Room
 from levelog_store.actuate.claims import ClaimedIntent
 from rigs.orders import order
@@ -46,6 +48,24 @@ def test_a_group_that_has_enough_leaves_room_for_the_others_in_all_its_versions(
     for _ in range(11):
         limit.begin(JOB)
     assert limit.room.limit == 0
+
+
+SLOW = replace(order(api_version="effects/v1").intent, verb="call", view="webs/told", target="slow.effects/default/a")
+QUICK = replace(SLOW, target="quick.effects/default/a")
+OTHER = replace(SLOW, view="shops/told")
+
+
+def test_calls_of_an_effect_with_a_limit_take_nothing_of_the_room_of_others() -> None:
+    limit = Limits(SETTINGS, lambda: 0.0, at_once={"webs/slow": 2, "webs/huge": 1000})
+    assert (set(limit.effects), limit.rooms) == ({"webs/slow", "webs/huge"}, {"webs/slow": 2, "webs/huge": 20})
+    for _ in range(2):
+        limit.begin(SLOW)
+    assert (limit.rooms, limit.room, limit.idle) == ({"webs/huge": 20}, Room(limit=20, without=()), 4)
+    limit.begin(QUICK)
+    limit.begin(OTHER)  # the effect of another operator, of the same name
+    assert (limit.rooms, limit.idle) == ({"webs/huge": 20}, 2)
+    limit.end(SLOW)
+    assert limit.rooms == {"webs/slow": 1, "webs/huge": 20}
 
 
 def test_a_group_rests_for_the_longest_time_that_was_asked_for() -> None:

@@ -1,0 +1,78 @@
+"""`at_once=` of handlers of edges and timers, beside a processor and an actuator."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from levelog import Operator, Resource, Struct
+from levelog.wire.objects import Application
+from levelog_processors.program import Program
+from levelog_sandbox import Sandbox
+from rigs.crowd import Crowd
+from rigs.levelog import define_webs
+from rigs.migrated import migrate
+from rigs.nats import NatsServer
+from rigs.together import together
+from rigs.waiting import until
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Both in `make test`: what tells handlers apart is written in SQL."""
+    return (
+        str(request.getfixturevalue("postgres_url")) if request.param == "postgresql" else f"sqlite:///{tmp_path}/a.db"
+    )
+
+
+async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the_others_are_not_held_up(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    op = Operator("limits")
+    provisioning, rotating, noted = Crowd(), Crowd(), set[str]()
+
+    @op.on.create(of=Web, at_once=2, timeout=timedelta(minutes=5))
+    @op.on.update
+    def provision(web: Mapping[str, Any]) -> None:
+        provisioning.stand()
+
+    @op.timer(every=timedelta(hours=1), at_once=1, timeout=timedelta(minutes=5))
+    async def rotate(web: Web) -> None:
+        await rotating.stand_in_loop()
+
+    @op.on.create
+    def note(web: Web) -> None:
+        noted.add(web.metadata.name)
+
+    async def are_noted() -> bool:
+        return len(noted) == 6
+
+    await migrate(database_url)
+    async with Sandbox() as sandbox:
+        await define_webs(sandbox)
+        kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("limits")
+        async with together(kubeconfig, nats_server.url, database_url, name, Program([op]), [Web]) as running:
+            for number in range(6):
+                metadata = {"name": f"web-{number}", "namespace": "default"}
+                body = {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": {"image": "a"}}
+                sandbox.user.create(body)
+            await until(are_noted, "the objects that the handler without a limit was called for")
+            await provisioning.come_to(running=2, came=2)
+            await rotating.come_to(running=1, came=1)
+            for ended in range(1, 7):
+                provisioning.let_out()
+                rotating.let_out()
+                await provisioning.come_to(running=min(2, 6 - ended), came=min(6, 2 + ended))
+                await rotating.come_to(running=min(1, 6 - ended), came=min(6, 1 + ended))
+            running.check()
+    assert (provisioning.most, rotating.most) == (2, 1)
