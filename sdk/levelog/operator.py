@@ -14,7 +14,7 @@ from levelog.handlers.indexers import ImplicitIndex, IndexHandler, ObjectIndex, 
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.on import HandlerF, On
-from levelog.handlers.readers import require_resource
+from levelog.handlers.readers import function_or_class, require_resource
 from levelog.handlers.runs import (
     GRACE,
     DaemonHandler,
@@ -358,12 +358,12 @@ class Operator:
     @needs("every", "timedelta(hours=1)")
     def timer(
         self,
+        of: type[ResourceBase] | None = None,
         *,
         every: timedelta,
         initial_delay: timedelta = timedelta(0),
         idle: timedelta | None = None,
         sharp: bool = False,
-        of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -413,13 +413,10 @@ class Operator:
         return register
 
     @overload
-    def daemon(self, function: HandlerF) -> HandlerF: ...
-
-    @overload
     def daemon(
         self,
-        *,
         of: type[ResourceBase] | None = None,
+        *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -428,7 +425,12 @@ class Operator:
         backoff: timedelta | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
-    def daemon(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+    @overload
+    def daemon(self, function: HandlerF, /) -> HandlerF: ...
+
+    def daemon(
+        self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
+    ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Run an async function for each object: in one process at a time, until it returns or the object is gone.
 
         It takes the object, and by name `daemon: Daemon[Web, State]`, live indices, and what `op.on.create` gives. It
@@ -436,9 +438,10 @@ class Operator:
         is told through the Daemon, and cancelled after `grace`. A run that the process cut short goes on elsewhere,
         with the state that it kept. What it raises is tried again; `retries`, `backoff`, Retry and GiveUp are as there.
         """
+        function, said = function_or_class("daemon", of, options)
 
         def register(function: HandlerF) -> HandlerF:
-            selector, rest = taken_from(options)
+            selector, rest = taken_from(said)
             grace = rest.pop("grace", GRACE)
             if unknown := rest.keys() - {"of", "retries", "backoff"}:
                 raise OperatorError(f"daemon {function.__name__}: takes no option {min(unknown)!r}")

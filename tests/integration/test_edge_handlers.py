@@ -652,8 +652,61 @@ def wrong_callable(op: Operator) -> None:
     op.on.create(partial(handler, region="north"))
 
 
-def wrong_class(op: Operator) -> None:
-    op.on.create(Web)
+def test_a_decorator_names_the_class_whose_objects_the_function_takes_decoded_or_plain() -> None:
+    op, told = Operator("webs"), list[tuple[str, str]]()
+
+    @op.on.create(Web)
+    @op.on.update(Web, retries=3)
+    @op.on.delete(Web)
+    async def provision(web: Web, reason: str) -> None:
+        told.append((f"provision {reason}", web.spec.image))
+
+    @op.on.create(Web)
+    @op.on.update
+    async def mirror(web: Mapping[str, Any], reason: str) -> None:
+        told.append((f"mirror {reason}", web["spec"]["image"]))
+
+    @op.on.field("spec.image", of=Web)
+    async def pull(web: Web, new: str | None) -> None:
+        told.append(("pull", new or ""))
+
+    @op.on.resume(Web, since=BEGIN + timedelta(days=3650))
+    async def adopt(web: Web) -> None:
+        told.append(("adopt", web.spec.image))
+
+    @op.timer(Web, every=timedelta(days=1))
+    async def rotate(web: Web) -> None:
+        told.append(("rotate", web.spec.image))
+
+    @op.timer(Web, every=timedelta(days=1))
+    async def rotate_plainly(web: Mapping[str, Any]) -> None:
+        told.append(("rotate plainly", web["spec"]["image"]))
+
+    @op.daemon(Web)
+    async def follow(web: Web) -> None:
+        told.append(("follow", web.spec.image))
+
+    @op.on.event(Web)
+    async def record(web: Web) -> None:
+        """Called by a processor that records are delivered by; here it is registered."""
+
+    assert op.record_handlers["record"].reader.cls is Web
+    with Simulation(op) as simulation:
+        simulation.call_through(provision, mirror, pull, adopt, rotate, rotate_plainly, follow)
+        simulation.apply(web(image="a"))
+        simulation.run()
+        assert sorted(told) == [
+            *(("adopt", "a"), ("follow", "a"), ("mirror create", "a"), ("provision create", "a"), ("pull", "a")),
+            *(("rotate", "a"), ("rotate plainly", "a")),
+        ]
+        told.clear()
+        simulation.apply(web(image="b"))
+        simulation.run()
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert sorted(told) == [
+            *(("mirror update", "b"), ("provision delete", "b"), ("provision update", "b"), ("pull", "b")),
+        ]
 
 
 def wrong_label(op: Operator) -> None:
@@ -736,7 +789,6 @@ def wrong_time(op: Operator) -> None:
         (wrong_option, "on.update: takes no option 'idle'"),
         (wrong_idle, "timer handler: idle=datetime.timedelta(0) is not a timedelta of at least"),
         (wrong_callable, "handler: takes a function with a name, not functools.partial("),
-        (wrong_class, "handler: takes a function, not the class Web: the annotation of the function's first parameter"),
         (wrong_label, "labels: a=None is no text, PRESENT, ABSENT or function"),
         (wrong_when, "when=True is not a function of the object"),
         (

@@ -191,8 +191,10 @@ def test_plain_objects_are_named_with_of() -> None:
     op.reconcile(plain)(act)
     assert [resource.plural for resource in op.reads()] == ["pods", "webs"]
     assert op.indices["names"].entries(b'{"metadata":{"uid":"u","name":"n"}}') == [("u", "n")]
-    with pytest.raises(OperatorError, match=r"count: parameter 'web' is Web; with of=Web it is the plain object"):
-        op.view(of=Web)(count)
+    with pytest.raises(
+        OperatorError, match=r"count: parameter 'web' is Web, and its decorator names Pod: make it Pod, or Mapping"
+    ):
+        op.view(of=Pod)(count)
     with pytest.raises(OperatorError, match="of=int, which is not a class derived from Resource"):
         op.view(of=int)(plain)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

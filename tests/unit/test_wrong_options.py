@@ -15,6 +15,10 @@ class Web(Resource, group="example.com", version="v1", plural="webs"):
     pass
 
 
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    pass
+
+
 async def handle(web: Web) -> None:
     pass
 
@@ -30,15 +34,28 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("register", "says"),
     [
-        (
-            lambda op: op.timer(Web, every=HOUR)(handle),
-            r"timer\(every=.*annotate the function's first parameter with Web",
+        (lambda op: op.timer(Web), r"needs every=: timer\(every=timedelta\(hours=1\)\)"),
+        (lambda op: op.timer(int, every=HOUR)(handle), "of=int, which is not a class derived from Resource"),
+        (lambda op: op.timer(Shop, every=HOUR)(handle), "'web' is Web, and its decorator names Shop: make it Shop, or"),
+        (lambda op: op.timer("webs", every=HOUR)(handle), r"takes options by name, not 'webs': timer\(every="),
+        (lambda op: op.timer(Web, handle, every=HOUR), r"takes options by name, not Web, handle: timer\(every="),
+        *(
+            (register, rf"{name}: (int, which is not|takes a function or) a class derived from Resource")
+            for wrong in (int, "webs")
+            for name, register in (
+                (r"on\.create", lambda op, wrong=wrong: op.on.create(wrong)),
+                (r"on\.update", lambda op, wrong=wrong: op.on.update(wrong)),
+                (r"on\.delete", lambda op, wrong=wrong: op.on.delete(wrong)),
+                (r"on\.event", lambda op, wrong=wrong: op.on.event(wrong)),
+                ("daemon", lambda op, wrong=wrong: op.daemon(wrong)),
+            )
         ),
+        (lambda op: op.on.create(Shop)(op.on.create(Web)(handle)), "handle: its decorators name two classes"),
         (lambda op: op.timer(handle), r"takes options by name, not handle: timer\(every=timedelta\(hours=1\)\)"),
         (lambda op: op.timer()(handle), r"needs every=: timer\(every=timedelta\(hours=1\)\)"),
         (lambda op: op.timer(every=HOUR, sharp="yes")(handle), "sharp='yes' is neither True nor False"),
         (lambda op: op.timer(every=HOUR, retries=True)(handle), "retries=True is not a number of retries"),
-        (lambda op: op.on.resume(Web, since=None)(handle), r"annotate the function's first parameter with Web"),
+        (lambda op: op.on.resume(Web, since=None)(handle), r"needs since=: resume\(since=datetime\("),
         (lambda op: op.on.resume(handle), r"takes options by name, not handle: resume\(since="),
         (lambda op: op.on.resume()(handle), r"needs since=: resume\(since=datetime\("),
         (lambda op: op.on.resume(since=None)(handle), r"needs since=: resume\(since=datetime\("),
@@ -60,11 +77,6 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ),
         (lambda op: op.daemon(at_once=2)(handle), "daemon handle: takes no option 'at_once'"),
         (lambda op: op.on.event(at_once=2)(handle), "on.event: takes no option 'at_once'"),
-        *(
-            (lambda op, name=name: getattr(op.on, name)(Web)(handle), "annotation of the function's first parameter")
-            for name in ("create", "update", "delete", "event")
-        ),
-        (lambda op: op.daemon(Web)(handle), "annotation of the function's first parameter"),
     ],
 )
 def test_what_is_written_wrongly_is_refused_by_what_to_write(register: Callable[[Any], object], says: str) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from levelog.edges import Reason
 from levelog.effects import EffectHandler
 from levelog.errors import OperatorError
@@ -68,16 +70,14 @@ class EdgeRegistry:
     def register(self, function: Callable[..., Any], reason: Reason, options: EdgeOptions | None) -> None:
         """Have a function called for edges of one kind more; `options`: None where the decorator has none."""
         before = self._handlers.get(function)
-        known = before.options if before is not None else EdgeOptions()
-        if options is not None and known != EdgeOptions():
-            raise OperatorError(
-                f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
-            )
+        if before is not None and options is not None:
+            options = _together(function, before.options, options)
         held = before.reasons if before is not None else self._waiting.pop(function, frozenset())
         reasons: frozenset[Reason] = frozenset({reason, *held})
         if before is None and options is None and takes_plain(function, "handler"):
             self._waiting[function] = reasons
             return
+        known = before.options if before is not None else EdgeOptions()
         handler = EdgeHandler(function, reasons, options or known, self._lender)
         handler.require_field()
         self.put(handler)
@@ -228,3 +228,16 @@ class EdgeRegistry:
             return ViewHandler.inspect(view, self._indices, Selector(), self._lender, deleting=True, objects={}, of=cls)
 
         return inspect_view
+
+
+def _together(function: Callable[..., Any], before: EdgeOptions, options: EdgeOptions) -> EdgeOptions:
+    """Options of two decorators of a function: both may name the class. Raises OperatorError."""
+    classes = {each.of for each in (before, options)} - {None}
+    if len(classes) > 1:
+        raise OperatorError(f"handler {function.__name__}: its decorators name two classes: write a handler for each")
+    bare = EdgeOptions(of=before.of), EdgeOptions(of=options.of)
+    if before != bare[0] and options != bare[1]:
+        raise OperatorError(
+            f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
+        )
+    return replace(options if before == bare[0] else before, of=before.of or options.of)

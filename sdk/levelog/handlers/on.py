@@ -14,6 +14,7 @@ from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler, RecordOptions
+from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
@@ -30,11 +31,11 @@ Register: TypeAlias = Callable[[Callable[..., Any], Reason, EdgeOptions | None],
 class On(Hooks):
     """Registers handlers of edges and hooks of one operator.
 
-    A handler of edges takes an object of a class derived from Resource, or a `Mapping[str, Any]` where `of` names the
-    class; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int`, `started: datetime` (when the call was
-    decided) and `idempotency_key: str`, and a logger and the settings. It may yield intents, for the classes in
-    `writes`: they are written once it has returned, and it is called again only then. It may stand under several of
-    these decorators; one of them may have the options.
+    A handler of edges takes an object of a class derived from Resource, or a `Mapping[str, Any]` where a decorator
+    names the class, `@op.on.create(Web)`; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int`,
+    `started: datetime` (when the call was decided) and `idempotency_key: str`, and a logger and the settings. It may
+    yield intents, for the classes in `writes`: they are written once it has returned, and it is called again only
+    then. It may stand under several of these decorators; one of them may have the options.
     """
 
     def __init__(
@@ -45,13 +46,10 @@ class On(Hooks):
         self._register_records = register_records
 
     @overload
-    def create(self, function: HandlerF) -> HandlerF: ...
-
-    @overload
     def create(
         self,
-        *,
         of: type[ResourceBase] | None = None,
+        *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -64,7 +62,12 @@ class On(Hooks):
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
-    def create(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+    @overload
+    def create(self, function: HandlerF, /) -> HandlerF: ...
+
+    def create(
+        self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
+    ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Call the function for each object, once: for new ones, and for those that it did not know yet.
 
         It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
@@ -77,14 +80,14 @@ class On(Hooks):
         if the function has it, and else only noted, so that its changes and its end are handled. Say when the handler
         was first deployed.
         """
-        return self._decorator("create", function, options)
+        return self._decorator("create", of, options)
 
     @needs("since", "datetime(2026, 11, 1, tzinfo=UTC)")
     def resume(
         self,
+        of: type[ResourceBase] | None = None,
         *,
         since: datetime,
-        of: type[ResourceBase] | None = None,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -101,17 +104,14 @@ class On(Hooks):
         """
         filters = {"labels": labels, "annotations": annotations, "when": when}
         limits = {"timeout": timeout, "retries": retries, "backoff": backoff, "give_up_after": give_up_after}
-        given = {"of": of, "since": since, "at_once": at_once, "writes": writes, **limits}
-        return self._decorator("resume", None, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
-
-    @overload
-    def update(self, function: HandlerF) -> HandlerF: ...
+        given = {"since": since, "at_once": at_once, "writes": writes, **limits}
+        return self._decorator("resume", of, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     @overload
     def update(
         self,
-        *,
         of: type[ResourceBase] | None = None,
+        *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -124,22 +124,24 @@ class On(Hooks):
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
-    def update(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+    @overload
+    def update(self, function: HandlerF, /) -> HandlerF: ...
+
+    def update(
+        self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
+    ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Call the function when an object differs from what the function handled, or saw of it first.
 
         Changes that come and go before it is called are none; several are one. While it is tried again, a newer state
         takes the place of the one that it failed for. The options are those of `create`.
         """
-        return self._decorator("update", function, options)
-
-    @overload
-    def delete(self, function: HandlerF) -> HandlerF: ...
+        return self._decorator("update", of, options)
 
     @overload
     def delete(
         self,
-        *,
         of: type[ResourceBase] | None = None,
+        *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -153,7 +155,12 @@ class On(Hooks):
         finalizer: bool = False,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
-    def delete(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+    @overload
+    def delete(self, function: HandlerF, /) -> HandlerF: ...
+
+    def delete(
+        self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
+    ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Call the function once an object is gone, with its last state; no finalizer is needed for that.
 
         Also for an object that went while nothing ran. It is called for objects that it has seen before: `create` and
@@ -163,7 +170,7 @@ class On(Hooks):
         With `finalizer=True` it is called before: once the object is being deleted, which stays until the function has
         returned or given up. All handlers of edges of the class wait until the finalizer is on the object.
         """
-        return self._decorator("delete", function, options)
+        return self._decorator("delete", of, options)
 
     def field(
         self,
@@ -219,13 +226,10 @@ class On(Hooks):
         return register
 
     @overload
-    def event(self, function: HandlerF) -> HandlerF: ...
-
-    @overload
     def event(
         self,
-        *,
         of: type[ResourceBase] | None = None,
+        *,
         labels: Mapping[str, Value] | None = None,
         annotations: Mapping[str, Value] | None = None,
         when: Callable[[Any], object] | None = None,
@@ -234,7 +238,12 @@ class On(Hooks):
         backoff: timedelta | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
-    def event(self, function: HandlerF | None = None, **options: Any) -> HandlerF | Callable[[HandlerF], HandlerF]:
+    @overload
+    def event(self, function: HandlerF, /) -> HandlerF: ...
+
+    def event(
+        self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
+    ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Call the function for each record of an object in the log, at least once, in order for each object.
 
         It runs in the processor that owns the object's partition, from a position of its own in SQL, and beside the
@@ -244,7 +253,8 @@ class On(Hooks):
         `backoff` or a second, doubled up to a minute; then, and after `GiveUp`, the record is passed by. A handler that
         is new begins with what is recorded from then on; with an empty database, where the log begins.
         """
-        selector, rest = taken_from(options)
+        function, said = function_or_class("on.event", of, options)
+        selector, rest = taken_from(said)
         if unknown := rest.keys() - {"of", "timeout", "retries", "backoff"}:
             raise OperatorError(f"on.event: takes no option {min(unknown)!r}")
 
@@ -256,17 +266,18 @@ class On(Hooks):
         return register if function is None else register(function)
 
     def _decorator(
-        self, reason: Reason, function: HandlerF | None, given: Mapping[str, Any]
+        self, reason: Reason, of: HandlerF | type[ResourceBase] | None, options: Mapping[str, Any]
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
-        selector, rest = taken_from(given)
-        known = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "at_once", "writes"}
-        known |= {"finalizer"} if reason == "delete" else set()
-        if unknown := rest.keys() - known:
+        function, said = function_or_class(f"on.{reason}", of, options)
+        selector, rest = taken_from(said)
+        names = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "at_once", "writes"}
+        names |= {"finalizer"} if reason == "delete" else set()
+        if unknown := rest.keys() - names:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
-        options = EdgeOptions(selector=selector, **rest) if given else None
+        known = EdgeOptions(selector=selector, **rest) if said else None
 
         def register(function: HandlerF) -> HandlerF:
-            self._register(function, reason, options)
+            self._register(function, reason, known)
             return function
 
         return register if function is None else register(function)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import (
@@ -29,6 +29,8 @@ from levelog.resources import External, ResourceBase, ResourceType, Struct
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.records import refuse_left_out
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SUMMED_UP: Final = frozenset({"Ready", "Reconciling", "Stalled"})
 """Types of the conditions that sum up the levels of an object."""
@@ -133,18 +135,18 @@ def object_reader(
     *,
     of: type[ResourceBase] | None = None,
 ) -> ObjectReader:
-    """Reader for the first parameter of a function: a Resource class, or Mapping[str, Any] where `of` is given.
+    """Reader for the first parameter of a function: a Resource class, or Mapping[str, Any] where `of` says which.
 
     Raises OperatorError naming the function and the parameter.
     """
     where = f"{kind} {function.__name__}"
     if of is not None:
         require_resource(f"{where}: of=", of)
-        if is_mapping(hint):
-            return ObjectReader(of, selector, is_plain=True)
+        if is_mapping(hint) or hint is of:
+            return ObjectReader(of, selector, is_plain=hint is not of)
         raise OperatorError(
-            f"{where}: parameter {parameter!r} is {shown(hint)}; with of={of.__name__} it is the plain object: "
-            f"annotate it with Mapping[str, Any], or leave of= out and annotate it with {of.__name__}"
+            f"{where}: parameter {parameter!r} is {shown(hint)}, and its decorator names {of.__name__}: make it "
+            f"{of.__name__}, or Mapping[str, Any] for the plain object"
         )
     if is_mapping(hint):
         raise OperatorError(
@@ -191,6 +193,23 @@ def require_field(where: str, reader: ObjectReader, keys: Sequence[str]) -> None
                 raise OperatorError(f"{where}: {name}: what is before {key!r} has no parts that are compared")
             case _:
                 return
+
+
+def function_or_class(
+    where: str, of: F | type[ResourceBase] | None, options: Mapping[str, Any]
+) -> tuple[F | None, Mapping[str, Any]]:
+    """Function and options of a decorator that is used with or without options, of which the class is the first.
+
+    Raises OperatorError for what is neither.
+    """
+    if of is None:
+        return None, options
+    if isinstance(of, type):
+        require_resource(f"{where}: ", of)
+        return None, {**options, "of": of}
+    if not callable(of):
+        raise OperatorError(f"{where}: takes a function or a class derived from Resource, not {of!r}")
+    return of, options
 
 
 def require_resource(where: str, cls: object) -> None:

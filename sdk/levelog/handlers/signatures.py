@@ -75,9 +75,9 @@ def require_function(function: object, kind: str) -> None:
 
 
 def needs(option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Have a method that makes decorators refuse, by OperatorError, to be called without an option, or with a class.
+    """Have a method that makes decorators refuse, by OperatorError, to be called without an option.
 
-    `example` is a value of the option, as it is written.
+    `example` is a value of the option, as it is written. What may be given by place is a class alone.
     """
 
     def wrap(method: Callable[P, T]) -> Callable[P, T]:
@@ -86,10 +86,9 @@ def needs(option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T
         @wraps(method)
         def call(*arguments: P.args, **options: P.kwargs) -> T:
             given = arguments[1:]  # after the object that has the method
-            if given:
-                told = getattr(given[0], "__name__", repr(given[0]))
-                about = f": annotate the function's first parameter with {told}" if isinstance(given[0], type) else ""
-                raise OperatorError(f"{name}: takes options by name, not {told}: {name}({option}={example}){about}")
+            if given and not (isinstance(given[0], type) and len(given) == 1):
+                told = ", ".join(getattr(each, "__name__", repr(each)) for each in given)
+                raise OperatorError(f"{name}: takes options by name, not {told}: {name}({option}={example})")
             if options.get(option) is None:
                 raise OperatorError(f"{name}: needs {option}=: {name}({option}={example})")
             return method(*arguments, **options)
