@@ -33,7 +33,7 @@ async def main() -> None:
     plane = ControlPlane(Binaries(etcd=etcd, kube_apiserver=kube_apiserver, kube_controller_manager=None))
     await plane.start()
     print(plane.folder, plane.url, plane.etcd_url, flush=True)
-    await asyncio.Event().wait()
+    await asyncio.to_thread(sys.stdin.read)  # until the test ends, however it does
 
 asyncio.run(main())
 """
@@ -219,6 +219,7 @@ async def test_the_servers_end_with_a_test_process_that_was_killed(control_plane
     programs = [str(control_plane_binaries.etcd), str(control_plane_binaries.kube_apiserver)]
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", STARTS_AND_NEVER_STOPS, *programs),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
     )
