@@ -43,6 +43,7 @@ SHOWN: Final = {
     "docs/code-changes.md": "the doctor's note; e2e/test_other_versions.py holds it",
     "docs/decisions/0070-a-shot-waits-twenty-milliseconds.md": "it hangs; tests/unit/test_fence.py",
     "docs/monitoring.md": "at a port of its own; test_probes.py holds it",
+    "docs/replay.md": "a call that differs; replay/test_calls_again.py holds its form",
     "docs/writes.md": "reasons of levels; test_unseen_writes.py and test_repeated_rounds.py hold them",
 }
 """Pages with blocks of the language `text`, which nothing can run: why they are as they are."""
