@@ -25,7 +25,7 @@ from levelog_actuator.daemons import STEADY, Daemons, GiveIndex, Interrupted, pu
 from levelog_actuator.limits import ActuatorSettings
 from levelog_actuator.results import Attempting, Ended, Later, Result, about, unwatched
 from levelog_store.actuate import claims
-from levelog_store.actuate.claims import ClaimedIntent, effect_of
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
@@ -60,7 +60,7 @@ class EffectCaller:
 
     def lasts(self, intent: ClaimedIntent) -> bool:
         """Tell whether the call is a run of a daemon, which takes nobody's room."""
-        effect = self._effects.get(effect_of(intent.view, intent.target))
+        effect = self._effects.get(intent.effect)
         return self.daemons is not None and effect is not None and effect.daemon is not None
 
     def goes_on(self, intent: ClaimedIntent) -> bool:
@@ -77,9 +77,9 @@ class EffectCaller:
         return replace(result, error=self._redactor.redact_text(result.error))
 
     async def _carry_out(self, intent: ClaimedIntent) -> Result:
-        operator, _, name = effect_of(intent.view, intent.target).partition("/")
+        operator, _, name = intent.effect.partition("/")
         options = msgspec.json.decode(intent.options, type=IntentOptions)
-        effect = self._effects.get(f"{operator}/{name}")
+        effect = self._effects.get(intent.effect)
         if effect is None:  # newer or older code may have it, and run beside this one
             text = f"call of {name}: this code has no effect of that name in the operator {operator}: was it renamed?"
             return self._later(intent, text, is_doubtful=intent.is_doubtful)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError
 from levelog_actuator.results import Later, Result
-from levelog_store.actuate.claims import ClaimedIntent, effect_of
+from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.outcomes import LOOK_AFTER
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ class Limits:
     def begin(self, intent: ClaimedIntent) -> None:
         """Count a claimed intent."""
         if self.is_own(intent):
-            self._running[effect_of(intent.view, intent.target)] += 1
+            self._running[intent.effect] += 1
             return
         group = group_of(intent)
         self._versions.setdefault(group, set()).add(intent.api_version)
@@ -152,7 +152,7 @@ class Limits:
     def end(self, intent: ClaimedIntent) -> None:
         """Note that a claimed intent is done with."""
         if self.is_own(intent):
-            self._running[effect_of(intent.view, intent.target)] -= 1
+            self._running[intent.effect] -= 1
             return
         self._claimed[group_of(intent)] -= 1
         self._note()
@@ -189,7 +189,7 @@ class Limits:
 
     def is_own(self, intent: ClaimedIntent) -> bool:
         """Tell whether it is a call of an effect that has a limit of its own."""
-        return intent.verb == "call" and effect_of(intent.view, intent.target) in self._at_once
+        return intent.verb == "call" and intent.effect in self._at_once
 
     @property
     def idle(self) -> int:

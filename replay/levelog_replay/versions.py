@@ -1,7 +1,7 @@
 """A history decided again, by one version of the code or by two, and what comes out compared."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import TypeAlias
@@ -93,14 +93,17 @@ class Versions(Struct, frozen=True, kw_only=True):
         """What calls the functions of one version."""
         return ReplayCaller(threads=self.threads, allows_network=self.allows_network, stops=self.stops)
 
+    def _named(self) -> Iterator[tuple[str, Program]]:
+        """The versions of the code with their names, where there are several."""
+        return zip(("",) if len(self.programs) == 1 else self.names, self.programs, strict=True)
+
     @asynccontextmanager
     async def _sides(self, history: Recording, *, is_waking: bool) -> AsyncGenerator[list[Side]]:
-        names = ("",) if len(self.programs) == 1 else self.names
         async with AsyncExitStack() as stack:
             if self.stops is not None:
                 stack.enter_context(self.stops.heeding())
             sides: list[Side] = []
-            for name, program in zip(names, self.programs, strict=True):
+            for name, program in self._named():
                 scratch = await stack.enter_async_context(open_scratch(program, history.origin, is_waking=is_waking))
                 judge = Judge(scratch, self.caller(), redactor=self.redactor, stops=self.stops, name=name)
                 stack.push_async_callback(judge.close)
@@ -109,10 +112,9 @@ class Versions(Struct, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def _repeaters(self) -> AsyncGenerator[list[Repeater]]:
-        names = ("",) if len(self.programs) == 1 else self.names
         async with AsyncExitStack() as stack:
             made: list[Repeater] = []
-            for name, program in zip(names, self.programs, strict=True):
+            for name, program in self._named():
                 made.append(
                     Repeater(
                         program,

@@ -29,7 +29,6 @@ from rigs.meters import METERS, VERBS
 from rigs.meterstack import MeterStack, of_meter
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
-from rigs.waiting import until
 
 IS_FULL: Final = float(os.environ.get("LEVELOG_TEST_EXAMPLES", "1")) > 1
 FEW: Final = ("status", "append")
@@ -150,11 +149,7 @@ async def test_invariant_7_each_request_about_an_object_may_fail_in_each_way(
                 begin(stack.actuate, name, BEGINNINGS[place.beginning])
         await tell(stack, disturbed)
         for what, rule in rules.items():  # what its client has given up waiting for is seen through
-
-            async def is_applied(rule: Rule = rule) -> bool:
-                return bool(rule.applied)
-
-            await until(is_applied, what)
+            await rule.until_applied(where=what)
         await check(stack, disturbed)
     record_testsuite_property("points actuator", len(places))
     record_testsuite_property("faults actuator", len(rules))

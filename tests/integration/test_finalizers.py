@@ -202,6 +202,18 @@ def test_what_the_filters_leave_out_is_not_held() -> None:
         assert told == ["kept"]  # it was known
 
 
+def check_what_is_left_is_taken_off(op: Operator, *functions: Callable[..., Any]) -> None:
+    with Simulation(op) as simulation:
+        simulation.call_through(*functions)
+        simulation.apply(web(finalizers=(FINALIZER, "levelog/others")))
+        simulation.apply(web("plain"))
+        simulation.delete(Web, "shop")
+        simulation.run()
+        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
+        with pytest.raises(KeyError):
+            simulation.level("webs_finalizer", "default", "plain")
+
+
 def test_a_finalizer_of_a_handler_that_was_removed_is_taken_off() -> None:
     op = Operator("webs")
 
@@ -209,28 +221,13 @@ def test_a_finalizer_of_a_handler_that_was_removed_is_taken_off() -> None:
     def provision(web: Web) -> None:
         """Nothing holds the end up any more."""
 
-    with Simulation(op) as simulation:
-        simulation.call_through(provision)
-        simulation.apply(web(finalizers=(FINALIZER, "levelog/others")))
-        simulation.apply(web("plain"))
-        simulation.delete(Web, "shop")
-        simulation.run()
-        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
-        with pytest.raises(KeyError):
-            simulation.level("webs_finalizer", "default", "plain")
+    check_what_is_left_is_taken_off(op, provision)
 
 
 def test_a_class_that_no_handler_is_left_for_is_released() -> None:
     op = Operator("webs")
     op.release(Web)
-    with Simulation(op) as simulation:
-        simulation.apply(web(finalizers=(FINALIZER, "levelog/others")))
-        simulation.apply(web("plain"))
-        simulation.delete(Web, "shop")
-        simulation.run()
-        assert finalizers(simulation) == {"plain": [], "shop": ["levelog/others"]}
-        with pytest.raises(KeyError):
-            simulation.level("webs_finalizer", "default", "plain")
+    check_what_is_left_is_taken_off(op)
 
 
 def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:

@@ -1,7 +1,7 @@
 """A write comes back as two records, what it changed and its receipt: one waits a moment for the other."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 import msgspec
 import pytest
 
-from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import LoggedRecord, ObjectSeen, ReceiptNoted
@@ -29,6 +28,7 @@ from rigs.intents import intent
 from rigs.levelog import define_webs
 from rigs.logs import new_log, web_message, writer_for
 from rigs.nats import NatsServer
+from rigs.shown import Web, shown_webs
 from rigs.together import together
 from rigs.waiting import until
 from rigs.webs import receipt
@@ -107,33 +107,6 @@ async def test_the_other_one_is_waited_for_no_longer_than_a_moment(nats_server: 
             await arrivals.close()
 
 
-class WebSpec(Struct):
-    replicas: int = 0
-
-
-class WebStatus(Struct):
-    replicas: int = 0
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
-    status: WebStatus = WebStatus()
-
-
-def operator() -> Operator:
-    op = Operator("halves")
-
-    @op.view
-    def shown(web: Web) -> Level[int]:
-        return Level(web.spec.replicas, web.status.replicas)
-
-    @op.reconcile(shown)
-    def show(web: Web) -> Iterator[Intent]:
-        yield patch_status(web, {"replicas": web.spec.replicas})
-
-    return op
-
-
 async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(
     nats_server: NatsServer, tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +144,8 @@ async def test_a_processor_folds_a_receipt_together_with_what_the_write_changed(
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, halves = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("halves")
-        async with together(kubeconfig, nats_server.url, database_url, halves, Program([operator()]), [Web]) as running:
+        program = Program([shown_webs("halves")])
+        async with together(kubeconfig, nats_server.url, database_url, halves, program, [Web]) as running:
             for replicas in range(1, CHANGES + 1):
                 echo_at = seen + 2  # the change, and what was written for it
                 spec = {"replicas": replicas, "image": "a"}

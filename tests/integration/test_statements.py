@@ -1,6 +1,5 @@
 """What one change costs in statements and commits, with ingest, a processor and an actuator in one process."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial, partialmethod
 from pathlib import Path
@@ -10,7 +9,6 @@ import msgspec
 import pytest
 from sqlalchemy import select
 
-from levelog import Intent, Level, Operator, Resource, Struct, patch_status
 from levelog.wire.objects import Application
 from levelog_processors import waiting
 from levelog_processors.decide import functions
@@ -20,6 +18,7 @@ from levelog_sandbox import Sandbox
 from levelog_store.tables import levels
 from rigs.levelog import define_webs
 from rigs.nats import NatsServer
+from rigs.shown import Web, shown_webs
 from rigs.statements import Count, counting
 from rigs.together import together
 from rigs.waiting import until
@@ -30,32 +29,6 @@ MOST_COMMITS: Final = 2
 """Of the cheapest change: on a busy machine more is looked at by the clock, or told in two parts."""
 BESIDE: Final = ("leases", "actuator lookout", "actuator presence")
 """Tasks that go on by the clock whether anything changes or not."""
-
-
-class WebSpec(Struct):
-    replicas: int = 0
-
-
-class WebStatus(Struct):
-    replicas: int = 0
-
-
-class Web(Resource, group="example.com", version="v1", plural="webs"):
-    spec: WebSpec
-    status: WebStatus = WebStatus()
-
-
-OP: Final = Operator("statements")
-
-
-@OP.view
-def shown(web: Web) -> Level[int]:
-    return Level(web.spec.replicas, web.status.replicas)
-
-
-@OP.reconcile(shown)
-def show(web: Web) -> Iterator[Intent]:
-    yield patch_status(web, {"replicas": web.spec.replicas})
 
 
 LOOK: Final = select(levels.c.status, levels.c.desired)
@@ -72,7 +45,8 @@ async def test_a_change_with_one_write_costs_so_many_statements_and_commits(
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
         kubeconfig, name = sandbox.kubeconfig(tmp_path / "kubeconfig"), Application("statements")
-        async with together(kubeconfig, nats_server.url, database_url, name, Program([OP]), [Web]) as running:
+        program = Program([shown_webs("statements")])
+        async with together(kubeconfig, nats_server.url, database_url, name, program, [Web]) as running:
 
             async def is_shown(replicas: int) -> bool:
                 running.check()

@@ -180,11 +180,11 @@ class Rule:
         """Wait until `release` was called."""
         await self._released.wait()
 
-    async def until_applied(self, times: int = 1, *, seconds: float = 30.0) -> ApiRequest:
-        """Wait until it was carried out so many times; return the request of the last."""
+    async def until_applied(self, times: int = 1, *, seconds: float = 30.0, where: str = "") -> ApiRequest:
+        """Wait until it was carried out so many times; return the request of the last. `where` is told if it is not."""
 
         async def is_applied() -> bool:
             return len(self.applied) >= times
 
-        await until(is_applied, f"{self.action} carried out {times} times", seconds=seconds)
+        await until(is_applied, f"{where or self.action} carried out {times} times", seconds=seconds)
         return self.applied[times - 1]

@@ -14,10 +14,14 @@ from levelog_replay.stops.stopping import CallScene, Stop
 from levelog_store.decide.decisions import Decision
 
 
+def only_columns(names: tuple[str, str]) -> list[str]:
+    """Headings of what only one of the two has that are compared; `names` of files are too long for that."""
+    return [f"ONLY {name.upper()}" for name in (names if names == ("then", "now") else ("first", "second"))]
+
+
 def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[str]:
     """The lines of the table; `names` are those of the two that are compared."""
-    only = names if names == ("then", "now") else ("first", "second")
-    columns = ["CALL", "SAME", "CHANGED", *(f"ONLY {name.upper()}" for name in only), "REFUSED", "SKIPPED"]
+    columns = ["CALL", "SAME", "CHANGED", *only_columns(names), "REFUSED", "SKIPPED"]
     rows = [(name, *_counts(tally)) for name, tally in comparison.functions.items()]
     # as in the table of views, there is no remark
     yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines
+from levelog_cli.printing.called import call_lines, call_stop_lines, calls_told, difference_lines, only_columns
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_history.differences import differences, drift_text, shown
 from levelog_replay.comparing import Conclusion, Divergence, Tally
@@ -21,7 +21,6 @@ from levelog_cli.printing.timeline import is_first
 from levelog_replay.stops.stopping import CallScene, Stop
 from levelog_store.rows import StoredObject, Verdict
 
-_COLUMNS = ("VIEW", "SAME", "CHANGED", "ONLY {0}", "ONLY {1}", "SKIPPED")
 _NO_ERRORS = (b"0",)
 """What an evaluation sees of an index that leaves out no object."""
 
@@ -35,9 +34,7 @@ def lines(report: "Report") -> Iterator[str]:
     if report.calls is not None and report.calls.first is not None:
         yield from difference_lines(report.calls.first, report.names)
         yield ""
-    columns = [column.format(*(name.upper() for name in ("first", "second"))) for column in _COLUMNS]
-    if report.names == ("then", "now"):
-        columns = [column.format("THEN", "NOW") for column in _COLUMNS]
+    columns = ["VIEW", "SAME", "CHANGED", *only_columns(report.names), "SKIPPED"]
     rows = [(view, *_counts(tally)) for view, tally in sorted(comparison.views.items())]
     # the last column of a narrow table is a remark below its row: there is none
     yield from table_lines([*columns, ""], [(*row, "") for row in rows], line_width())

@@ -31,7 +31,7 @@ from levelog_replay.bundles.writing import Exported, export
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.choice import RECORDED, Choice, described, refuse_moments, refuse_strangers, selection_of
 from levelog_replay.comparing import Divergence
-from levelog_replay.effects.chosen import called_names, find_calls
+from levelog_replay.effects.chosen import find_broken_calls, find_calls
 from levelog_replay.planning import Planned, plan
 from levelog_replay.sources import LiveHistory, LogRecording, Selection, open_history, open_recording
 from levelog_replay.stops.breaks import find_breaks
@@ -60,10 +60,7 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         # Nobody can be asked where the output is read by a program.
         stops = None if as_json else await _stops(choice, applications, history, selection, bar)
         programs = [each.program for each in applications]
-        functions = {
-            **find_calls(choice.calls, programs),
-            **find_calls(called_names(choice.breaks, programs), programs, option="--break"),
-        }
+        functions = find_calls(choice.calls, programs) | find_broken_calls(choice.breaks, programs)
         names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
 
         def show(divergence: Divergence) -> None:

@@ -11,6 +11,7 @@ from levelog.effects import Call
 from levelog.handlers.children import Remembered
 from levelog.handlers.indexers import MARK, applied_place, call_entry
 from levelog.wire.canonical import canonical
+from levelog.wire.objects import effect_of
 from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
@@ -173,7 +174,7 @@ def calls_key(parent_uid: str) -> str:
 
 
 def _memory_of_call(record: ReceiptNoted, call: CallNoted) -> Memory:
-    index, key = f"{record.view.partition('/')[0]}/{record.target.resource}", calls_key(record.parent_uid)
+    index, key = effect_of(record.view, record.target), calls_key(record.parent_uid)
     value = Call[Any, Any](
         request=call.request,
         result=call.result,

@@ -51,10 +51,11 @@ def find_calls(texts: Sequence[str], programs: Sequence[Program], *, option: str
     return {f"{name.partition('/')[0]}/{functions[name].name}": name for name in sorted(chosen)}
 
 
-def called_names(texts: Sequence[str], programs: Sequence[Program]) -> list[str]:
-    """Those of some texts that name a handler, a timer, an effect or a daemon."""
+def find_broken_calls(texts: Sequence[str], programs: Sequence[Program]) -> dict[str, str]:
+    """The same of those that texts of `--break` name, which may name other things too. Raises ConfigurationError."""
     functions = functions_of(programs)
-    return [text for text in texts if not text.isdecimal() and text.count("/") < 2 and named(text, functions)]
+    names = [text for text in texts if not text.isdecimal() and text.count("/") < 2 and named(text, functions)]
+    return find_calls(names, programs, option="--break")
 
 
 def is_called(effect: EffectHandler, request: object) -> bool:

@@ -9,7 +9,7 @@ from levelog_replay.comparing import FILTERED, NO_VIEW, Judged
 from levelog_replay.effects.chosen import is_called, kind_of
 from levelog_replay.effects.outcomes import NO_RECEIPT, CallComparison, CallDifference
 from levelog_replay.effects.receipts import Came, PastCall
-from levelog_replay.effects.repeating import Repeater, WantedCall, effect_of
+from levelog_replay.effects.repeating import Repeater, WantedCall, asked_of
 from levelog_replay.stops.stopping import Stops
 from levelog_store.decide.decisions import Decision, IntentRow
 
@@ -66,7 +66,7 @@ class CallReplay:
                 self.comparison.skip(self._name(past, row), NO_RECEIPT)
             elif row.key not in seen:
                 after[row.key] = row
-        for one, other in _paired(before, after, lambda each: each.effect, lambda row: effect_of(past, row.target)):
+        for one, other in _paired(before, after, lambda each: each.effect, lambda row: asked_of(past, row)):
             if one is not None and other is not None:
                 await self._compare([(side, self._wanted(past, other, one))], one.came)
             elif one is not None:
@@ -126,13 +126,13 @@ class CallReplay:
             self.comparison.skip(name, judged.obstacle)
 
     def _name(self, past: Decision, row: IntentRow) -> str:
-        return self._functions[effect_of(past, row.target)]
+        return self._functions[asked_of(past, row)]
 
     def _rows(self, judged: Judged, side: Repeater) -> list[IntentRow]:
         """The intents of a decision, as it is made now, that call one of the functions."""
         found: list[IntentRow] = []
         for row in judged.rows:
-            name = effect_of(judged.past, row.target) if row.verb == "call" else ""
+            name = asked_of(judged.past, row) if row.verb == "call" else ""
             effect = side.effect(name) if name in self._functions else None
             if effect is not None and is_called(effect, msgspec.json.decode(row.body)):
                 found.append(row)

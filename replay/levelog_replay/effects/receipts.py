@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from levelog.wire.canonical import canonical
+from levelog.wire.objects import effect_of
 from levelog.wire.records import ReceiptNoted
 from levelog_replay.sources import Recording
 
@@ -53,7 +54,7 @@ async def read_past_calls(history: Recording, effects: Collection[str]) -> dict[
 
 
 def _past_call(record: ReceiptNoted, effects: Collection[str]) -> PastCall | None:
-    effect = f"{record.view.partition('/')[0]}/{record.target.resource}"
+    effect = effect_of(record.view, record.target)
     if record.verb != "call" or effect not in effects:
         return None
     if record.outcome == "failed":

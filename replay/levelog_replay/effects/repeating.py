@@ -16,7 +16,7 @@ from levelog.effects import EffectHandler
 from levelog.handlers.injection import Given, about
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import ObjectKey, effect_of
 from levelog_processors.program import Program
 from levelog_replay.calling import run_here, stoppable
 from levelog_replay.effects.chosen import kind_of
@@ -40,7 +40,7 @@ class WantedCall(Struct, frozen=True, kw_only=True):
     @property
     def effect(self) -> str:
         """`operator/effect`."""
-        return effect_of(self.past, self.row.target)
+        return asked_of(self.past, self.row)
 
     @property
     def request(self) -> Any:
@@ -48,9 +48,9 @@ class WantedCall(Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(self.row.body)
 
 
-def effect_of(past: Decision, target: str) -> str:
+def asked_of(past: Decision, row: IntentRow) -> str:
     """The effect, `operator/effect`, that a call of a decision is for."""
-    return f"{past.view.partition('/')[0]}/{ObjectKey.parse(target).resource}"
+    return effect_of(past.view, ObjectKey.parse(row.target))
 
 
 class Repeater:

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from levelog.errors import ConfigurationError
 from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
-from levelog_replay.effects.chosen import callable_names, called_names, find_calls
+from levelog_replay.effects.chosen import callable_names, find_broken_calls
 from levelog_replay.sources import History, Selection
 from levelog_replay.stops.stopping import Breaks
 from levelog_store.decide.decisions import Decision
@@ -27,7 +27,7 @@ async def find_breaks(
 
     Raises ConfigurationError for what there is nothing of.
     """
-    called = set(find_calls(called_names(texts, programs), programs, option="--break").values())
+    called = set(find_broken_calls(texts, programs).values())
     views = {
         view.name for program in programs for view in program.views.values() if not _is_levelogs(view.handler.function)
     }

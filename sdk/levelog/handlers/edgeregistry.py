@@ -153,11 +153,13 @@ class EdgeRegistry:
         self._views[name] = view
         self._reconcilers[name] = writes_writer(view, yielding, note, end, writes, self._lender)
 
+    def _handling(self, resource: GroupResource) -> list[EdgeHandler]:
+        return [each for each in self._handlers.values() if each.reader.resource.group_resource == resource]
+
     def _holding(self, resource: GroupResource) -> tuple[list[EdgeHandler], list[DaemonHandler]]:
         """Handlers that hold up the end of a resource's objects, and daemons that do."""
-        handlers = [each for each in self._handlers.values() if each.reader.resource.group_resource == resource]
         staying = [each for each in self._staying.values() if each.reader.resource.group_resource == resource]
-        return [each for each in handlers if each.options.finalizer], staying
+        return [each for each in self._handling(resource) if each.options.finalizer], staying
 
     def _arrange(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
         """Make the views of a class's handlers anew: all of them wait for the finalizer that one of them wants."""
@@ -168,7 +170,7 @@ class EdgeRegistry:
         if keeping:
             index = FinalizingIndex(keeping[0].reader.cls, finalizer_of(self._operator), keeping)
             self._indices[index.name] = index
-        for handler in (each for each in self._handlers.values() if each.reader.resource.group_resource == resource):
+        for handler in self._handling(resource):
             views = [edge_view(handler, self._inspected(handler, index), index)]
             if "delete" in handler.reasons:
                 views.append(end_view(handler, self._inspected_end(handler)))
@@ -235,9 +237,9 @@ def _together(function: Callable[..., Any], before: EdgeOptions, options: EdgeOp
     classes = {each.of for each in (before, options)} - {None}
     if len(classes) > 1:
         raise OperatorError(f"handler {function.__name__}: its decorators name two classes: write a handler for each")
-    bare = EdgeOptions(of=before.of), EdgeOptions(of=options.of)
-    if before != bare[0] and options != bare[1]:
+    said = [each for each in (before, options) if each != EdgeOptions(of=each.of)]
+    if len(said) > 1:
         raise OperatorError(
             f"handler {function.__name__}: has options in two of its decorators: give all of them to one"
         )
-    return replace(options if before == bare[0] else before, of=before.of or options.of)
+    return replace(said[0] if said else options, of=before.of or options.of)

@@ -140,6 +140,11 @@ class ObjectKey(Struct, frozen=True, order=True):
 
 
 @lru_cache(maxsize=256)
+def effect_of(view: str, target: ObjectKey) -> str:
+    """The effect that a call is of, `operator/effect`, by the view that asked for it and its target."""
+    return f"{view.partition('/')[0]}/{target.resource}"
+
+
 def _group_resource(group: str, resource: str) -> GroupResource:
     return GroupResource(group=group, resource=resource)
 

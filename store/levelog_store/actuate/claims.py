@@ -37,7 +37,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from levelog.wire.objects import ObjectKey
+from levelog.wire.objects import ObjectKey, effect_of
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, mappings, now, one_of_named
 from levelog_store.rows import Scope
@@ -77,6 +77,11 @@ class ClaimedIntent(Sendable, frozen=True, kw_only=True):
     """An earlier request may have taken effect: look at the target before writing."""
     progress: bytes | None = None
     """What earlier claims have kept, as JSON."""
+
+    @property
+    def effect(self) -> str:
+        """Of a call: the effect that it is of, `operator/effect`."""
+        return effect_of(self.view, ObjectKey.parse(self.target))
 
 
 @runtime_checkable
@@ -172,7 +177,7 @@ async def claim_calls(
     found = mappings(await connection.execute(claimable(dialect, calls="only"), values))
     left, rows = dict(rooms), list[dict[str, Any]]()
     for row in found:
-        effect = effect_of(row["view"], row["target"])
+        effect = effect_of(row["view"], ObjectKey.parse(row["target"]))
         if left[effect]:
             left[effect] -= 1
             rows.append(row)
@@ -189,11 +194,6 @@ async def _take(
         values = {"of_scope": scope.number, "of_keys": keys, "by": owner, "number": number}
         await connection.execute(take(dialect, lease), values)
     return [_claimed(row, attempts=row["attempts"] + 1, claim=number) for row in rows]
-
-
-def effect_of(view: str, target: str) -> str:
-    """Effect that a call is of, `operator/effect`, as its row has it."""
-    return f"{view.partition('/')[0]}/{ObjectKey.parse(target).resource}"
 
 
 async def claim_decided(
@@ -248,7 +248,7 @@ def claimable(dialect: Dialect, *, is_partial: bool = False, calls: OfCalls = "w
 
 
 def _effect(dialect: Dialect, table: NamedFromClause[Any]) -> ColumnElement[str]:
-    """The same as `effect_of`, of the rows of calls."""
+    """The same as `effect_of`, in SQL."""
     place = func.strpos if dialect.name == "postgresql" else func.instr
     operator = func.substr(table.c.view, 1, place(table.c.view, "/"), type_=Text)
     effect: ColumnElement[str] = operator + table.c.kind

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -14,29 +14,30 @@ from rigs.acting import QUICK, Acting
 from rigs.intents import intent
 
 
-async def store_two(acting: Acting) -> None:
-    """Store a result that no database takes together with one that is as usual."""
-    keys = await acting.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
-    async with acting.database.transaction() as connection:
-        claimed = await claims.claim(connection, acting.scope, "me", limit=2, lease=timedelta(minutes=1))
-
+def ledger_of(
+    acting: Acting, database: Database, *, on_taken: Callable[[TakenResults], None] = lambda _taken: None
+) -> Ledger:
     async def told() -> None: ...
 
-    ledger = Ledger(
-        acting.database,
-        acting.scope,
-        "me",
-        QUICK,
-        is_busy=lambda: False,
-        on_taken=lambda _taken: None,
-        on_hastened=told,
-    )
+    return Ledger(database, acting.scope, "me", QUICK, is_busy=lambda: False, on_taken=on_taken, on_hastened=told)
+
+
+async def store(acting: Acting, ledger: Ledger, versions: Mapping[str, int] = {}) -> None:
+    """Claim two intents, and store that they were written, at the versions that are given by key."""
+    async with acting.database.transaction() as connection:
+        claimed = await claims.claim(connection, acting.scope, "me", limit=2, lease=timedelta(minutes=1))
     for each in claimed:
-        ledger.record(Ended(intent=each, outcome="written", version=2**70 if each.key == keys[0] else 7))
+        ledger.record(Ended(intent=each, outcome="written", version=versions.get(each.key, 0)))
     storing = asyncio.create_task(ledger.run())
     async with asyncio.timeout(10):
         await ledger.until_stored()
     storing.cancel()
+
+
+async def store_two(acting: Acting) -> None:
+    """Store a result that no database takes together with one that is as usual."""
+    keys = await acting.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
+    await store(acting, ledger_of(acting, acting.database), dict(zip(keys, (2**70, 7), strict=True)))
     rows = await acting.rows()
     assert [(rows[key]["state"], rows[key]["outcome"]) for key in keys] == [
         ("failed", "failed"),
@@ -73,26 +74,8 @@ class AwayOnce(Database):
 
 async def test_what_is_forgotten_while_the_database_goes_away_is_not_stored_when_it_is_back(on_sandbox: Acting) -> None:
     keys = await on_sandbox.decide(intent("pods/default/a", verb="call"), intent("pods/default/b", verb="call"))
-    async with on_sandbox.database.transaction() as connection:
-        claimed = await claims.claim(connection, on_sandbox.scope, "me", limit=2, lease=timedelta(minutes=1))
-
-    async def told() -> None: ...
-
-    ledger = Ledger(
-        AwayOnce(on_sandbox.database, lambda: ledger.forget(keys[0])),
-        on_sandbox.scope,
-        "me",
-        QUICK,
-        is_busy=lambda: False,
-        on_taken=lambda _taken: None,
-        on_hastened=told,
-    )
-    for each in claimed:
-        ledger.record(Ended(intent=each, outcome="written"))
-    storing = asyncio.create_task(ledger.run())
-    async with asyncio.timeout(10):
-        await ledger.until_stored()
-    storing.cancel()
+    ledger = ledger_of(on_sandbox, AwayOnce(on_sandbox.database, lambda: ledger.forget(keys[0])))
+    await store(on_sandbox, ledger)
     rows = await on_sandbox.rows()
     assert [rows[key]["state"] for key in keys] == ["claimed", "written"]
 
@@ -100,31 +83,14 @@ async def test_what_is_forgotten_while_the_database_goes_away_is_not_stored_when
 async def test_what_a_call_did_is_in_the_database_before_it_goes_on_to_the_log(on_sandbox: Acting) -> None:
     """The target of a write tells what became of it; of a call nothing tells but its receipt."""
     write, call = await on_sandbox.decide(intent("pods/default/a"), intent("pods/default/b", verb="call"))
-    async with on_sandbox.database.transaction() as connection:
-        claimed = await claims.claim(connection, on_sandbox.scope, "me", limit=2, lease=timedelta(minutes=1))
     went_on: list[tuple[str, bool]] = []
     before: list[tuple[str, bool]] = []
 
     def take(taken: TakenResults) -> None:
         went_on.extend((receipt.key, taken.is_stored) for receipt in taken.receipts)
 
-    async def told() -> None: ...
-
-    ledger = Ledger(
-        AwayOnce(on_sandbox.database, lambda: before.extend(went_on)),
-        on_sandbox.scope,
-        "me",
-        QUICK,
-        is_busy=lambda: False,
-        on_taken=take,
-        on_hastened=told,
-    )
-    for each in claimed:
-        ledger.record(Ended(intent=each, outcome="written"))
-    storing = asyncio.create_task(ledger.run())
-    async with asyncio.timeout(10):
-        await ledger.until_stored()
-    storing.cancel()
+    away = AwayOnce(on_sandbox.database, lambda: before.extend(went_on))
+    await store(on_sandbox, ledger_of(on_sandbox, away, on_taken=take))
     assert before == [(write, False)]
     assert went_on == [(write, False), (call, True)]
     rows = await on_sandbox.rows()
