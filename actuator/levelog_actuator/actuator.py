@@ -106,12 +106,14 @@ class Actuator:
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._held = HeldClaims(database, scope, self.owner, clock)
         self._clock = clock
-        at_once = {name: each.at_once for name, each in (effects or {}).items() if each.at_once is not None}
-        self._limits = Limits(self._settings, at_once=at_once)
+        max_concurrency = {
+            name: each.max_concurrency for name, each in (effects or {}).items() if each.max_concurrency is not None
+        }
+        self._limits = Limits(self._settings, max_concurrency=max_concurrency)
         self._general = self._claiming(hints.listen(Topic.INTENT), self._until_open, self._claim)
         self._limited = self._claiming(hints.listen(Topic.INTENT), self._presence.until_there, self._claim_limited)
         """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
-        self._loops = [self._general, self._limited] if at_once else [self._general]
+        self._loops = [self._general, self._limited] if max_concurrency else [self._general]
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
         caller.index = index

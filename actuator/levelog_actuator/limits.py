@@ -108,14 +108,14 @@ class Limits:
         settings: ActuatorSettings,
         clock: Callable[[], float] | None = None,
         *,
-        at_once: Mapping[str, int] | None = None,
+        max_concurrency: Mapping[str, int] | None = None,
     ) -> None:
         """`clock` tells seconds; it is that of the event loop unless a test has another.
 
-        `at_once`: of effects with a limit, `operator/effect`, how many calls may run at a time.
+        `max_concurrency`: of effects with a limit, `operator/effect`, how many calls may run at a time.
         """
         self._settings = settings
-        self._at_once = dict(at_once or {})
+        self._max_concurrency = dict(max_concurrency or {})
         self._running: Counter[str] = Counter()
         self._clock = clock or _loop_time
         self._total = asyncio.Semaphore(settings.requests)
@@ -178,18 +178,18 @@ class Limits:
     @property
     def effects(self) -> Collection[str]:
         """Effects that have a limit of their own."""
-        return self._at_once.keys()
+        return self._max_concurrency.keys()
 
     @property
     def rooms(self) -> Mapping[str, int]:
         """How many calls more may begin of each effect that has a limit; those that are full are left out."""
         most = self._settings.claimed
-        rooms = {effect: min(limit, most) - self._running[effect] for effect, limit in self._at_once.items()}
+        rooms = {effect: min(limit, most) - self._running[effect] for effect, limit in self._max_concurrency.items()}
         return {effect: room for effect, room in rooms.items() if room > 0}
 
     def is_own(self, intent: ClaimedIntent) -> bool:
         """Tell whether it is a call of an effect that has a limit of its own."""
-        return intent.verb == "call" and intent.effect in self._at_once
+        return intent.verb == "call" and intent.effect in self._max_concurrency
 
     @property
     def idle(self) -> int:

@@ -15,7 +15,7 @@ from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader
-from levelog.handlers.signatures import parameters, require_at_once, require_time, type_hints, yields
+from levelog.handlers.signatures import parameters, require_max_concurrency, require_time, type_hints, yields
 from levelog.intents import Intent
 from levelog.resources import Resource
 from levelog.selectors import Selector
@@ -143,7 +143,7 @@ class EffectHandler:
         """Before it is called again; None: as the actuator puts off what failed."""
         self.give_up_after: timedelta | None = None
         """Over all calls since the first was decided; None: never."""
-        self.at_once: int | None = None
+        self.max_concurrency: int | None = None
         """Calls that run at a time in one process; None: as many as there is room for."""
         self.yielding: Yields | None = None
         """What its result has to be read by, where it is intents."""
@@ -161,14 +161,14 @@ class EffectHandler:
         lender: Lender,
         *,
         timeout: timedelta = EFFECT_TIME,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
     ) -> "EffectHandler":
         """Check the signature of an effect. Raises OperatorError naming the function and the parameter."""
         name = function.__name__
         if yields(function):
             raise OperatorError(f"effect {name}: yields; an effect runs to its end and returns its result")
         require_time(function, "effect", timeout)
-        require_at_once(f"effect {name}", at_once)
+        require_max_concurrency(f"effect {name}", max_concurrency)
         hints = type_hints(function)
         names = parameters(function, "effect")
         if not names:
@@ -182,7 +182,7 @@ class EffectHandler:
         _require_json(name, "returns", returns)
         given = injections(function, "effect", names[1:], OF_EFFECTS, lender, first="its request first")
         made = cls(function, request, returns, given, timeout)
-        made.at_once = at_once
+        made.max_concurrency = max_concurrency
         return made
 
     def encoded(self, request: Any) -> bytes:

@@ -245,11 +245,11 @@ class Operator:
 
     @overload
     def effect(
-        self, *, timeout: timedelta = EFFECT_TIME, at_once: int | None = None
+        self, *, timeout: timedelta = EFFECT_TIME, max_concurrency: int | None = None
     ) -> Callable[[EffectF], EffectF]: ...
 
     def effect(
-        self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME, at_once: int | None = None
+        self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME, max_concurrency: int | None = None
     ) -> EffectF | Callable[[EffectF], EffectF]:
         """Register what is done outside the cluster: `(request) -> result`, both of any type that has a JSON form.
 
@@ -257,14 +257,14 @@ class Operator:
         with the same `idempotency_key: str`, if it takes one; it may take a logger and the settings too. A plain
         function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. One that
         raises is called again until it does not; `Retry` says that nothing was done, and `GiveUp` that it is no use. At
-        most `at_once` calls run at a time in one process; None: as many as the process has room for.
+        most `max_concurrency` calls run at a time in one process; None: as many as the process has room for.
 
         The calls that took place are an index of the effect's name: `page: Index[str, Call[Page, Ticket]]`, by the uid
         of the parent, is what a view reads.
         """
 
         def register(function: EffectF) -> EffectF:
-            handler = EffectHandler.inspect(function, self._lender, timeout=timeout, at_once=at_once)
+            handler = EffectHandler.inspect(function, self._lender, timeout=timeout, max_concurrency=max_concurrency)
             self._claim(handler.name, function)
             self.effects[handler.name] = handler
             self.indices[handler.name] = handler.index
@@ -371,7 +371,7 @@ class Operator:
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call a function for each object, `initial_delay` after its creation, then `every` so often after each call.
 
@@ -391,7 +391,7 @@ class Operator:
                 retries=retries,
                 backoff=backoff,
                 give_up_after=give_up_after,
-                at_once=at_once,
+                max_concurrency=max_concurrency,
             )
             handler = TimerHandler(function, every, initial_delay, idle, options, self._lender, sharp=sharp)
             self._claim(handler.name, function)

@@ -1,4 +1,4 @@
-"""`at_once=` of handlers of edges and timers, beside a processor and an actuator."""
+"""`max_concurrency=` of handlers of edges and timers, beside a processor and an actuator."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -41,12 +41,12 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
     op = Operator("limits")
     provisioning, rotating, noted = Crowd(), Crowd(), set[str]()
 
-    @op.on.create(of=Web, at_once=2, timeout=timedelta(minutes=5))
+    @op.on.create(of=Web, max_concurrency=2, timeout=timedelta(minutes=5))
     @op.on.update
     def provision(web: Mapping[str, Any]) -> None:
         provisioning.stand()
 
-    @op.timer(every=timedelta(hours=1), at_once=1, timeout=timedelta(minutes=5))
+    @op.timer(every=timedelta(hours=1), max_concurrency=1, timeout=timedelta(minutes=5))
     async def rotate(web: Web) -> None:
         await rotating.stand_in_loop()
 

@@ -40,7 +40,7 @@ def noting(folder: Path) -> Operator:
             os.kill(os.getpid(), signal.SIGKILL)
         return len((folder / "calls").read_text().splitlines())
 
-    @op.effect(at_once=2, timeout=timedelta(minutes=5))
+    @op.effect(max_concurrency=2, timeout=timedelta(minutes=5))
     async def stand(request: str) -> None:
         async def may_go() -> bool:
             return (folder / "go").exists()

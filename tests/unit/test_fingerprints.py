@@ -89,7 +89,7 @@ def op(**options):
 SECONDS = 3
 MOST = 4
 
-@op(timeout=SECONDS, at_once=MOST)
+@op(timeout=SECONDS, max_concurrency=MOST)
 async def handler(pod):
     return pod
 """
@@ -97,7 +97,11 @@ async def handler(pod):
 
 def test_how_many_calls_run_at_a_time_does_not_and_other_options_do(load: Load) -> None:
     before = fingerprint(load(DECORATED).handler)
-    for old, new in (("MOST = 4", "MOST = 5"), ("at_once=MOST", "at_once=5"), (", at_once=MOST", "")):
+    for old, new in (
+        ("MOST = 4", "MOST = 5"),
+        ("max_concurrency=MOST", "max_concurrency=5"),
+        (", max_concurrency=MOST", ""),
+    ):
         assert fingerprint(load(DECORATED.replace(old, new)).handler) == before
     for old, new in (("SECONDS = 3", "SECONDS = 4"), ("timeout=SECONDS", "timeout=4"), ("timeout=SECONDS, ", "")):
         assert fingerprint(load(DECORATED.replace(old, new)).handler) != before

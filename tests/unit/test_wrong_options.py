@@ -63,20 +63,26 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (lambda op: op.on.event(retries=True)(handle), "retries=True is not a number of retries"),
         (lambda op: op.daemon(retries=True)(handle), "retries=True is not a number of retries"),
         *(
-            (register, rf"{re.escape(handler)}: at_once={re.escape(repr(wrong))} is not a number of calls, 1 or more")
+            (
+                register,
+                rf"{re.escape(handler)}: max_concurrency={re.escape(repr(wrong))} is not a number of calls, 1 or more",
+            )
             for wrong in (0, -1, True, False, 2.0, "2", [2])
             for handler, register in (
-                ("handler handle", lambda op, wrong=wrong: op.on.create(at_once=wrong)(handle)),
-                ("handler handle", lambda op, wrong=wrong: op.on.update(at_once=wrong)(handle)),
-                ("handler handle", lambda op, wrong=wrong: op.on.delete(at_once=wrong)(handle)),
-                ("handler handle", lambda op, wrong=wrong: op.on.field("metadata.labels", at_once=wrong)(handle)),
-                ("handler handle", lambda op, wrong=wrong: op.on.resume(since=NOON, at_once=wrong)(handle)),
-                ("timer handle", lambda op, wrong=wrong: op.timer(every=HOUR, at_once=wrong)(handle)),
-                ("effect page", lambda op, wrong=wrong: op.effect(at_once=wrong)(page)),
+                ("handler handle", lambda op, wrong=wrong: op.on.create(max_concurrency=wrong)(handle)),
+                ("handler handle", lambda op, wrong=wrong: op.on.update(max_concurrency=wrong)(handle)),
+                ("handler handle", lambda op, wrong=wrong: op.on.delete(max_concurrency=wrong)(handle)),
+                (
+                    "handler handle",
+                    lambda op, wrong=wrong: op.on.field("metadata.labels", max_concurrency=wrong)(handle),
+                ),
+                ("handler handle", lambda op, wrong=wrong: op.on.resume(since=NOON, max_concurrency=wrong)(handle)),
+                ("timer handle", lambda op, wrong=wrong: op.timer(every=HOUR, max_concurrency=wrong)(handle)),
+                ("effect page", lambda op, wrong=wrong: op.effect(max_concurrency=wrong)(page)),
             )
         ),
-        (lambda op: op.daemon(at_once=2)(handle), "daemon handle: takes no option 'at_once'"),
-        (lambda op: op.on.event(at_once=2)(handle), "on.event: takes no option 'at_once'"),
+        (lambda op: op.daemon(max_concurrency=2)(handle), "daemon handle: takes no option 'max_concurrency'"),
+        (lambda op: op.on.event(max_concurrency=2)(handle), "on.event: takes no option 'max_concurrency'"),
     ],
 )
 def test_what_is_written_wrongly_is_refused_by_what_to_write(register: Callable[[Any], object], says: str) -> None:

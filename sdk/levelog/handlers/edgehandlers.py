@@ -29,8 +29,8 @@ from levelog.handlers.readers import ObjectReader, object_reader, require_field
 from levelog.handlers.signatures import (
     declared,
     parameters,
-    require_at_once,
     require_function,
+    require_max_concurrency,
     require_retries,
     require_time,
     type_hints,
@@ -81,7 +81,7 @@ class EdgeOptions(Struct, frozen=True, kw_only=True):
     """Before it is; None: as the actuator puts off what failed."""
     give_up_after: timedelta | None = None
     """Over all attempts, since the call was decided; None: never."""
-    at_once: int | None = None
+    max_concurrency: int | None = None
     """Calls that run at a time in one process; None: as many as there is room for."""
     writes: Writes | None = None
     """What it may yield intents for; None: it yields none."""
@@ -288,7 +288,7 @@ def edge_effect(handler: EdgeHandler, lender: Lender, yielding: Yields | None = 
     made.first_argument = lambda edge: UNSET if edge.is_noted else handler.taken(edge.object)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
     made.give_up_after, made.yielding = handler.options.give_up_after, yielding
-    made.at_once = handler.options.at_once
+    made.max_concurrency = handler.options.max_concurrency
     made.notes_failure, made.in_line = lambda edge: edge.is_held, (KNOWN, END)
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
@@ -413,7 +413,7 @@ def require_options(what: str, options: EdgeOptions) -> None:
     if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")
     require_retries(what, options.retries, options.backoff)
-    require_at_once(what, options.at_once)
+    require_max_concurrency(what, options.max_concurrency)
     if limit is not None and (not isinstance(limit, timedelta) or limit <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: give_up_after={limit!r} is not a timedelta above zero")
 

@@ -171,10 +171,10 @@ def _definitions(module: ModuleType) -> Mapping[str, Definition]:
 
 
 def _leave_out_pace(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    """Take `at_once=` out of a function's decorators: it says nothing of what a call does, or of who is called."""
+    """Remove `max_concurrency=` from a function's decorators: it changes neither what a call does nor who is called."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Call):
-            decorator.keywords = [each for each in decorator.keywords if each.arg != "at_once"]
+            decorator.keywords = [each for each in decorator.keywords if each.arg != "max_concurrency"]
 
 
 def _table(node: ast.stmt) -> symtable.SymbolTable:

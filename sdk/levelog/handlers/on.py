@@ -58,7 +58,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
@@ -73,8 +73,8 @@ class On(Hooks):
         It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
         again, `retries` times or for ever, after `backoff` or by the schedule of writes. `GiveUp` ends that, and so
         does `give_up_after`, counted from when the call was decided; one attempt is made at least. An object that the
-        filters leave out is not handled, until it fits. At most `at_once` calls of the function run at a time in one
-        process; None: as many as the process has room for.
+        filters leave out is not handled, until it fits. At most `max_concurrency` calls of the function run at
+        a time in one process; None: as many as the process has room for.
 
         With `since`, a time with its zone, an object that was created before is none of `create`'s: it is for `resume`,
         if the function has it, and else only noted, so that its changes and its end are handled. Say when the handler
@@ -95,7 +95,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function, once, for each object that was created before `since`, when the handler was not there.
@@ -104,7 +104,7 @@ class On(Hooks):
         """
         filters = {"labels": labels, "annotations": annotations, "when": when}
         limits = {"timeout": timeout, "retries": retries, "backoff": backoff, "give_up_after": give_up_after}
-        given = {"since": since, "at_once": at_once, "writes": writes, **limits}
+        given = {"since": since, "max_concurrency": max_concurrency, "writes": writes, **limits}
         return self._decorator("resume", of, {**filters, **given})  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
     @overload
@@ -120,7 +120,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]: ...
 
@@ -150,7 +150,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
         writes: Writes | None = None,
         finalizer: bool = False,
     ) -> Callable[[HandlerF], HandlerF]: ...
@@ -188,7 +188,7 @@ class On(Hooks):
         retries: int | None = None,
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
-        at_once: int | None = None,
+        max_concurrency: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call the function when an object is new, or one field of it is another: `spec.image`, or `/spec/image`.
@@ -216,7 +216,7 @@ class On(Hooks):
                 retries=retries,
                 backoff=backoff,
                 give_up_after=give_up_after,
-                at_once=at_once,
+                max_concurrency=max_concurrency,
                 writes=writes,
             )
             self._register(function, "create", options)
@@ -270,7 +270,7 @@ class On(Hooks):
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         function, said = function_or_class(f"on.{reason}", of, options)
         selector, rest = taken_from(said)
-        names = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "at_once", "writes"}
+        names = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "max_concurrency", "writes"}
         names |= {"finalizer"} if reason == "delete" else set()
         if unknown := rest.keys() - names:
             raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")

@@ -132,10 +132,12 @@ def require_retries(what: str, retries: object, backoff: object) -> None:
         raise OperatorError(f"{what}: backoff={backoff!r} is not a timedelta above zero")
 
 
-def require_at_once(what: str, at_once: object) -> None:
+def require_max_concurrency(what: str, max_concurrency: object) -> None:
     """Refuse what is no number of calls. Raises OperatorError; `what` they are of."""
-    if at_once is not None and (not isinstance(at_once, int) or isinstance(at_once, bool) or at_once < 1):
-        raise OperatorError(f"{what}: at_once={at_once!r} is not a number of calls, 1 or more")
+    if max_concurrency is not None and (
+        not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1
+    ):
+        raise OperatorError(f"{what}: max_concurrency={max_concurrency!r} is not a number of calls, 1 or more")
 
 
 def require_time(function: Callable[..., Any], kind: str, limit: object, *, option: str = "timeout") -> None:

@@ -174,7 +174,7 @@ def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:
     made.most_bytes, made.is_superseded = MOST_EDGE_BYTES, True
     made.first_argument = lambda tick: UNSET if tick.due is None else handler.taken(tick)
     made.retries, made.backoff = handler.options.retries, handler.options.backoff
-    made.give_up_after, made.at_once = handler.options.give_up_after, handler.options.at_once
+    made.give_up_after, made.max_concurrency = handler.options.give_up_after, handler.options.max_concurrency
     made.fingerprint = digest(_CODE, fingerprint(handler.origin), handler.reader.fingerprint, handler.given.fingerprint)
     return made
 

@@ -1,4 +1,4 @@
-"""`at_once=`: how many calls of one handler run at a time in a process, and that it holds up nobody else."""
+"""`max_concurrency=`: how many calls of one handler run at a time in a process, and that it holds up nobody else."""
 
 import asyncio
 import sys
@@ -49,7 +49,7 @@ def calls(effect: str, count: int, **columns: Any) -> list[dict[str, Any]]:
     return [intent(f"{effect}.effects/default/{number}", body=str(number), **given) for number in range(count)]
 
 
-def limited(crowd: Crowd, kind: str, at_once: int) -> Operator:
+def limited(crowd: Crowd, kind: str, max_concurrency: int) -> Operator:
     """An operator with an effect `slow`, which stands in the crowd, and one without a limit."""
     op = Operator("webs")
 
@@ -61,7 +61,7 @@ def limited(crowd: Crowd, kind: str, at_once: int) -> Operator:
 
     function = stand if kind == "plain" else stand_in_loop
     function.__name__ = "slow"
-    op.effect(at_once=at_once, timeout=PATIENT)(function)
+    op.effect(max_concurrency=max_concurrency, timeout=PATIENT)(function)
 
     @op.effect
     def quick(request: str) -> None:
@@ -132,7 +132,7 @@ async def test_a_handler_goes_on_while_those_without_a_limit_have_no_room(acting
 async def test_a_call_that_is_tried_again_counts_again_and_leaves_its_place_meanwhile(acting: Acting) -> None:
     crowd, op, called = Crowd(), Operator("webs"), list[str]()
 
-    @op.effect(at_once=1)
+    @op.effect(max_concurrency=1)
     async def slow(request: str) -> None:
         crowd.enter()
         called.append(request)
@@ -175,7 +175,7 @@ async def test_a_function_that_outlasts_its_time_keeps_its_place_until_it_has_re
         pass
 
     function.__name__ = "slow"
-    op.effect(at_once=1, timeout=timedelta(milliseconds=50))(function)
+    op.effect(max_concurrency=1, timeout=timedelta(milliseconds=50))(function)
     async with acting.running(UNSWEPT, op):
         first, *_ = keys = await acting.decide(*calls("slow", 3))
 

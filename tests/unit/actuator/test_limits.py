@@ -56,7 +56,7 @@ OTHER = replace(SLOW, view="shops/told")
 
 
 def test_calls_of_an_effect_with_a_limit_take_nothing_of_the_room_of_others() -> None:
-    limit = Limits(SETTINGS, lambda: 0.0, at_once={"webs/slow": 2, "webs/huge": 1000})
+    limit = Limits(SETTINGS, lambda: 0.0, max_concurrency={"webs/slow": 2, "webs/huge": 1000})
     assert (set(limit.effects), limit.rooms) == ({"webs/slow", "webs/huge"}, {"webs/slow": 2, "webs/huge": 20})
     for _ in range(2):
         limit.begin(SLOW)
