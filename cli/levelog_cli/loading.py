@@ -264,5 +264,5 @@ def load_application(settings: Settings, files: Sequence[Path]) -> LoadedApplica
     Raises ConfigurationError and OperatorError as `load_operators` does, and for operators that do not fit together.
     """
     program = Program(load_operators(files))
-    program.longest_backoff = timedelta(seconds=settings.longest_backoff)
+    program.max_backoff = timedelta(seconds=settings.max_backoff)
     return LoadedApplication(Application(settings.application or program.operators[0].name), program)

@@ -113,9 +113,11 @@ class Settings(Struct, frozen=True, kw_only=True):
         str,
         _option("Where functions under @op.on.event begin that are new: a sequence, a time, or 15m.", metavar="MOMENT"),
     ] = ""
-    longest_backoff: Annotated[
+    max_backoff: Annotated[
         float,
-        _option("Seconds between two tries of what keeps failing; default: 960", metavar="NUMBER", least=1, most=1e7),
+        _option(
+            "Most seconds between two attempts of what keeps failing; default: 960", metavar="NUMBER", least=1, most=1e7
+        ),
     ] = 960.0
     kubeconfig: Annotated[
         str,

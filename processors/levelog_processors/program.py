@@ -20,7 +20,7 @@ from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
 from levelog.wire.objects import DELETED
-from levelog_processors.decide.settling import LONGEST_BACKOFF
+from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_store.look.sqlviews import EffectView, IndexView, JsonColumn, LevelView, SqlType, SqlView
 from levelog_store.owners.handlers import RESERVED, Handler
 
@@ -131,7 +131,7 @@ class Program:
         """Views for whose levels daemons may wait."""
         self.followed: Final = frozenset(self._followed())
         """Indices that daemons and hooks read live."""
-        self.longest_backoff = LONGEST_BACKOFF
+        self.max_backoff = MAX_BACKOFF
         """Between two rounds of a level that stays as it is."""
 
     def _add(self, operator: Operator) -> None:

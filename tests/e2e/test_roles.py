@@ -50,7 +50,7 @@ async def token_of(api: Api, account: str) -> str:
 
 
 def printed(file: Path) -> str:
-    return roles_of(load_application(Settings(), [file]), accounts_in="default", namespaces=())
+    return roles_of(load_application(Settings(), [file]), operator_namespace="default", namespaces=())
 
 
 def rules(text: str, account: str) -> list[dict[str, Any]]:

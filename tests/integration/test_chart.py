@@ -92,8 +92,10 @@ async def test_a_format_that_is_none_and_a_namespace_of_a_chart_are_refused(tmp_
     levelog, options = Levelog(tmp_path), ("--image", "levelog:local", "--output", "made", "--format")
     reason = await levelog.refused("manifests", WEBS_FILE, *options, "jsonnet", status=2)
     assert reason == "--format jsonnet: give kustomize or helm"
-    reason = await levelog.refused("manifests", WEBS_FILE, *options, "helm", "--accounts-in", "operators", status=2)
-    assert reason == "--accounts-in goes with --format kustomize: a chart runs in the namespace of its release"
+    reason = await levelog.refused(
+        "manifests", WEBS_FILE, *options, "helm", "--operator-namespace", "operators", status=2
+    )
+    assert reason == "--operator-namespace goes with --format kustomize: a chart runs in the namespace of its release"
     assert not (tmp_path / "made").exists()
 
 

@@ -285,7 +285,7 @@ async def test_what_keeps_failing_is_tried_at_the_pace_that_is_given(sandbox: Sa
     """Doubled from a second on, eight tries of each would take two minutes."""
     (levelog.folder / "failing.py").write_text(FAILING)
     sandbox.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
-    running = levelog.start("run", "failing.py", "--longest-backoff", "1")
+    running = levelog.start("run", "failing.py", "--max-backoff", "1")
 
     async def are_tried() -> bool:
         running.check()

@@ -139,7 +139,7 @@ async def test_kustomize_builds_the_base_and_the_overlay(tmp_path: Path) -> None
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl, which has kustomize, is not installed")
-    options = ("--image", "levelog:local", "--output", "made", "--accounts-in", "levelog")
+    options = ("--image", "levelog:local", "--output", "made", "--operator-namespace", "levelog")
     ended = await Levelog(tmp_path).ends("manifests", WEBS_FILE, *options)
     assert ended.status == 0, ended
     built: dict[str, dict[tuple[str, str], Any]] = {}

@@ -10,7 +10,7 @@ from levelog_cli.loading import load_operators
 from levelog_processors.decide.facts import Facts, Outlook, Seen
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.decide.rules import conclude, must_act
-from levelog_processors.decide.settling import LONGEST_BACKOFF, backoff, is_settled
+from levelog_processors.decide.settling import MAX_BACKOFF, backoff, is_settled
 from levelog_processors.decide.targets import target_key
 from levelog_processors.program import BoundView, Program
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake, Target
@@ -124,7 +124,7 @@ def test_a_parent_without_a_namespace_leaves_it_to_the_manifest() -> None:
 
 def test_backoff_doubles_up_to_sixteen_minutes() -> None:
     assert [backoff(n) for n in (1, 2, 3)] == [timedelta(seconds=1), timedelta(seconds=2), timedelta(seconds=4)]
-    assert backoff(10**6) == LONGEST_BACKOFF
+    assert backoff(10**6) == MAX_BACKOFF
 
 
 def intent(**changes: Any) -> OpenIntent:

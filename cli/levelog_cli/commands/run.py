@@ -18,7 +18,7 @@ Files = Annotated[
 ]
 Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
 _CLUSTER: Final = ("kubeconfig", "context")
-_WRITES: Final = ("requests", "group_requests", "longest_backoff", "dry_run")
+_WRITES: Final = ("requests", "group_requests", "max_backoff", "dry_run")
 _PROCESSING: Final = ("threads", "backfill_rate", "events_from")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
@@ -36,7 +36,7 @@ def ingest(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     _start(settings, files, ("ingest",), reload=reload)
 
 
-@taking(*_SHARED, *_REDACTION, *_PROCESSING, "longest_backoff", "listen")
+@taking(*_SHARED, *_REDACTION, *_PROCESSING, "max_backoff", "listen")
 def process(settings: Settings, files: Files, *, reload: Reload = False) -> None:
     """Fold the log into SQL and decide. Any number may run, and share the work.
 

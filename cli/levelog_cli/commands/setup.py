@@ -76,7 +76,7 @@ def rbac(
         typer.Argument(metavar="FILE", help="Operators, as `levelog run` takes them.", show_default=False),
     ],
     *,
-    accounts_in: Annotated[
+    operator_namespace: Annotated[
         str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
     ] = "default",
 ) -> None:
@@ -87,7 +87,7 @@ def rbac(
         from levelog_cli.wiring.manifests import roles_of
 
         application = load_application(settings, files)
-        sys.stdout.write(roles_of(application, accounts_in=accounts_in, namespaces=settings.namespaces))
+        sys.stdout.write(roles_of(application, operator_namespace=operator_namespace, namespaces=settings.namespaces))
 
     execute(settings, work)
 
@@ -122,7 +122,7 @@ def manifests(
     *,
     image: Annotated[str, typer.Option(help="Image with levelog.", metavar="IMAGE", show_default=False)],
     output: Annotated[Path, typer.Option(help="Folder to write to.", metavar="FOLDER", show_default=False)],
-    accounts_in: Annotated[
+    operator_namespace: Annotated[
         str, typer.Option(help="Namespace in which the processes run.", metavar="NAMESPACE")
     ] = "default",
     form: Annotated[
@@ -141,13 +141,13 @@ def manifests(
         formats = {"kustomize": kustomization.contents, "helm": chart.contents}
         if form not in formats:
             raise ConfigurationError(f"--format {form}: give {' or '.join(formats)}")
-        if form == "helm" and accounts_in != "default":
+        if form == "helm" and operator_namespace != "default":
             raise ConfigurationError(
-                "--accounts-in goes with --format kustomize: a chart runs in the namespace of its release"
+                "--operator-namespace goes with --format kustomize: a chart runs in the namespace of its release"
             )
         application = load_application(settings, files)
         workloads = Workloads(
-            application=application, files=files, image=image, inside=accounts_in, namespaces=settings.namespaces
+            application=application, files=files, image=image, inside=operator_namespace, namespaces=settings.namespaces
         )
         for path in write(formats[form](workloads), output, is_overwriting=overwrite):
             sys.stdout.write(f"{path}\n")

@@ -35,7 +35,7 @@ def contents(workloads: Workloads) -> dict[str, str]:
         inside=_expression(".Release.Namespace"),
         log_level=_expression(".Values.logLevel"),
     )
-    roles = roles_of(valued.application, accounts_in=valued.inside, namespaces=tuple(valued.namespaces))
+    roles = roles_of(valued.application, operator_namespace=valued.inside, namespaces=tuple(valued.namespaces))
     processes = {f"{role}.yaml": [_deployment(valued, role), valued.budget(role)] for role in Role}
     templates = {
         "rbac.yaml": _template(roles),

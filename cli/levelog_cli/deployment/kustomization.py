@@ -18,7 +18,7 @@ def contents(workloads: Workloads) -> dict[str, str]:
     deployments = {f"{role}.yaml": [workloads.deployment(role), workloads.budget(role)] for role in Role}
     base: dict[str, str] = {
         "rbac.yaml": roles_of(
-            workloads.application, accounts_in=workloads.inside, namespaces=tuple(workloads.namespaces)
+            workloads.application, operator_namespace=workloads.inside, namespaces=tuple(workloads.namespaces)
         ),
         "operators.yaml": documents([workloads.operators()]),
         "migrate.yaml": documents([workloads.migration()]),

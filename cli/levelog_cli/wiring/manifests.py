@@ -35,16 +35,16 @@ class _Identity(Struct, frozen=True, kw_only=True):
     """Needed only where owners that block their deletion need a permission."""
 
 
-def roles_of(application: LoadedApplication, *, accounts_in: str, namespaces: Sequence[str]) -> str:
+def roles_of(application: LoadedApplication, *, operator_namespace: str, namespaces: Sequence[str]) -> str:
     """YAML documents for `kubectl apply -f -`, the same for the same operators.
 
-    Accounts are made in the namespace `accounts_in`. With namespaces, rights on what has one are given in those only.
+    Service accounts are in `operator_namespace`. With `namespaces`, rights on namespaced objects are given only there.
     Raises ConfigurationError for reconcile functions that do not say what they write.
     """
     refuse_undeclared(application)
     documents: list[str] = []
     for identity in _identities(application, namespaces):
-        documents += _documents(identity, accounts_in)
+        documents += _documents(identity, operator_namespace)
     return "---\n".join([_head(application, namespaces), *documents])
 
 
@@ -80,11 +80,11 @@ def _head(application: LoadedApplication, namespaces: Sequence[str]) -> str:
     return f"# What the processes of {application.name} may do {where}: made by `levelog rbac`.\n"
 
 
-def _documents(identity: _Identity, accounts_in: str) -> Iterator[str]:
+def _documents(identity: _Identity, operator_namespace: str) -> Iterator[str]:
     token = "" if identity.needs else "automountServiceAccountToken: false\n"
     yield (
         f"# {identity.does}\napiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {identity.name}\n"
-        f"  namespace: {_quoted(accounts_in)}\n{token}"
+        f"  namespace: {_quoted(operator_namespace)}\n{token}"
     )
     for namespace in sorted({need.permission.namespace for need in identity.needs}):
         kind = "Role" if namespace else "ClusterRole"
@@ -97,7 +97,7 @@ def _documents(identity: _Identity, accounts_in: str) -> Iterator[str]:
         yield (
             f"apiVersion: {_API}/v1\nkind: {kind}Binding\n{metadata}"
             f"roleRef:\n  apiGroup: {_API}\n  kind: {kind}\n  name: {identity.name}\n"
-            f"subjects:\n- kind: ServiceAccount\n  name: {identity.name}\n  namespace: {_quoted(accounts_in)}\n"
+            f"subjects:\n- kind: ServiceAccount\n  name: {identity.name}\n  namespace: {_quoted(operator_namespace)}\n"
         )
 
 

@@ -267,7 +267,7 @@ class _Process(Struct, kw_only=True):
         limits = ActuatorSettings(
             requests=self.settings.requests,
             group_requests=self.settings.group_requests,
-            longest=timedelta(seconds=self.settings.longest_backoff),
+            longest=timedelta(seconds=self.settings.max_backoff),
         )
         if self.settings.dry_run:
             from levelog_actuator.dryrun import DryRun

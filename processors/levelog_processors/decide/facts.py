@@ -11,7 +11,7 @@ from msgspec import Struct
 from levelog.intents import Intent
 from levelog.levels import Level, Standing
 from levelog.wire.canonical import canonical, digest
-from levelog_processors.decide.settling import AT_ONCE, CALM, LONGEST_BACKOFF, Repeats, backoff, is_settled
+from levelog_processors.decide.settling import AT_ONCE, CALM, MAX_BACKOFF, Repeats, backoff, is_settled
 from levelog_processors.program import BoundView
 from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.fold.changes import read_causes
@@ -54,7 +54,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     """What the level's functions see as such."""
     folded: tuple[int, ...] = ()
     """How far each partition was, in what they see."""
-    longest: timedelta = LONGEST_BACKOFF
+    longest: timedelta = MAX_BACKOFF
     """Between two rounds of a level that stays as it is."""
 
     @property

@@ -53,19 +53,19 @@ def is_settled(intent: OpenIntent) -> bool:
 
 
 FIRST_BACKOFF: Final = timedelta(seconds=1)
-LONGEST_BACKOFF: Final = timedelta(minutes=16)
+MAX_BACKOFF: Final = timedelta(minutes=16)
 """Origin: docs/decisions/0074-failures-are-tried-again-for-ever.md"""
 REFUSED: Final = frozenset({400, 405, 409, 410, 413, 415, 422})
 """Answers that depend on what was sent: the next one is most likely the same."""
 
 
-def backoff(attempts: int, longest: timedelta = LONGEST_BACKOFF) -> timedelta:
+def backoff(attempts: int, longest: timedelta = MAX_BACKOFF) -> timedelta:
     """Time until the next round if nothing that is read changes: doubled by each round, up to `longest`."""
     doubled: timedelta = FIRST_BACKOFF * 2 ** min(max(attempts - 1, 0), 20)
     return min(doubled, longest)
 
 
-def pause(failures: Sequence[OpenIntent], attempts: int, longest: timedelta = LONGEST_BACKOFF) -> timedelta | None:
+def pause(failures: Sequence[OpenIntent], attempts: int, longest: timedelta = MAX_BACKOFF) -> timedelta | None:
     """Time until a round that failed is followed by another one; None: every effect that it called gave up."""
     lasting = [each for each in failures if (each.verb, each.outcome) != ("call", "failed")]
     if not lasting:

@@ -109,7 +109,7 @@ async def read_facts(
             standings=standings(program, program.siblings_of(view), parent, before),
             now=now,
             folded=folded,
-            longest=program.longest_backoff,
+            longest=program.max_backoff,
         )
         found.append(facts)
     # what keys hold is read where it may be something else than it was, or is about to be looked at

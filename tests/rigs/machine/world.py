@@ -13,7 +13,7 @@ from sqlalchemy import update
 from levelog.errors import CommitsLost, HistoryLost, LeaseLost
 from levelog.wire.objects import Application, ObjectKey
 from levelog.wire.records import LoggedRecord
-from levelog_processors.decide.settling import LONGEST_BACKOFF
+from levelog_processors.decide.settling import MAX_BACKOFF
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided
@@ -386,7 +386,7 @@ class World:
 
     def _check_due_times(self, decided: Sequence[Decided]) -> None:
         for each in decided:
-            if each.due_at is not None and not timedelta(0) < each.due_at - self.now <= LONGEST_BACKOFF:
+            if each.due_at is not None and not timedelta(0) < each.due_at - self.now <= MAX_BACKOFF:
                 raise Broken(6, f"{level_named(*each.name)} is due again at {each.due_at}, it is {self.now}")
 
     def _check_lost(self, worker: Worker) -> None:

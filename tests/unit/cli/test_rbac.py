@@ -85,7 +85,7 @@ def test_every_verb_of_an_intent_has_its_rights() -> None:
     ],
 )
 def test_an_actuator_has_the_rights_for_its_intents_alone(verb: Verb, expected: list[tuple[str, list[str]]]) -> None:
-    text = roles_of(application(writes={ConfigMap: [verb]}), accounts_in="default", namespaces=())
+    text = roles_of(application(writes={ConfigMap: [verb]}), operator_namespace="default", namespaces=())
     found = rules(text, "ClusterRole", "levelog-webs-actuate")
     assert found == [
         *(("", resource, verbs) for resource, verbs in expected),
@@ -101,14 +101,14 @@ def test_an_actuator_has_the_rights_for_its_intents_alone(verb: Verb, expected: 
 
 @pytest.mark.parametrize("events", [True, False])
 def test_conditions_need_the_rights_for_events_where_they_leave_some(events: bool) -> None:
-    text = roles_of(application_with_conditions(events=events), accounts_in="default", namespaces=())
+    text = roles_of(application_with_conditions(events=events), operator_namespace="default", namespaces=())
     found = rules(text, "ClusterRole", "levelog-webs-actuate")
     assert ("example.com", "webs/status", ["patch"]) in found
     assert (("events.k8s.io", "events", ["get", "create", "patch"]) in found) is events
 
 
 def test_with_namespaces_only_what_has_none_is_granted_everywhere() -> None:
-    text = roles_of(application(writes={ConfigMap: ["delete"]}), accounts_in="ops", namespaces=("a", "b"))
+    text = roles_of(application(writes={ConfigMap: ["delete"]}), operator_namespace="ops", namespaces=("a", "b"))
     for namespace in ("a", "b"):
         assert rules(text, "Role", "levelog-webs-ingest", namespace) == [("example.com", "webs", ["list", "watch"])]
         assert rules(text, "Role", "levelog-webs-actuate", namespace) == [("", "configmaps", ["get", "delete"])]
@@ -121,20 +121,20 @@ def test_with_namespaces_only_what_has_none_is_granted_everywhere() -> None:
 
 def test_the_roles_are_the_same_in_whatever_order_the_verbs_stand() -> None:
     one, other = ({ConfigMap: verbs} for verbs in (["apply", "delete"], ["delete", "apply"]))
-    assert roles_of(application(writes=one), accounts_in="a", namespaces=()) == roles_of(
-        application(writes=other), accounts_in="a", namespaces=()
+    assert roles_of(application(writes=one), operator_namespace="a", namespaces=()) == roles_of(
+        application(writes=other), operator_namespace="a", namespaces=()
     )
 
 
 def test_who_takes_finalizers_off_may_patch() -> None:
     op = Operator("webs")
     op.release(Web)
-    text = roles_of(LoadedApplication(Application("webs"), Program([op])), accounts_in="a", namespaces=())
+    text = roles_of(LoadedApplication(Application("webs"), Program([op])), operator_namespace="a", namespaces=())
     assert ("example.com", "webs", ["get", "patch"]) in rules(text, "ClusterRole", "levelog-webs-actuate")
 
 
 def test_what_only_an_admission_plugin_asks_for_is_a_comment_that_can_be_uncommented() -> None:
-    text = roles_of(application(writes={ConfigMap: ["apply"]}), accounts_in="default", namespaces=())
+    text = roles_of(application(writes={ConfigMap: ["apply"]}), operator_namespace="default", namespaces=())
     assert "zones/finalizers" not in str(documents(text))
     head, _, rest = text.partition("# Where the admission plugin OwnerReferencesPermissionEnforcement is on")
     comment, *lines = rest.splitlines(keepends=True)
@@ -145,16 +145,16 @@ def test_what_only_an_admission_plugin_asks_for_is_a_comment_that_can_be_uncomme
 
 def test_a_function_that_does_not_say_what_it_writes_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"what is written is not known of: fill; .*op\.reconcile\(zones, w"):
-        roles_of(application(writes=None), accounts_in="default", namespaces=())
+        roles_of(application(writes=None), operator_namespace="default", namespaces=())
 
 
 def test_names_of_accounts_are_names_in_the_api() -> None:
-    text = roles_of(application("My_App.2", writes={}), accounts_in="default", namespaces=())
+    text = roles_of(application("My_App.2", writes={}), operator_namespace="default", namespaces=())
     assert ("ServiceAccount", "default", "levelog-my-app-2-ingest") in documents(text)
 
 
 @pytest.mark.parametrize("name", [file.stem for file in EXAMPLES.glob("*/*.py") if file.stem == file.parent.name])
 def test_every_example_says_what_it_writes(name: str) -> None:
     loaded = load_application(Settings(), [EXAMPLES / name / f"{name}.py"])
-    text = roles_of(loaded, accounts_in="default", namespaces=())
+    text = roles_of(loaded, operator_namespace="default", namespaces=())
     assert ("ClusterRole", "", f"levelog-{name}-ingest") in documents(text)
