@@ -223,7 +223,7 @@ class _Daemon(Daemon[Any, Any]):
     def reason(self) -> StopReason | None:
         return self._reason
 
-    async def keep(self, state: Any) -> None:
+    async def save(self, state: Any) -> None:
         if self._reason == "lost":
             raise DaemonLost(f"daemon {self.handler.name}: another process may run it now")
         content = canonical(state)

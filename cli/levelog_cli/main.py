@@ -14,7 +14,7 @@ from levelog_cli.commands.levels import levels, retry
 from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
 from levelog_cli.commands.run import actuate, ingest, process, run
-from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, release
+from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, remove_finalizers
 from levelog_cli.commands.why import why
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ _COMMANDS = (
     doctor,
     rbac,
     manifests,
-    release,
+    remove_finalizers,
     crd,
     import_crd,
     completion,

@@ -29,7 +29,7 @@ def test_the_registrar_is_told_the_newest_address_also_if_it_was_busy_meanwhile(
         told.append(domain.spec.address)
 
     with Simulation(op) as simulation:
-        simulation.stand_in(register, registrar)
+        simulation.stub(register, registrar)
         simulation.apply(domain())
         simulation.run()
         assert simulation.level("register", "default", "shop.example").status == "settling"
@@ -46,7 +46,7 @@ def test_a_token_is_renewed_once_a_day() -> None:
     times: list[timedelta] = []
     with Simulation(op) as simulation:
         begin = simulation.now
-        simulation.stand_in(renew, lambda _: times.append(simulation.now - begin))
+        simulation.stub(renew, lambda _: times.append(simulation.now - begin))
         simulation.apply(domain())
         simulation.advance(timedelta(days=3, hours=1))
         assert times == [timedelta(days=1), timedelta(days=2), timedelta(days=3)]

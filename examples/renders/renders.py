@@ -57,14 +57,14 @@ async def follow(render: Render, daemon: Daemon[Render, Job], idempotency_key: s
     if job is None:
         answer = await ask(settings, "PUT", f"/jobs/{idempotency_key}", {"scene": render.spec.scene})
         job = Job(id=answer["id"])
-        await daemon.keep(job)
+        await daemon.save(job)
     while await daemon.sleep(settings.poll):
         answer = await ask(settings, "GET", f"/jobs/{job.id}")
         if answer["state"] == "failed":
             raise GiveUp(f"the farm says: {answer['message']}")
         if answer["frames"] != job.frames:
             job = Job(id=job.id, frames=answer["frames"])
-            await daemon.keep(job)
+            await daemon.save(job)
         if answer["state"] == "done":
             return
     if daemon.reason == "unwanted":  # deleted, or paused: the farm goes on with what it is told again

@@ -67,7 +67,7 @@ class Daemon(ABC, Generic[ObjectT, StateT]):
         """Why it has to end; None: it may go on."""
 
     @abstractmethod
-    async def keep(self, state: StateT) -> None:
+    async def save(self, state: StateT) -> None:
         """Store the state, so that the next run begins with it.
 
         Raises DaemonLost, and stores nothing, if this process does not have the claim of the daemon any more; and

@@ -466,18 +466,18 @@ class Operator:
 
         return register if function is None else register(function)
 
-    def release(self, cls: type[ResourceBase]) -> None:
+    def remove_finalizer(self, cls: type[ResourceBase]) -> None:
         """Take this operator's finalizer off all objects of a class, whose handlers that wanted it were removed.
 
         Needed where no handler of edges of the class is left, which would do it too. Keep it as long as `levelog
         levels` lists objects under the view that it makes, `webs_finalizer` for Webs.
         """
-        require_resource("op.release: ", cls)
+        require_resource("op.remove_finalizer: ", cls)
         if is_external(cls.resource_type.group_resource):
             raise OperatorError(
-                f"op.release: {cls.__name__} is external: no object of the Kubernetes API has a finalizer"
+                f"op.remove_finalizer: {cls.__name__} is external: no object of the Kubernetes API has a finalizer"
             )
-        self.edges.release(cls, self.release)
+        self.edges.remove_finalizer(cls, self.remove_finalizer)
 
     def _register_records(self, handler: RecordHandler) -> None:
         self._claim(handler.name, handler.function)

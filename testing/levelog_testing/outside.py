@@ -147,7 +147,7 @@ class StandIns:
         except GiveUp:
             raise LevelogError(
                 f"a simulation calls no effects, and {effect.name} does not return None: say what it returns, "
-                f"simulation.stand_in({effect.name}, lambda request: …)"
+                f"simulation.stub({effect.name}, lambda request: …)"
             ) from None
 
     def _real(self, name: str) -> EffectHandler:

@@ -141,10 +141,10 @@ class Simulation:
         self._call(world.observe(world.externals.observe(record, records, self.now)))
 
     def poll(self, record: type[External]) -> None:
-        """Call the source of a class once, as ingest does; what it raises makes it fail as with `lose`."""
+        """Call the source of a class once, as ingest does; what it raises makes it fail as with `fail_source`."""
         self._call(self._poll(record))
 
-    def lose(self, record: type[External], error: str) -> None:
+    def fail_source(self, record: type[External], error: str) -> None:
         """Let the source of a class fail: its records stay, indices of them are stale until it is heard of again."""
         world = self._open
         self._call(world.observe(world.externals.lose(record, error, self.now)))
@@ -162,10 +162,10 @@ class Simulation:
             ObjectKey.parse(target)
         self._open.refusals.append(Refusal(status, target, times))
 
-    def stand_in(self, effect: Callable[Concatenate[RequestT, ...], Any], function: Callable[[RequestT], Any]) -> None:
+    def stub(self, effect: Callable[Concatenate[RequestT, ...], Any], function: Callable[[RequestT], Any]) -> None:
         """Call a function in place of an effect from now on, with the request: it returns a result, or raises.
 
-        Effects themselves are not called in a simulation: without a stand-in they return None. `Retry`, `GiveUp` and
+        Effects themselves are not called in a simulation: without a stub they return None. `Retry`, `GiveUp` and
         any other exception do what they do live. What was asked for is in `intents`, and how often in `calls`.
 
         Raises KeyError for a function that is no effect of the operators.

@@ -62,7 +62,7 @@ async def follow(web: Web, daemon: Daemon[Web, Progress]) -> None:
             return
         steps += 1
         try:
-            await daemon.keep(Progress(steps, os.getpid()))
+            await daemon.save(Progress(steps, os.getpid()))
         except LevelogError as error:
             tell("refused", name, type(error).__name__)
             raise

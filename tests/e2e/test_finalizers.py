@@ -107,7 +107,7 @@ async def test_a_kill_while_the_end_is_handled_leaves_the_object_until_it_is(
     assert lines[:2] == ["provision shop", "begin shop"]
     assert lines.count("provision shop") == lines.count("end shop") == 1
     assert await found("left") == (200, ["levelog/tapes"])
-    released = await levelog.ends("release", "tapes.py")
+    released = await levelog.ends("remove-finalizers", "tapes.py")
     assert (released.status, released.stderr) == (0, "")
-    assert "webs.example.com/default/left: levelog/tapes taken off\n" in released.stdout
+    assert "webs.example.com/default/left: levelog/tapes removed\n" in released.stdout
     assert await found("left") == (200, [])

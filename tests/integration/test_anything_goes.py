@@ -272,7 +272,7 @@ class Loop:
         self.reason = ""
         """Of the level of the object that was met last."""
         for effect in operator.effects.values():  # which a simulation does not call
-            simulation.stand_in(effect.function, lambda _: does.effect())
+            simulation.stub(effect.function, lambda _: does.effect())
         simulation.apply(web("well"))
         simulation.run()
 

@@ -403,7 +403,7 @@ async def test_debug_shows_the_traceback(levelog: Levelog) -> None:
         ("doctor", WEBS_FILE),
         ("rbac", WEBS_FILE),
         ("manifests", WEBS_FILE, "--image", "webs:1", "--output", "deployed"),
-        ("release", WEBS_FILE),
+        ("remove-finalizers", WEBS_FILE),
     ],
     ids=lambda command: command[0],
 )

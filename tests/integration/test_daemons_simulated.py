@@ -51,7 +51,7 @@ def test_a_daemon_sleeps_in_the_time_of_the_simulation_and_keeps_its_state() -> 
         steps = daemon.state.steps if daemon.state else 0
         while steps < daemon.object.spec.replicas and await daemon.sleep(MINUTE):
             steps += 1
-            await daemon.keep(Progress(steps))
+            await daemon.save(Progress(steps))
             told.append((web.metadata.name, steps))
 
     with Simulation(op) as simulation:
@@ -124,7 +124,7 @@ def test_what_does_not_end_by_itself_is_cancelled_after_its_grace() -> None:
         told.append(f"begins at {daemon.state.steps if daemon.state else 0}")
         try:
             await daemon.stopped()
-            await daemon.keep(Progress(7))
+            await daemon.save(Progress(7))
             told.append(f"has to end: {daemon.reason}")
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -154,7 +154,7 @@ def test_a_failure_is_tried_again_with_the_state_or_given_up(error: Exception) -
     async def follow(web: Web, daemon: Daemon[Web, Progress], retry: int) -> None:
         steps = daemon.state.steps if daemon.state else 0
         told.append((steps, retry))
-        await daemon.keep(Progress(steps + 1))
+        await daemon.save(Progress(steps + 1))
         raise error
 
     with Simulation(op) as simulation:

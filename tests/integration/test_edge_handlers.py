@@ -808,7 +808,7 @@ def wrong_time(op: Operator) -> None:
             "handler handler: parameter 'patch' is str; a function of this kind may take its object first, reas",
         ),
         (wrong_grace, "daemon handler: grace=datetime.timedelta(0) is not a time above 0"),
-        (wrong_daemon, "daemon handler: yields; it keeps what it has to know by daemon.keep("),
+        (wrong_daemon, "daemon handler: yields; save what it has to know by daemon.save("),
         (wrong_time, "timer handler: every=datetime.timedelta(0) is not a timedelta of at least"),
     ],
 )

@@ -93,7 +93,7 @@ def test_a_call_that_fails_for_good_fails_its_level_until_something_changes() ->
         return 1
 
     with Simulation(op) as simulation:
-        simulation.stand_in(op.effects["record"].function, refuses)
+        simulation.stub(op.effects["record"].function, refuses)
         simulation.apply(host("www"))
         simulation.advance(timedelta(hours=1))
         level = simulation.level("published", "default", "a")
@@ -141,7 +141,7 @@ def test_a_simulation_asks_for_the_result_that_it_cannot_make_up() -> None:
         with pytest.raises(LevelogError, match=r"record does not return None: say what it returns"):
             simulation.run()
         with pytest.raises(KeyError, match="print is no effect"):
-            simulation.stand_in(print, lambda _: None)
+            simulation.stub(print, lambda _: None)
 
 
 class TenantSpec(Struct):
@@ -204,7 +204,7 @@ def test_own_status_writes_leave_a_call_that_waits_its_key_and_its_pace(
 ) -> None:
     op, bill = billing(ends=ends)
     with Simulation(op) as simulation:
-        simulation.stand_in(bill, fails)
+        simulation.stub(bill, fails)
         simulation.apply(tenant("a"))
         simulation.run()
         simulation.advance(timedelta(hours=3))
@@ -215,7 +215,7 @@ def test_own_status_writes_leave_a_call_that_waits_its_key_and_its_pace(
         simulation.apply(tenant("b"))
         simulation.run()
         simulation.advance(timedelta(minutes=16))
-        simulation.stand_in(bill, lambda _: "billed")
+        simulation.stub(bill, lambda _: "billed")
         simulation.advance(timedelta(minutes=16))
         assert simulation.level("billed", "default", "a").status == "in_sync"
         calls = [each for each in simulation.intents if each.verb == "call"]
@@ -225,14 +225,14 @@ def test_own_status_writes_leave_a_call_that_waits_its_key_and_its_pace(
 def test_a_call_that_gave_up_in_a_later_round_than_it_was_decided_in_fails_that_round() -> None:
     op, bill = billing(ends=1)
     with Simulation(op) as simulation:
-        simulation.stand_in(bill, busy)
+        simulation.stub(bill, busy)
         simulation.apply(tenant("a"))
         simulation.run()
 
         def gives_up(_: Bill) -> str:
             raise GiveUp("no such plan")
 
-        simulation.stand_in(bill, gives_up)
+        simulation.stub(bill, gives_up)
         simulation.advance(timedelta(days=1))
         level = simulation.level("billed", "default", "a")
         assert (level.status, level.reason) == ("failed", "effect bill: no such plan")

@@ -135,14 +135,14 @@ def test_an_effect_that_raised_for_three_days_is_called_within_the_limit_with_th
         raise ConnectionResetError("by peer")
 
     with Simulation(CALLED) as simulation:
-        simulation.stand_in(bill, away)
+        simulation.stub(bill, away)
         simulation.apply(a_web())
         simulation.run()
         simulation.advance(DAYS)
         assert status(simulation, "billed") == "settling"
         assert 250 < simulation.calls["bill"] < 600
         assert "times since 2026-01-01 00:00:00 UTC, the next time at 2026-01-04 00:" in reason(simulation)
-        simulation.stand_in(bill, lambda _: "billed")
+        simulation.stub(bill, lambda _: "billed")
         simulation.advance(LIMIT)
         assert status(simulation, "billed") == "in_sync"
         assert len({each.idempotency_key for each in simulation.intents}) == 1
@@ -165,7 +165,7 @@ def test_a_call_that_keeps_failing_gives_way_to_what_its_view_sees_next(
         return fails(request) if request.team == "a" else request.team
 
     with Simulation(CALLED) as simulation:
-        simulation.stand_in(bill, fails_for_a)
+        simulation.stub(bill, fails_for_a)
         simulation.apply(a_web("a"))
         simulation.run()
         simulation.advance(time)
@@ -177,7 +177,7 @@ def test_a_call_that_keeps_failing_gives_way_to_what_its_view_sees_next(
 
 def test_a_call_that_gave_up_is_not_made_again() -> None:
     with Simulation(CALLED) as simulation:
-        simulation.stand_in(bill, gives_up)
+        simulation.stub(bill, gives_up)
         simulation.apply(a_web())
         simulation.run()
         simulation.advance(DAYS)

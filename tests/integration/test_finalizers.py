@@ -226,7 +226,7 @@ def test_a_finalizer_of_a_handler_that_was_removed_is_taken_off() -> None:
 
 def test_a_class_that_no_handler_is_left_for_is_released() -> None:
     op = Operator("webs")
-    op.release(Web)
+    op.remove_finalizer(Web)
     check_what_is_left_is_taken_off(op)
 
 
@@ -238,7 +238,7 @@ def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
     def provision(web: Web) -> None:
         told.append(web.metadata.name)
 
-    op.release(Web)
+    op.remove_finalizer(Web)
     with Simulation(op) as simulation:
         simulation.call_through(provision)
         simulation.apply(web(finalizers=(FINALIZER,)))
@@ -251,29 +251,31 @@ def test_a_class_is_released_beside_handlers_that_hold_nothing_up() -> None:
 def test_a_class_whose_objects_are_held_up_is_not_released(is_first: bool) -> None:
     op = Operator("webs")
     if is_first:
-        op.release(Web)
+        op.remove_finalizer(Web)
 
     @op.on.delete(finalizer=True)
     def archive(web: Web) -> None:
         """Not called."""
 
     if not is_first:
-        op.release(Web)
-    with pytest.raises(OperatorError, match=r"^op\.release\(Web\): archive holds these objects by the finalizer"):
+        op.remove_finalizer(Web)
+    with pytest.raises(
+        OperatorError, match=r"^op\.remove_finalizer\(Web\): archive needs the finalizer on these objects"
+    ):
         Program([op])
 
 
 @pytest.mark.parametrize(
     ("released", "sentence"),
     [
-        (Branch, "op.release: Branch is external"),
-        ("webs", "op.release: webs, which is not a class derived from Resource"),
-        (Resource, "op.release: Resource does not say which resource it is"),
+        (Branch, "op.remove_finalizer: Branch is external"),
+        ("webs", "op.remove_finalizer: webs, which is not a class derived from Resource"),
+        (Resource, "op.remove_finalizer: Resource does not say which resource it is"),
     ],
 )
 def test_what_has_no_finalizers_is_not_released(released: Any, sentence: str) -> None:
     with pytest.raises(OperatorError, match=f"^{re.escape(sentence)}"):
-        Operator("webs").release(released)
+        Operator("webs").remove_finalizer(released)
 
 
 STEPS = st.lists(st.sampled_from(["apply", "delete", "run", "minute", "fail", "mend", "strip"]), max_size=12)

@@ -206,7 +206,7 @@ def named(web: Web) -> Level[str]:
 @op.daemon
 async def follow(web: Web, daemon: Daemon[Web, list[str]], names: LiveIndex[str, str]) -> None:
     await daemon.level(named).until(lambda level: level.status == "in_sync")
-    await daemon.keep(list(await names.get("default")))
+    await daemon.save(list(await names.get("default")))
     Path("followed").write_text(str(daemon.state))
     await daemon.stopped()
 

@@ -66,7 +66,7 @@ def test_a_source_that_fails_makes_its_records_stale_and_keeps_them(simulate: Si
     simulation = simulate(git.op)
     simulation.apply(WEB)
     simulation.observe(Branch, [Branch(name="main", commit="1")])
-    simulation.lose(Branch, "away")
+    simulation.fail_source(Branch, "away")
     assert actual(simulation) == (["1"], ["stale"])
     simulation.advance(timedelta(hours=1))
     assert actual(simulation) == (["1"], ["stale"])

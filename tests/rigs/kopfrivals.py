@@ -156,7 +156,7 @@ class Handlers:
         """Stop it, and take off what it left on objects, where there is a command for that."""
         self.stop()
         if self.side == "levelog":
-            await self.command("release", "shops.py")
+            await self.command("remove-finalizers", "shops.py")
 
 
 class Rival(Handlers):

@@ -1,4 +1,4 @@
-"""Around a run: `levelog init`, `crd`, `import-crd`, `doctor`, `migrate`, `rbac`, `manifests` and `release`."""
+"""Before and after a run: `init`, CRDs, `doctor`, `migrate`, `rbac`, `manifests` and `remove-finalizers`."""
 
 import sys
 from pathlib import Path
@@ -156,7 +156,7 @@ def manifests(
 
 
 @taking("kubeconfig", "context", "namespace")
-def release(
+def remove_finalizers(
     settings: Settings,
     files: Annotated[
         list[Path],
@@ -165,12 +165,12 @@ def release(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print which objects have one.")] = False,
 ) -> None:
-    """Take the finalizers of these operators off all objects that they read: stop them first, and uninstall them."""
+    """Remove the finalizers of these operators from all objects that they read. Stop the operators first."""
 
     async def work() -> None:
-        from levelog_cli.wiring.releasing import release as take_off
+        from levelog_cli.wiring import finalizers
 
-        if not await take_off(settings, files, is_dry=dry_run):
+        if not await finalizers.remove_finalizers(settings, files, is_dry=dry_run):
             raise SystemExit(FAILED)
 
     execute(settings, work)

@@ -118,7 +118,7 @@ class EdgeRegistry:
             raise TypeError(f"{found.name} is no index of finalizers")
         return found
 
-    def release(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
+    def remove_finalizer(self, cls: type[ResourceBase], function: Callable[..., Any]) -> None:
         """Take the finalizer of handlers that were removed off a class's objects; `function` has the view's name."""
         finalizer_of(self._operator)
         self._released[cls.resource_type.group_resource] = cls
@@ -131,7 +131,8 @@ class EdgeRegistry:
             names = [*(each.name for each in holding), *(each.name for each in staying)]
             if names:
                 raise OperatorError(
-                    f"op.release({cls.__name__}): {names[0]} holds these objects by the finalizer: keep one of the two"
+                    f"op.remove_finalizer({cls.__name__}): {names[0]} needs the finalizer on these objects; "
+                    "remove one of the two"
                 )
         for function, reasons in self._waiting.items():
             EdgeHandler(function, reasons, EdgeOptions(), self._lender)  # raises

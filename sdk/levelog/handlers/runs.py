@@ -55,7 +55,7 @@ class DaemonHandler:
         self.grace = grace
         self.options = options
         if yields(function):
-            raise OperatorError(f"daemon {self.name}: yields; it keeps what it has to know by daemon.keep(…)")
+            raise OperatorError(f"daemon {self.name}: yields; save what it has to know by daemon.save(…)")
         if not inspect.iscoroutinefunction(function):
             raise OperatorError(f"daemon {self.name}: is not async: a thread could not be ended with its object")
         require_time(function, "daemon", grace, option="grace")

@@ -133,7 +133,7 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
     for operator, resource in unfinalized(known, code):
         log.warning(
             "%s that the code before kept cannot be deleted: nothing takes the finalizer %s%s off any more. Add "
-            "op.release(…) of their class, or run `levelog release` with the code before",
+            "op.remove_finalizer(…) of their class, or run `levelog remove-finalizers` with the code before",
             resource,
             PREFIX,
             operator,

@@ -128,7 +128,7 @@ def test_the_roles_are_the_same_in_whatever_order_the_verbs_stand() -> None:
 
 def test_who_takes_finalizers_off_may_patch() -> None:
     op = Operator("webs")
-    op.release(Web)
+    op.remove_finalizer(Web)
     text = roles_of(LoadedApplication(Application("webs"), Program([op])), operator_namespace="a", namespaces=())
     assert ("example.com", "webs", ["get", "patch"]) in rules(text, "ClusterRole", "levelog-webs-actuate")
 

@@ -267,7 +267,7 @@ class Holder:
     async def _keep(self, follower: Follower, daemon: Daemon[Web, Kept]) -> None:
         serial = self._tenures.next_serial()
         try:
-            await daemon.keep(Kept(serial))
+            await daemon.save(Kept(serial))
         except DaemonLost:
             self._judge(lambda: self._tenures.judge(follower.tenure, serial, is_kept=False))
             raise

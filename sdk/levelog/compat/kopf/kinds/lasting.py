@@ -191,7 +191,7 @@ class LastingHandler(DaemonHandler):
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
         if result or daemon.state:
-            await daemon.keep(result or {})
+            await daemon.save(result or {})
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         """Call the function in a thread of its own, which ends with it."""

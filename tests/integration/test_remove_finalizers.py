@@ -1,4 +1,4 @@
-"""`levelog release`: finalizers of operators are taken off all objects, and those of others are left."""
+"""`levelog remove-finalizers`: finalizers of operators are taken off all objects, and those of others are left."""
 
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,17 @@ async def test_finalizers_are_taken_off_all_objects_and_those_of_others_are_left
             return {each["metadata"]["name"]: each["metadata"].get("finalizers", []) for each in found}
 
         before = left()
-        dry = await levelog.ends("release", WEBS_FILE, "--dry-run")
+        dry = await levelog.ends("remove-finalizers", WEBS_FILE, "--dry-run")
         assert (dry.status, dry.stderr) == (0, "")
-        assert "webs.example.com/default/going: levelog/webs would be taken off\n" in dry.stdout
+        assert "webs.example.com/default/going: levelog/webs would be removed\n" in dry.stdout
         assert left() == before
         sandbox.access.denials.append(Denial("patch", "webs.example.com"))
-        refused = await levelog.ends("release", WEBS_FILE)
+        refused = await levelog.ends("remove-finalizers", WEBS_FILE)
         assert refused.status == 1
-        assert "webs.example.com/default/going: levelog/webs is still on it: " in refused.stderr
-        assert "0 objects released, 2 not" in refused.stdout
+        assert "webs.example.com/default/going: cannot remove levelog/webs: " in refused.stderr
+        assert "levelog/webs removed from 0 of 2 objects" in refused.stdout
         sandbox.access.denials.clear()
-        done = await levelog.ends("release", WEBS_FILE)
+        done = await levelog.ends("remove-finalizers", WEBS_FILE)
         assert (done.status, done.stderr) == (0, "")
-        assert "webs.example.com/default/shop: levelog/webs taken off\n" in done.stdout
+        assert "webs.example.com/default/shop: levelog/webs removed\n" in done.stdout
         assert left() == {"other": ["levelog/shops"], "shop": ["example.com/a"]}

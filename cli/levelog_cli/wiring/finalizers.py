@@ -1,4 +1,4 @@
-"""Taking the finalizers of operators off all objects, before they are uninstalled."""
+"""`levelog remove-finalizers`: the finalizers of operators, off all objects before these are uninstalled."""
 
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -27,10 +27,11 @@ _ATTEMPTS: Final = 5
 _CHANGED: Final = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-async def release(settings: Settings, files: Sequence[Path], *, is_dry: bool) -> bool:
-    """Take the finalizers of the operators in the files off the objects that they read; says so for each.
+async def remove_finalizers(settings: Settings, files: Sequence[Path], *, is_dry: bool) -> bool:
+    """Remove the finalizers of the operators in the files from the objects that they read; prints each.
 
-    Returns whether all of them are off. Raises ApiError for a resource that may not be listed, and as `load_operators`.
+    Returns whether all of them are removed. Raises ApiError for a resource that may not be listed, and as
+    `load_operators`.
     """
     program = load_application(settings, files).program
     finalizers = [PREFIX + operator.name for operator in program.operators]
@@ -45,14 +46,15 @@ async def release(settings: Settings, files: Sequence[Path], *, is_dry: bool) ->
                 key = resource.key(manifest["metadata"].get("namespace", ""), manifest["metadata"]["name"])
                 try:
                     if not is_dry:
-                        await _take_off(client, resource, key, manifest, held)
-                    said = "would be taken off" if is_dry else "taken off"
+                        await _patch(client, resource, key, manifest, held)
+                    said = "would be removed" if is_dry else "removed"
                     sys.stdout.write(f"{key}: {', '.join(held)} {said}\n")
                 except LevelogError as error:
                     failed += 1
-                    sys.stderr.write(f"{key}: {', '.join(held)} is still on it: {error}\n")
-    done = f"{found} objects have" if is_dry else f"{found - failed} objects released, {failed} not: they had"
-    sys.stdout.write(f"{done} {' or '.join(finalizers)}\n")
+                    sys.stderr.write(f"{key}: cannot remove {', '.join(held)}: {error}\n")
+    names = " or ".join(finalizers)
+    done = f"{found} objects have {names}" if is_dry else f"{names} removed from {found - failed} of {found} objects"
+    sys.stdout.write(f"{done}\n")
     return not failed
 
 
@@ -76,10 +78,10 @@ async def _objects(
             query = {"limit": _PAGE, "continue": following}
 
 
-async def _take_off(
+async def _patch(
     client: KubeClient, resource: ResourceType, key: ObjectKey, manifest: dict[str, Any], finalizers: Sequence[str]
 ) -> None:
-    """Take finalizers off an object; one that is gone has none. Raises as `KubeClient.request`."""
+    """Remove finalizers from an object; one that is gone has none. Raises as `KubeClient.request`."""
     path, found = path_of(key, resource.api_version), manifest
     for attempt in range(1, _ATTEMPTS + 1):
         names = found["metadata"].get("finalizers", [])
