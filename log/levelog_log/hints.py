@@ -28,7 +28,7 @@ class Topic(StrEnum):
     LEVELS = "levels"
     """For actuators: a level stands otherwise that a daemon may wait for."""
     HELD = "held"
-    """For processors: objects whose records wait for handlers of records are to be tried again."""
+    """For processors: objects whose records wait for record handlers are to be tried again."""
 
 
 class Hints:

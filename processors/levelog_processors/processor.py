@@ -73,7 +73,7 @@ class Processor:
         """`threads`: how many reconcile functions that are not async run at one time.
 
         `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one. `events_from`:
-        sequence after which handlers of records begin that are new; None: where the tables are.
+        sequence after which record handlers begin that are new; None: where the tables are.
         """
         self._database = database
         self._scope = scope = replace(scope, owner=owner)
@@ -189,7 +189,7 @@ class Processor:
             pruner = Pruner(self._database, self._scope, self._stream)
             tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
         if self.feed.is_needed:
-            tasks.append(asyncio.create_task(self.feed.run(epochs), name="handlers of records"))
+            tasks.append(asyncio.create_task(self.feed.run(epochs), name="record handlers"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -1,4 +1,4 @@
-"""What handlers of edges are called for: how an object differs from what they handled of it last."""
+"""What edge handlers are called for: how an object differs from what they handled of it last."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -31,7 +31,7 @@ Diff: TypeAlias = tuple[FieldChange, ...]
 
 
 class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a handler of edges is to handle, and once it has, what it handled: the request of the call."""
+    """What an edge handler is to handle, and once it has, what it handled: the request of the call."""
 
     reason: Reason
     is_noted: bool = False

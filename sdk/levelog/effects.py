@@ -35,7 +35,7 @@ GROUP: Final = "effects"
 MOST_BYTES: Final = 64 * 1024
 """Of a request, and of a result, as JSON: both go into a record of the log."""
 MOST_EDGE_BYTES: Final = 2 * 1024 * 1024
-"""Of an object that a handler of edges is called for, and of how it differs: objects reach 1.5 MiB."""
+"""Of an object that an edge handler is called for, and of how it differs: objects reach 1.5 MiB."""
 OF_EFFECTS: Final = (Given.KEY, Given.RETRY, Given.STARTED, Given.LOGGER, Given.SETTINGS)
 
 

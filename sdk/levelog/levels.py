@@ -56,7 +56,7 @@ class Level(Generic[T]):
         self.waits = ""
         """Of levelog's own views: why nothing is done about the drift yet."""
         self.is_known = False
-        """Of handlers of edges: the object was noted before its first call."""
+        """Of edge handlers: the object was noted before its first call."""
         self._drift: Drift | None = None
 
     @property

@@ -67,7 +67,7 @@ class Operator:
         self.record_handlers: dict[str, RecordHandler] = {}
         """By name: what is called for each record."""
         self.on = On(self._lender, self.indices, self.edges.register, self._register_records)
-        """Handlers of edges, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
+        """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}
 
     @overload
@@ -469,7 +469,7 @@ class Operator:
     def remove_finalizer(self, cls: type[ResourceBase]) -> None:
         """Take this operator's finalizer off all objects of a class, whose handlers that wanted it were removed.
 
-        Needed where no handler of edges of the class is left, which would do it too. Keep it as long as `levelog
+        Needed where no edge handler of the class is left, which would do it too. Keep it as long as `levelog
         levels` lists objects under the view that it makes, `webs_finalizer` for Webs.
         """
         require_resource("op.remove_finalizer: ", cls)

@@ -174,7 +174,7 @@ class Simulation:
         self._in_loop(lambda: world.effects.put(effect, function))
 
     def call_through(self, *effects: Callable[..., Any]) -> None:
-        """Call these effects, handlers of edges and of records, and timers themselves from now on, as is done live.
+        """Call the real functions of these effects, handlers, timers and daemons from now on, as live.
 
         Raises KeyError for a function that is none of the operators.
         """

@@ -82,7 +82,7 @@ class World:
         self.effects = StandIns(program.effects, self.engine.calls.count, program.record_handlers)
         """What is called in place of effects."""
         self._records: list[LoggedRecord] = []
-        """The log, as far as handlers of records are called."""
+        """The log, as far as record handlers are called."""
         self._delivery = Delivery(
             database, scope, program, self._read_object, patience=None, clock=clock, call=self.effects.record_function
         )
@@ -260,7 +260,7 @@ class World:
         self.live.tell(folded.keys)
 
     async def _deliver(self) -> bool:
-        """Call handlers of records for what is new, and again where that is due; tells whether anything was."""
+        """Call record handlers for what is new, and again where that is due; tells whether anything was."""
         delivery = self._delivery
         fresh = self._records[self._delivered_to :]
         due = delivery.due_at

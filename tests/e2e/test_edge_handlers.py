@@ -1,4 +1,4 @@
-"""Handlers of edges on a real API server: across a kill, for what happened while nothing ran, without a write."""
+"""Edge handlers on a real API server: across a kill, for what happened while nothing ran, without a write."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each process is killed at each of its seams while handlers of edges are called: all edges are handled, under one key.
+"""Each process is killed at each of its seams while edge handlers are called: all edges are handled, under one key.
 
 Objects are made, changed and deleted, a group of them for each seam. What is called is told by a file that handlers
 write to, what is written by the answers of the API server at the actuator's proxy.

@@ -1,4 +1,4 @@
-"""Handlers of edges beside a running actuator: for one object one call at a time, and none for what is gone."""
+"""Edge handlers beside a running actuator: for one object one call at a time, and none for what is gone."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`levelog run --events-from`: where handlers of records begin that are new."""
+"""`levelog run --events-from`: where record handlers begin that are new."""
 
 import re
 import sqlite3
@@ -62,7 +62,7 @@ class Followed:
         return [each.partition(" ")[2] for each in self.told if each.startswith(f"{handler} ")]
 
     def add(self, name: str) -> None:
-        """Write another handler of records."""
+        """Write another record handler."""
         with self.file.open("a") as file:
             file.write(HANDLER.replace("NAME", name))
 

@@ -1,4 +1,4 @@
-"""Handlers of edges and timers: called for what differs from what they handled, for nothing else, and not too often."""
+"""Edge handlers and timers: called for what differs from what they handled, for nothing else, and not too often."""
 
 import re
 from collections import defaultdict

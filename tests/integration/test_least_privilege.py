@@ -253,7 +253,7 @@ async def test_daemons_and_handlers_of_records_work_with_the_rights_that_are_doc
                 return all((tmp_path / name).exists() for name in ("followed", "heard"))
 
             try:
-                await until(is_followed, "a daemon that keeps its state, and a handler of records", seconds=60)
+                await until(is_followed, "a daemon that keeps its state, and a record handler", seconds=60)
                 assert (tmp_path / "followed").read_text() == "['shop']"
                 for process in running:
                     assert await process.stops() == 0, process.log_tail()

@@ -1,4 +1,4 @@
-"""`max_concurrency=` of handlers of edges and timers, beside a processor and an actuator."""
+"""`max_concurrency=` of edge handlers and timers, beside a processor and an actuator."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Handlers of records: called for each, in order for each object, at least once; a poisoned one holds up no other."""
+"""Record handlers: called for each, in order for each object, at least once; a poisoned one holds up no other."""
 
 import asyncio
 import logging

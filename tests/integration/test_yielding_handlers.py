@@ -1,4 +1,4 @@
-"""Handlers of edges that yield intents, and those that are given up after a time."""
+"""Edge handlers that yield intents, and those that are given up after a time."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta

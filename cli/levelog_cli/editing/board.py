@@ -1,4 +1,4 @@
-"""The levels of an application under development, as they change: a board below the log, or a line for each change."""
+"""The levels of an application under development, as they change: a table below the log, or a line for each change."""
 
 import asyncio
 import os

@@ -208,7 +208,7 @@ class Metrics(Collector):
         )
         held = self._processor.feed.held
         holds = GaugeMetricFamily(
-            "levelog_event_holds", "Objects whose records wait for a handler of records", labels=["handler"]
+            "levelog_event_holds", "Objects whose records wait for a record handler", labels=["handler"]
         )
         for handler in self._processor.program.record_handlers:
             holds.add_metric([handler], held.get(handler, 0))

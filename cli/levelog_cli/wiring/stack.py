@@ -242,7 +242,7 @@ class _Process(Struct, kw_only=True):
                     tasks.create_task(actuator.run(), name="actuator")
 
     async def _events_from(self, stream: LogStream) -> int | None:
-        """Sequence after which new handlers of records begin, if that was said. Raises ConfigurationError."""
+        """Sequence after which new record handlers begin, if that was said. Raises ConfigurationError."""
         if not self.settings.events_from:
             return None
         from levelog_history.reach import Moment

@@ -1,4 +1,4 @@
-"""Handlers of records: called for each record of the objects of some partitions, in order for each object.
+"""Record handlers: called for each record of the objects of some partitions, in order for each object.
 
 A position moves once all records up to it are handled, or held: an object whose function fails, or takes its time, is
 held with the first of its records that is not handled. Its later ones are read from the log again once that is done.
@@ -105,7 +105,7 @@ class _Chain:
 
 
 class Delivery:
-    """Steps through the log for handlers of records; who steps it reads the log. Its steps raise LeaseLost."""
+    """Steps through the log for record handlers; who steps it reads the log. Its steps raise LeaseLost."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The log as handlers of records are fed with it: only what they ask for, of the partitions that are held."""
+"""The log as record handlers are fed with it: only what they ask for, of the partitions that are held."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ NOTE_EVERY: Final = timedelta(seconds=30)
 
 
 class RecordFeed:
-    """Reads the log for the handlers of records of one processor."""
+    """Reads the log for the record handlers of one processor."""
 
     def __init__(self, database: Database, scope: Scope, program: Program, stream: LogStream, hints: Hints) -> None:
         self._stream = stream
@@ -53,7 +53,7 @@ class RecordFeed:
 
     @property
     def is_needed(self) -> bool:
-        """Tell whether there are handlers of records."""
+        """Tell whether there are record handlers."""
         return bool(self._resources)
 
     async def hold(self, epochs: Mapping[int, int], *, start: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Handlers of edges, as `@op.on` registers them: a view of what a function has handled, and an effect that calls it."""
+"""Edge handlers, as `@op.on` registers them: a view of what a function has handled, and an effect that calls it."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Handlers of edges of one operator, and the views, effects and reconcile functions that are made of them."""
+"""Edge handlers of one operator, and the views, effects and reconcile functions that are made of them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,7 +39,7 @@ from levelog.wire.objects import GroupResource
 
 
 class EdgeRegistry:
-    """Takes in handlers of edges; what it makes of them it puts into the operator's own mappings."""
+    """Takes in edge handlers; what it makes of them it puts into the operator's own mappings."""
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ def finalizer_of(operator: str) -> str:
 
 
 class Keeping(Protocol):
-    """What keeps its objects until something has ended: a handler of edges, or a daemon."""
+    """What keeps its objects until something has ended: an edge handler, or a daemon."""
 
     name: str
     options: EdgeOptions

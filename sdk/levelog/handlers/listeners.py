@@ -62,7 +62,7 @@ class RecordHandler:
         self.options = options
         if yields(function):
             raise OperatorError(
-                f"{kind} {self.name}: yields; what has to be written is asked for by a view, or a handler of edges"
+                f"{kind} {self.name}: yields; what has to be written is asked for by a view, or an edge handler"
             )
         require_time(function, kind, options.timeout)
         require_retries(f"{kind} {self.name}", options.retries, options.backoff)

@@ -1,4 +1,4 @@
-"""`op.on`: the decorators of handlers of edges, beside those of hooks."""
+"""`op.on`: the decorators of edge handlers, beside those of hooks."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -29,9 +29,9 @@ Register: TypeAlias = Callable[[Callable[..., Any], Reason, EdgeOptions | None],
 
 
 class On(Hooks):
-    """Registers handlers of edges and hooks of one operator.
+    """Registers edge handlers and hooks of one operator.
 
-    A handler of edges takes an object of a class derived from Resource, or a `Mapping[str, Any]` where a decorator
+    An edge handler takes an object of a class derived from Resource, or a `Mapping[str, Any]` where a decorator
     names the class, `@op.on.create(Web)`; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int`,
     `started: datetime` (when the call was decided) and `idempotency_key: str`, and a logger and the settings. It may
     yield intents, for the classes in `writes`: they are written once it has returned, and it is called again only
@@ -168,7 +168,7 @@ class On(Hooks):
         which these are; at its end an object is handled whatever it was last. The options are those of `create`.
 
         With `finalizer=True` it is called before: once the object is being deleted, which stays until the function has
-        returned or given up. All handlers of edges of the class wait until the finalizer is on the object.
+        returned or given up. All edge handlers of the class wait until the finalizer is on the object.
         """
         return self._decorator("delete", of, options)
 

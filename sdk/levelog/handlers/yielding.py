@@ -1,4 +1,4 @@
-"""Intents that handlers of edges yield: kept as the result of the call, and written by a view of those that are not."""
+"""Intents that edge handlers yield: kept as the result of the call, and written by a view of those that are not."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias

@@ -1,4 +1,4 @@
-"""How far handlers of records are, in each partition, and the objects whose records wait meanwhile."""
+"""How far record handlers are, in each partition, and the objects whose records wait meanwhile."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

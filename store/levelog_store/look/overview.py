@@ -54,7 +54,7 @@ class LevelLine(Struct, frozen=True, kw_only=True):
 
     @property
     def is_held(self) -> bool:
-        """Tell whether it is no level, but an object whose records wait for a handler of records."""
+        """Tell whether it is no level, but an object whose records wait for a record handler."""
         return self.evaluated_at is None and self.status != "blocked"
 
     @property
@@ -211,7 +211,7 @@ async def read_level_lines(
 
 
 async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLine]:
-    """Objects whose records wait for handlers of records: they have no level, and are shown as one."""
+    """Objects whose records wait for record handlers: they have no level, and are shown as one."""
     return [
         LevelLine(
             view=each.handler,

@@ -42,9 +42,9 @@ class Differences(Struct, frozen=True, kw_only=True):
     Their reconcile function changed, or an effect of their operator.
     """
     listening: frozenset[str] = frozenset()
-    """Handlers of records that are new, or changed."""
+    """Record handlers that are new, or changed."""
     silenced: frozenset[str] = frozenset()
-    """Handlers of records whose positions go: they are removed, or are given other objects now."""
+    """Record handlers whose positions go: they are removed, or are given other objects now."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)

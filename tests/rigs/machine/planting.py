@@ -16,4 +16,4 @@ class Planted(Struct, frozen=True):
     examples: int
     """It is found by one of so many."""
     machine: Literal["laboratory", "edges", "daemons"] = "laboratory"
-    """The one that it is for: of levels, of handlers of edges, of daemons."""
+    """The one that it is for: of levels, of edge handlers, of daemons."""

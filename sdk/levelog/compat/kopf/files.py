@@ -306,7 +306,7 @@ class KopfFile:
         self.operator.effects[effect].snapshots = dict.fromkeys(handler.attempts.indices, Any)
 
     def _siblings(self, handler: ResumeHandler) -> list[ChangeHandler]:
-        """The same function as handlers of changes."""
+        """The same function as change handlers."""
         function, cls = handler.origin, handler.reader.cls
         return [each for each in self._changing.values() if each.origin is function and each.reader.cls is cls]
 

@@ -159,7 +159,7 @@ def at_work(what: str) -> Calls:
     """The handler that runs now. Raises OperatorError where none does."""
     found = _calls.get()
     if found is None:
-        raise OperatorError(f"{what}: is called inside of a handler of changes: nothing is handled here")
+        raise OperatorError(f"{what}: is called inside of a change handler: nothing is handled here")
     return found
 
 

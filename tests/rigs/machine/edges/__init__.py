@@ -1,1 +1,1 @@
-"""The parts of the state machine that checks the invariants of handlers of edges, beside those of levels."""
+"""The parts of the state machine that checks the invariants of edge handlers, beside those of levels."""

@@ -1,4 +1,4 @@
-"""Bugs to plant into what handlers of edges are made of, as `bugs` has them of levels."""
+"""Bugs to plant into what edge handlers are made of, as `bugs` has them of levels."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A small world with handlers of edges: a cluster, a log, two processors, and actuators that call, stepped."""
+"""A small world with edge handlers: a cluster, a log, two processors, and actuators that call, stepped."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta

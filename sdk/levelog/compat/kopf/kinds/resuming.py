@@ -91,7 +91,7 @@ def resumed_view(
 ) -> ViewHandler:
     """The view of the last start, against that for which the function was called.
 
-    `siblings` are the same function as a handler of changes: what it has handled since the start counts.
+    `siblings` are the same function as a change handler: what it has handled since the start counts.
     """
     index = handler.calls_name
 

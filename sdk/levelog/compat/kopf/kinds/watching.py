@@ -34,7 +34,7 @@ class WatchingHandler(RecordHandler):
         *,
         is_alone: Callable[[], bool],
     ) -> None:
-        """`is_alone`: no handler of changes wants what is known of an object after its end."""
+        """`is_alone`: no change handler wants what is known of an object after its end."""
         self.name = name
         self._is_alone = is_alone
         self.attempts = attempts
