@@ -169,14 +169,11 @@ async def sites(
         yield Sites(client, found, tmp_path / "told.jsonl")
 
 
+@pytest.mark.long  # e2e/test_edge_handlers.py has one kill, test_crash_points.py each seam
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
     ("cluster", "objects"),
-    [
-        (SANDBOX, len(SEAMS)),
-        pytest.param(SANDBOX, 1000, marks=pytest.mark.long),
-        pytest.param(KUBE_APISERVER, KUBE_OBJECTS, marks=pytest.mark.long),
-    ],
+    [(SANDBOX, len(SEAMS)), (SANDBOX, 1000), (KUBE_APISERVER, KUBE_OBJECTS)],
     indirect=["cluster"],
 )
 async def test_invariant_15_each_edge_is_handled_under_one_key_and_written_once_whatever_is_killed(

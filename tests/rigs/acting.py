@@ -49,7 +49,7 @@ QUICK = ActuatorSettings(
     request=timedelta(seconds=10),
     first_delay=timedelta(milliseconds=20),
     most_delay=timedelta(milliseconds=200),
-    sweep=timedelta(seconds=1),
+    sweep=timedelta(milliseconds=200),
 )
 """Short waits, and deadlines that a busy machine keeps."""
 BRIEF = replace(QUICK, lease=timedelta(seconds=4), request=timedelta(seconds=1.5))

@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from rigs.api import Api
 from rigs.faultproxy import FaultProxy
 from rigs.levelog import WEBS_FILE, Levelog, Running
+from rigs.logs import forget_leases
 from rigs.nats import NatsServer
 from rigs.tcpconnection import TcpConnection
 from rigs.tcpproxy import TcpProxy
@@ -128,7 +129,8 @@ class Deployment:
             assert status == 0, f"levelog {role} ended with status {status}:\n{running.log_tail()}"
 
     async def end_leases(self) -> None:
-        """Let what killed processes hold end now, by the database's clock, instead of in half a minute."""
+        """Let what killed processes hold end now, in NATS and by the database's clock, instead of in half a minute."""
+        await forget_leases(self._nats)
         past = "now() - interval '1 second'"
         async with self._connection() as connection:
             await connection.execute(f"UPDATE leases SET expires_at = {past} WHERE owner <> ''")

@@ -10,10 +10,12 @@ import msgspec
 
 from levelog.wire.objects import Cluster, ObjectKey, Partition, Sequence, Uid, Version
 from levelog.wire.records import LoggedRecord, ObjectSeen
+from levelog.wire.subjects import lease_stream
 from levelog_log.messages import MessageWriter
 from levelog_log.reader import FIRST, Reader
 from levelog_log.stream import LogStream, ensure_stream
 from levelog_log.transport.connection import Connection, connect
+from levelog_log.transport.jetstream import StreamListRequest, StreamNames, ask
 from levelog_log.transport.wire import Message
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -67,6 +69,15 @@ def names_and_versions(records: Iterable[LoggedRecord]) -> list[tuple[str, int]]
 async def delete_stream(connection: Connection, stream: LogStream) -> None:
     """Remove the stream with all that it holds."""
     await connection.request(f"$JS.API.STREAM.DELETE.{stream.name}")
+
+
+async def forget_leases(server: NatsServer) -> None:
+    """Let all leases on NATS end now, as those of killed processes do later; who is there takes its own anew."""
+    async with await connect(server.url) as connection:
+        names = await ask(connection, "STREAM.NAMES", StreamListRequest(), StreamNames)
+        for name in names.streams or ():
+            if name.startswith(lease_stream(Cluster(""))):
+                await connection.request(f"$JS.API.STREAM.PURGE.{name}")
 
 
 async def expire(stream: LogStream, *, keep: int) -> None:
