@@ -1,7 +1,8 @@
 """Why a level is as it is: each decision with what led to it, what it changed, and what became of its writes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from levelog_history.differences import Difference, differences
 from levelog_history.happenings import Entry, Happened
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision, PastIntent, Read
+from levelog_store.look.queues import Queue
 from levelog_store.rows import ERRORS, WHOLE_INDEX
 
 _SLACK: Final = timedelta(minutes=5)
@@ -51,6 +53,8 @@ class ExplainedWrite(Struct, frozen=True, kw_only=True):
     receipt_sequence: int = 0
     shown: Revision | None = None
     """The first revision of the target in which the log showed the write."""
+    queue: Queue | None = None
+    """Of a call that waits while others of its effect are under way."""
 
 
 class StandingChange(Struct, frozen=True, kw_only=True):
@@ -80,8 +84,16 @@ class Explained(Struct, frozen=True, kw_only=True):
         return self.before is not None and self.before.fingerprint != self.decision.fingerprint
 
 
-def explain(decisions: Sequence[Decision], intents: dict[str, PastIntent], happened: Happened) -> list[Explained]:
-    """Explain all decisions on one level, given in order from the first that is kept."""
+def explain(
+    decisions: Sequence[Decision],
+    intents: Mapping[str, PastIntent],
+    happened: Happened,
+    queues: Mapping[str, Queue] = MappingProxyType({}),
+) -> list[Explained]:
+    """Explain all decisions on one level, given in order from the first that is kept.
+
+    `queues` are those of its calls that wait, by the keys of their intents.
+    """
     known: dict[tuple[str, str], Read] = {}
     held: dict[tuple[str, str], bytes | None] = {}
     found: list[Explained] = []
@@ -101,7 +113,7 @@ def explain(decisions: Sequence[Decision], intents: dict[str, PastIntent], happe
                 reads=_read_changes(decision, known, held),
                 standings=_standing_changes(decision, seen),
                 differences=_level_differences(before, decision),
-                writes=[_write(intents[key], happened) for key in decision.intents if key in intents],
+                writes=[_write(intents[key], happened, queues.get(key)) for key in decision.intents if key in intents],
             )
         )
         before = decision
@@ -233,9 +245,11 @@ def _level(decision: Decision | None) -> dict[str, Any]:
     return {name: msgspec.json.decode(value) for name, value in sides if value is not None}
 
 
-def _write(intent: PastIntent, happened: Happened) -> ExplainedWrite:
+def _write(intent: PastIntent, happened: Happened, queue: Queue | None) -> ExplainedWrite:
     sequence, receipt = happened.receipts.get(intent.key, (0, None))
-    return ExplainedWrite(intent=intent, receipt=receipt, receipt_sequence=sequence, shown=_shown(intent, happened))
+    return ExplainedWrite(
+        intent=intent, receipt=receipt, receipt_sequence=sequence, shown=_shown(intent, happened), queue=queue
+    )
 
 
 def _shown(intent: PastIntent, happened: Happened) -> Revision | None:

@@ -17,6 +17,7 @@ from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision, PastIntent
 from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.look.queues import read_queues
 from levelog_store.look.recall import (
     read_decisions,
     read_intents,
@@ -126,7 +127,9 @@ class Looking:
         """The decisions that are asked about: since the level was last at rest, of a target up to its last write."""
         intents = await self._intents(level)
         happened = await self._happened(level, _watched(intents))
-        explained = explain(level.decisions, intents, happened)
+        async with self._database.reading() as connection:
+            queues = await read_queues(connection, level.scope, list(intents))
+        explained = explain(level.decisions, intents, happened, queues)
         every = explained
         if level.target:
             explained = [each for each in explained if any(w.intent.target == level.target for w in each.writes)]

@@ -11,8 +11,9 @@ from levelog import Operator, Resource, Struct
 from levelog.wire.objects import Application
 from levelog_processors.program import Program
 from levelog_sandbox import Sandbox
+from levelog_store.look.overview import read_level_lines
 from rigs.crowd import Crowd
-from rigs.levelog import define_webs
+from rigs.levelog import Levelog, define_webs
 from rigs.migrated import migrate
 from rigs.nats import NatsServer
 from rigs.together import together
@@ -57,6 +58,8 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
     async def are_noted() -> bool:
         return len(noted) == 6
 
+    levelog = Levelog(tmp_path)
+    levelog.env |= {"LEVELOG_NATS_URL": nats_server.url, "LEVELOG_DATABASE_URL": database_url, "COLUMNS": "200"}
     await migrate(database_url)
     async with Sandbox() as sandbox:
         await define_webs(sandbox)
@@ -69,6 +72,14 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
             await until(are_noted, "the objects that the handler without a limit was called for")
             await provisioning.come_to(running=2, came=2)
             await rotating.come_to(running=1, came=1)
+            async with running.database.reading() as connection:
+                told = await read_level_lines(connection, running.scope, view="provision")
+            waiting = [line for line in told if " waits: " in line.reason]
+            waits = "2 such calls are under way, 4 wait"
+            assert [line.reason.partition(" waits: ")[2] for line in waiting] == [waits] * 4
+            for options in ((), ("--full",)):
+                shown = await levelog.ends("why", waiting[0].parent, "--view", "provision", *options)
+                assert f": pending: {waits}" in shown.stdout, shown
             for ended in range(1, 7):
                 provisioning.let_out()
                 rotating.let_out()

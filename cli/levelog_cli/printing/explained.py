@@ -110,8 +110,14 @@ def _brief_write(write: ExplainedWrite) -> str:
     elif intent.state == "failed":
         became = f"failed: {intent.error}"
     else:
-        became = f"{intent.state}: {intent.error}" if intent.error else intent.state
+        became = _state(write)
     return f"{intent.verb} {intent.target}: {became}"
+
+
+def _state(write: ExplainedWrite) -> str:
+    """The state of a write, with what keeps it there."""
+    intent = write.intent
+    return ": ".join(filter(None, (intent.state, intent.error, write.queue.text if write.queue else "")))
 
 
 def ignored_lines(view: str, parent: str, ignored: Sequence[Ignored]) -> Iterator[str]:
@@ -209,8 +215,7 @@ def _reads(reads: Sequence[ReadChange]) -> Iterator[str]:
 def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
     intent = write.intent
     mark = " <=" if is_asked else ""
-    error = f": {intent.error}" if intent.error else ""
-    yield from folded(f"{intent.verb} {intent.target}: {intent.state}{error} (key {intent.key[:12]}){mark}")
+    yield from folded(f"{intent.verb} {intent.target}: {_state(write)} (key {intent.key[:12]}){mark}")
     if write.receipt is not None:
         yield from folded(_receipt(write.receipt, write.receipt_sequence), _DEEP)
     if write.shown is not None:

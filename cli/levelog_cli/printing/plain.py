@@ -105,6 +105,7 @@ def explained_plain(level: KeptLevel, explained: Explained) -> dict[str, Any]:
                 "target": each.intent.target,
                 "state": each.intent.state,
                 "error": each.intent.error,
+                "queue": each.queue,
                 "receipt": {
                     "sequence": each.receipt_sequence,
                     "outcome": each.receipt.outcome,

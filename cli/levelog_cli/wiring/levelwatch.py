@@ -80,7 +80,18 @@ async def changes(database: Database, scopes: list[Scope], wanted: LevelFilter) 
 
 
 def _differ(before: LevelLine, now: LevelLine) -> bool:
-    """Tell whether a level is shown again: not for another evaluation alone, or for how far code is recomputed."""
+    """Tell whether a level is shown again.
+
+    It is not for another evaluation alone, for how far code is recomputed, or for how many calls wait beside its own.
+    """
     if before.evaluated_at is None and now.evaluated_at is None:
         return before.status != now.status
-    return (before.status, before.round, before.drift, before.reason) != (now.status, now.round, now.drift, now.reason)
+    return _shown(before) != _shown(now)
+
+
+def _shown(line: LevelLine) -> tuple[object, ...]:
+    reason = line.reason
+    for write in line.writes:
+        if write.queue is not None:
+            reason = reason.removesuffix(write.queue.text)
+    return line.status, line.round, line.drift, reason

@@ -236,7 +236,7 @@ def claimable(dialect: Dialect, *, is_partial: bool = False, calls: OfCalls = "w
         if is_partial:
             yield ~one_of_named(dialect, table.c.api_version, "without")
         if calls != "with":
-            of_calls = and_(table.c.verb == CALL, one_of_named(dialect, _effect(dialect, table), "calls"))
+            of_calls = and_(table.c.verb == CALL, one_of_named(dialect, effect_column(dialect, table), "calls"))
             yield of_calls if calls == "only" else ~of_calls
 
     def first(is_due: Callable[[NamedFromClause[Any]], ColumnElement[bool]]) -> Select[Any]:
@@ -247,8 +247,8 @@ def claimable(dialect: Dialect, *, is_partial: bool = False, calls: OfCalls = "w
     return select(select(due).union_all(select(fresh)).subquery("found")).limit(bindparam("limit", type_=Integer))
 
 
-def _effect(dialect: Dialect, table: NamedFromClause[Any]) -> ColumnElement[str]:
-    """The same as `effect_of`, in SQL."""
+def effect_column(dialect: Dialect, table: NamedFromClause[Any]) -> ColumnElement[str]:
+    """Of a call: the effect that it is of, as `effect_of` has it."""
     place = func.strpos if dialect.name == "postgresql" else func.instr
     operator = func.substr(table.c.view, 1, place(table.c.view, "/"), type_=Text)
     effect: ColumnElement[str] = operator + table.c.kind

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import read_holds
 from levelog_store.dialects import now, one_of
+from levelog_store.look.queues import Queue, read_queues
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
@@ -33,6 +34,8 @@ class WriteLine(Struct, frozen=True, kw_only=True):
     """When it is tried again; None: it is not waiting for that."""
     error: str
     """Of the last attempt."""
+    queue: Queue | None = None
+    """Of a call that waits while others of its effect are under way."""
 
 
 class LevelLine(Struct, frozen=True, kw_only=True):
@@ -253,9 +256,10 @@ def _moment(time: datetime) -> str:
 
 async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
     table, level = intents.c, levels.c
-    rows = await connection.execute(
+    found = await connection.execute(
         select(
-            *(table[name] for name in ("view", "parent", "verb", "target", "state", "attempts", "owner", "due_at")),
+            *(table[name] for name in ("key", "view", "parent", "verb", "target", "state", "attempts", "owner")),
+            table.due_at,
             table.decided_at,
             table.error,
         )
@@ -269,7 +273,9 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
         )
         .order_by(table.round, table.ordinal)
     )
-    found: dict[ViewParent, list[WriteLine]] = {}
+    rows = found.all()
+    queues = await read_queues(connection, scope, [row.key for row in rows if row.verb == "call"])
+    lines: dict[ViewParent, list[WriteLine]] = {}
     for row in rows:
         is_waiting = row.state in ("pending", "claimed") and not row.owner
         line = WriteLine(
@@ -280,9 +286,10 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
             since=row.decided_at,
             next_at=row.due_at if is_waiting else None,
             error=row.error,
+            queue=queues.get(row.key),
         )
-        found.setdefault((row.view, row.parent), []).append(line)
-    return found
+        lines.setdefault((row.view, row.parent), []).append(line)
+    return lines
 
 
 def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
@@ -290,12 +297,17 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
     if not writes:
         return line
     line = replace(line, writes=writes)
-    failing = [write for write in writes if write.error]
-    if line.status == "settling" and failing:
+    if line.status != "settling":
+        return line
+    if failing := [write for write in writes if write.error]:
         write = failing[0]
         tried = Tried(count=write.attempts, since=write.since, next_at=write.next_at)
         reason = f"{write.verb} {write.target}: {tried.text}"
-        return replace(line, reason=f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}")
+        reason = f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}"
+        return replace(line, reason=f"{reason}; {write.queue.text}" if write.queue else reason)
+    for write in writes:
+        if write.queue is not None:
+            return replace(line, reason=f"{write.verb} {write.target} waits: {write.queue.text}")
     return line
 
 

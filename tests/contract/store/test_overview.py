@@ -1,7 +1,7 @@
 """What is shown of an application: levels, parents without one, and why."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from levelog_store.look.overview import (
     read_level_lines,
     read_server_facts,
 )
+from levelog_store.look.queues import Queue
 from levelog_store.owners.handlers import Handler
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope
@@ -273,6 +274,44 @@ async def test_a_level_shows_its_writes_with_attempts_and_errors(database: Datab
     ]
     assert [(each.attempts, each.error) for each in shown[mall].writes] == [(3, common["error"])]
     assert (shown[mall].reason, shown[calm].writes) == ("given up", [])
+
+
+async def test_a_call_that_waits_while_others_of_its_effect_run_tells_how_many(database: Database) -> None:
+    scope, other = await scope_of(database), await scope_of(database, "others")
+    soon, past = datetime.now(UTC) + timedelta(hours=1), NOON
+    held: dict[str, Any] = {"state": "claimed", "due_at": soon, "expires_at": soon}
+    rows = [
+        call("a", owner="one", **held),
+        call("b", owner="two", **held),
+        call("c"),
+        call("d", attempts=1, due_at=past, error="refused"),
+        call("e", attempts=1, due_at=soon, error="refused"),
+        call("f", kind="mail"),
+        call("g", view="cars/parked"),
+        call("h", verb="apply"),
+        call("j", owner="killed", state="claimed", due_at=past, expires_at=past),
+        {**call("i", owner="one", **held), "scope": other.number},
+    ]
+    for row in rows[:-1]:
+        row["scope"] = scope.number
+    await decide(database, *rows)
+    found = {line.parent.rpartition("/")[2]: line for line in await lines(database, scope)}
+    waits = "2 such calls are under way in 2 actuators, 3 wait"
+    assert found["c"].reason == f"call page/a/c waits: {waits}"
+    assert found["d"].reason.endswith(f": refused; {waits}")
+    queues = {name: [write.queue for write in line.writes] for name, line in found.items()}
+    queue = Queue(effect="shops/page", under_way=2, actuators=2, waiting=3)
+    assert queues == {**{name: [None] for name in "abefgh"}, "c": [queue], "d": [queue], "j": [queue]}
+    one = Queue(effect="shops/page", under_way=1, actuators=1, waiting=1)
+    assert one.text == "1 such call is under way, 1 waits"
+
+
+def call(
+    name: str, *, view: str = "shops/paged", kind: str = "page", verb: str = "call", **columns: Any
+) -> dict[str, Any]:
+    """A row of a call for an object of its own."""
+    parent = f"webs.example.com/a/{name}"
+    return intent(f"{kind}/a/{name}", verb=verb, view=view, parent=parent, kind=kind, **columns)
 
 
 async def test_work_is_counted_by_view_and_status_in_the_partitions_that_are_named(database: Database) -> None:
