@@ -72,7 +72,7 @@ async def running(nats_server: NatsServer, postgres_url: str, tmp_path: Path) ->
             for shown in (
                 'levelog_levels{status="failed",view="webs/pods"} 1.0',
                 'levelog_effects_total{effect="page",outcome="written"} 1.0',
-                'levelog_event_holds{handler="webs/noted"} 1.0',
+                'levelog_event_holds{handler="webs/noted",status="failed"} 1.0',
             ):
                 await listener.says("/metrics", 200, shown)
             yield running
@@ -194,8 +194,8 @@ WELL: Final = {
     'levelog_undone_total{view="webs/pods"}': "0+0x90",
     'levelog_writes_total{outcome="written"}': "0+5x90",
     'levelog_writes_total{outcome="postponed"}': "0+1x90",
-    'levelog_event_holds{handler="webs/noted"}': "0 1 0+0x88",
-    'levelog_event_calls_total{handler="webs/noted", outcome="failed"}': "0+1x90",
+    'levelog_event_holds{handler="webs/noted", status="failed"}': "0 1 0+0x88",
+    'levelog_event_holds{handler="webs/noted", status="settling"}': "1+0x90",
     'levelog_event_expired_total{handler="webs/noted"}': "1+0x90",
 }
 """Series of a process in which nothing is wrong, each minute."""
@@ -216,7 +216,7 @@ WRONG: Final[Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]]] = {
     "LevelogLevelsFailed": ({'levelog_levels{view="webs/pods", status="failed"}': "2+0x90"}, OF_PODS),
     "LevelogUndone": ({'levelog_undone_total{view="webs/pods"}': "0x10 1+1x5 6+0x75"}, OF_PODS),
     "LevelogRecordsWait": (
-        {'levelog_event_holds{handler="webs/noted"}': "0x10 1+0x80"},
+        {'levelog_event_holds{handler="webs/noted", status="failed"}': "0x10 1+0x80"},
         {"handler": "webs/noted"},
     ),
     "LevelogRecordsExpired": (

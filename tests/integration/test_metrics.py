@@ -253,7 +253,7 @@ async def test_calls_for_records_are_counted_by_handler_and_objects_that_wait_ar
         scraped, handler = await scrape(running), "webs/audit"
         outcomes = ("returned", "failed", "passed")
         calls = {each: scraped.value("levelog_event_calls_total", handler=handler, outcome=each) for each in outcomes}
-        return calls, scraped.value("levelog_event_holds", handler=handler)
+        return calls, scraped.value("levelog_event_holds", handler=handler, status="failed")
 
     async def is_held() -> bool:
         calls, held = await counted()

@@ -362,6 +362,7 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
         told.hanging["bad"] = asyncio.Event()
         await ask()
         await wait_for(lambda: len(told.retries) == 2, "the call that was asked for")
+        assert stack.processors["one"].feed.held == {("webs/record", "failed"): 1}  # however long the call lasts
         await ask()
         told.hanging.pop("bad").set()
         await until(partial(has_failed, 3), "the one that was asked for meanwhile")

@@ -206,12 +206,17 @@ class Metrics(Collector):
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
         )
+        from levelog_processors.deliver.delivery import HoldStatus
+
         held = self._processor.feed.held
         holds = GaugeMetricFamily(
-            "levelog_event_holds", "Objects whose records wait for a record handler", labels=["handler"]
+            "levelog_event_holds",
+            "Objects whose records wait for a record handler, by what its last call came to",
+            labels=["handler", "status"],
         )
         for handler in self._processor.program.record_handlers:
-            holds.add_metric([handler], held.get(handler, 0))
+            for status in get_args(HoldStatus):
+                holds.add_metric([handler, status], held.get((handler, status), 0))
         return [contact, lag, suppressed, holds, *_running(self._processor), *await self._work(self._processor)]
 
     async def _work(self, processor: "Processor") -> list[Metric]:

@@ -47,6 +47,8 @@ LONGEST: Final = timedelta(minutes=1)
 
 ReadObject: TypeAlias = Callable[[ObjectKey, int, int, int], Awaitable[tuple[Sequence[LoggedRecord], int | None]]]
 """Records of an object in a partition, after a sequence and up to another one; the next one, if that were too many."""
+HoldStatus: TypeAlias = Literal["settling", "failed"]
+"""Of an object that is held, as `levelog levels` has it; `failed` until its record is handled, also during a call."""
 CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
 """What came of a call: one that failed is made again, and after one that `passed` the record is passed by."""
 _Name: TypeAlias = tuple[str, str]
@@ -88,6 +90,11 @@ class _Chain:
     def name(self) -> _Name:
         """Handler and object."""
         return self.handler.source, self.object
+
+    @property
+    def status(self) -> HoldStatus:
+        """Whether the last call for its record failed."""
+        return "failed" if self.attempts or self.failure is not None else "settling"
 
     @property
     def hold(self) -> EventHold:
@@ -144,9 +151,9 @@ class Delivery:
         return min(self._positions.values())
 
     @property
-    def held(self) -> Mapping[str, int]:
-        """How many objects are held, by handler; those without any are left out."""
-        return Counter(chain.handler.source for chain in self._held.values())
+    def held(self) -> Mapping[tuple[str, HoldStatus], int]:
+        """How many objects are held, by handler and status; those without any are left out."""
+        return Counter((chain.handler.source, chain.status) for chain in self._held.values())
 
     def behind(self, sequence: int) -> dict[str, int]:
         """The lowest position of each handler that has not read up to a sequence."""

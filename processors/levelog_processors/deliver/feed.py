@@ -14,7 +14,7 @@ from levelog.wire.subjects import object_subject, resource_subjects
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.deliver.delivery import CallOutcome, Delivery
+from levelog_processors.deliver.delivery import CallOutcome, Delivery, HoldStatus
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
@@ -43,8 +43,8 @@ class RecordFeed:
         self._delivery.on_return = self._news.set
 
     @property
-    def held(self) -> Mapping[str, int]:
-        """How many objects are held, by handler; those without any are left out."""
+    def held(self) -> Mapping[tuple[str, HoldStatus], int]:
+        """How many objects are held, by handler and status; those without any are left out."""
         return self._delivery.held
 
     def count_by(self, on_call: Callable[[str, CallOutcome], None], on_expired: Callable[[str], None]) -> None:
