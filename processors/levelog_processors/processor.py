@@ -180,6 +180,9 @@ class Processor:
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
         self._owned = len(epochs)
         log.log(level, "owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
+        # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
+        # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
+        await self._hints.publish(Topic.LEVELS)
         if self.feed.is_needed:
             await self.feed.hold(epochs, start=self._events_from)
         tending = asyncio.create_task(self._tend(epochs), name="leases")

@@ -351,6 +351,26 @@ async def test_a_level_is_seen_at_once_where_processor_and_actuator_are_apart(
         assert told.statuses["cart"][-1] == "in_sync"
 
 
+async def test_a_level_that_other_code_has_not_is_gone_at_once(
+    nats_server: NatsServer, database_url: str, tmp_path: Path
+) -> None:
+    told = Told()
+    async with apart(nats_server.url, database_url, tmp_path, told, replace(QUICK, sweep=NEVER)) as stack:
+        await stack.listed(seen_web("shop", 1), version=3, of=[WEBS])
+        await told.until("shop", "in_sync")
+        await stack.stop()
+        without = Operator("webs")
+
+        @without.view
+        def other(web: Web) -> Level[int]:
+            return Level(1, 1)
+
+        stack.program = Program([without])
+        await stack.open()
+        stack.start()
+        await told.until("shop", "in_sync", None)
+
+
 async def test_an_object_is_seen_at_once_where_processor_and_actuator_are_apart(
     nats_server: NatsServer, database_url: str, tmp_path: Path
 ) -> None:
