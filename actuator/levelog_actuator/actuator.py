@@ -110,10 +110,13 @@ class Actuator:
             name: each.max_concurrency for name, each in (effects or {}).items() if each.max_concurrency is not None
         }
         self._limits = Limits(self._settings, max_concurrency=max_concurrency)
-        self._general = self._claiming(hints.listen(Topic.INTENT), self._until_open, self._claim)
-        self._limited = self._claiming(hints.listen(Topic.INTENT), self._presence.until_there, self._claim_limited)
+        self._loops = [self._claiming(hints.listen(Topic.INTENT), self._until_open, self._claim)]
+        self._limited: ClaimLoop | None = None
         """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
-        self._loops = [self._general, self._limited] if max_concurrency else [self._general]
+        if max_concurrency:
+            until_ready = self._presence.until_there
+            self._limited = self._claiming(hints.listen(Topic.INTENT), until_ready, self._claim_limited)
+            self._loops.append(self._limited)
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
         caller.index = index
@@ -258,7 +261,7 @@ class Actuator:
             log.warning("some receipts are not in the log until an actuator runs again: %s", error)
 
     def _claiming(
-        self, hint: Hint, until_ready: Callable[[], Awaitable[None]], claim: Callable[[], Awaitable[bool]]
+        self, hint: Hint, until_ready: Callable[[], Awaitable[None]], claim: Callable[[ClaimLoop], Awaitable[bool]]
     ) -> ClaimLoop:
         return ClaimLoop(self._database, self._scope, self._settings, hint, until_ready=until_ready, claim=claim)
 
@@ -275,7 +278,7 @@ class Actuator:
                 await asyncio.wait(self._sending)
             await self._outage.wait()
 
-    async def _claim(self) -> bool:
+    async def _claim(self, loop: ClaimLoop) -> bool:
         """Claim and start as many intents as there is room for; tells whether no more are due, of any group."""
         room = self._limits.room
         limit = min(room.limit, 1) if self._outage.is_on else room.limit
@@ -295,11 +298,11 @@ class Actuator:
             )
             took = self._clock() - reading
         if self._limits.effects:
-            self._general.spare(took)
+            loop.spare(took)
         self.begin(claimed, began)
         return len(claimed) < limit and not room.without
 
-    async def _claim_limited(self) -> bool:
+    async def _claim_limited(self, loop: ClaimLoop) -> bool:
         """Claim and begin as many calls of effects with a limit as may run; tells whether no more may begin."""
         if not (rooms := self._limits.rooms):
             return True
@@ -311,14 +314,14 @@ class Actuator:
             )
             took = self._clock() - reading
         if not claimed:
-            self._limited.spare(took)
+            loop.spare(took)
         self.begin(claimed, began)
         return not is_more
 
     def _note_end(self, intent: ClaimedIntent) -> None:
         """Note the end of a call, or of what it counted for."""
         self._limits.end(intent)
-        if self._limits.is_own(intent):
+        if self._limited is not None and self._limits.is_own(intent):
             self._limited.hint.set()
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:

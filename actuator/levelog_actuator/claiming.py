@@ -26,8 +26,8 @@ MOST_SPARED_SECONDS: Final = 0.5
 class ClaimLoop:
     """One kind of claims of an actuator, made again and again.
 
-    `until_ready` waits until something may be claimed. `claim` claims and begins; it tells whether no more are due, and
-    may raise Unavailable.
+    `until_ready` waits until something may be claimed. `claim` claims and begins, and is given this loop; it tells
+    whether no more are due, and may raise Unavailable.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class ClaimLoop:
         hint: Hint,
         *,
         until_ready: Callable[[], Awaitable[None]],
-        claim: Callable[[], Awaitable[bool]],
+        claim: "Callable[[ClaimLoop], Awaitable[bool]]",
     ) -> None:
         self._database = database
         self._scope = scope
@@ -59,7 +59,7 @@ class ClaimLoop:
             await self._until_ready()
             try:
                 self.claimed_at = math.inf
-                is_done = await self._claim()
+                is_done = await self._claim(self)
                 self.claimed_at = clock()
                 if is_done:
                     await self._rest()

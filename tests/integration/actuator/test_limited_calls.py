@@ -14,6 +14,7 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from levelog import Operator, Retry
+from levelog_log.hints import Hint, Topic
 from levelog_sandbox import Sandbox
 from rigs.acting import QUICK, Acting
 from rigs.api import Api
@@ -105,6 +106,20 @@ async def test_a_handler_that_is_full_holds_up_no_other_however_many_of_its_call
         await crowd.come_to(running=2, came=7)
         crowd.let_out(2 * QUICK.claimed)
     assert crowd.most == 2
+
+
+async def test_who_has_no_limit_listens_once(acting: Acting, monkeypatch: pytest.MonkeyPatch) -> None:
+    listening = list[Topic]()
+
+    def listen(topic: Topic) -> Hint:
+        listening.append(topic)
+        return Hint()
+
+    monkeypatch.setattr(acting.hints, "listen", listen)
+    acting.actuator(UNSWEPT)
+    assert listening.count(Topic.INTENT) == 1
+    acting.actuator(UNSWEPT, limited(Crowd(), "plain", 1))
+    assert listening.count(Topic.INTENT) == 1 + 2
 
 
 async def test_a_handler_goes_on_while_those_without_a_limit_have_no_room(acting: Acting) -> None:
