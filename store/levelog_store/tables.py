@@ -42,6 +42,12 @@ def _time(name: str, *, nullable: bool = True) -> Column[Any]:
     return Column(name, Timestamp, nullable=nullable)
 
 
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """An index of the rows for which the condition holds, as both dialects write it."""
+    condition = text(where)
+    return Index(name, "scope", *columns, unique=unique, postgresql_where=condition, sqlite_where=condition)
+
+
 scopes = Table(
     "scopes",
     metadata,
@@ -217,13 +223,7 @@ index_entries = Table(
     Column("error", BYTE_TEXT, nullable=False, comment="why the entry is stale; empty: it is not"),
     _time("expires_at"),
     Index("index_entries_object", "scope", "object", "index"),
-    Index(
-        "index_entries_expiry",
-        "scope",
-        "expires_at",
-        postgresql_where=text("expires_at IS NOT NULL"),
-        sqlite_where=text("expires_at IS NOT NULL"),
-    ),
+    _partial("index_entries_expiry", "expires_at", where="expires_at IS NOT NULL"),
 )
 
 key_versions = Table(
@@ -304,22 +304,8 @@ wakeups = Table(
     ),
     Column("generation", BigInteger, nullable=False, comment="drawn anew by each request"),
     _time("due_at"),
-    Index(
-        "wakeups_fresh",
-        "scope",
-        "cause",
-        "view",
-        "parent",
-        postgresql_where=text("due_at IS NULL"),
-        sqlite_where=text("due_at IS NULL"),
-    ),
-    Index(
-        "wakeups_due",
-        "scope",
-        "due_at",
-        postgresql_where=text("due_at IS NOT NULL"),
-        sqlite_where=text("due_at IS NOT NULL"),
-    ),
+    _partial("wakeups_fresh", "cause", "view", "parent", where="due_at IS NULL"),
+    _partial("wakeups_due", "due_at", where="due_at IS NOT NULL"),
 )
 
 intents = Table(
@@ -367,44 +353,11 @@ intents = Table(
         comment="resourceVersion that the API had when the log had not shown the write for a while; 0: gone",
     ),
     _time("sighted_at"),
-    Index(
-        "intents_open",
-        "scope",
-        "due_at",
-        postgresql_where=text("state IN ('pending', 'claimed')"),
-        sqlite_where=text("state IN ('pending', 'claimed')"),
-    ),
-    Index(
-        "intents_claimed",
-        "scope",
-        "target",
-        unique=True,
-        postgresql_where=text("state = 'claimed'"),
-        sqlite_where=text("state = 'claimed'"),
-    ),
-    Index(
-        "intents_unsettled",
-        "scope",
-        "target",
-        postgresql_where=text("state IN ('pending', 'claimed', 'written')"),
-        sqlite_where=text("state IN ('pending', 'claimed', 'written')"),
-    ),
-    Index(
-        "intents_applied",
-        "scope",
-        "target",
-        "decided_at",
-        "round",
-        "ordinal",
-        postgresql_where=text("verb = 'apply'"),
-        sqlite_where=text("verb = 'apply'"),
-    ),
-    Index(
-        "intents_unrelayed",
-        "scope",
-        postgresql_where=text("receipt IS NOT NULL AND NOT is_relayed"),
-        sqlite_where=text("receipt IS NOT NULL AND NOT is_relayed"),
-    ),
+    _partial("intents_open", "due_at", where="state IN ('pending', 'claimed')"),
+    _partial("intents_claimed", "target", where="state = 'claimed'", unique=True),
+    _partial("intents_unsettled", "target", where="state IN ('pending', 'claimed', 'written')"),
+    _partial("intents_applied", "target", "decided_at", "round", "ordinal", where="verb = 'apply'"),
+    _partial("intents_unrelayed", where="receipt IS NOT NULL AND NOT is_relayed"),
     Index("intents_parent", "scope", "view", "parent", "round"),
 )
 
