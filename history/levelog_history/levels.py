@@ -17,8 +17,9 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.heldreads import read_syncs
 from levelog_store.look.contact import UnreadableRecord, read_errors, read_oldest_contact, read_unreadable
-from levelog_store.look.overview import LevelLine, find_scopes, read_level_lines, read_levelled
+from levelog_store.look.overview import LevelLine, read_level_lines, read_levelled
 from levelog_store.look.recall import read_newest
+from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import STATUSES, Scope
 
 _SEARCHED: Final = 1000

@@ -20,7 +20,7 @@ from levelog_log.transport.connection import SMALL_PAYLOAD_BYTES, Connection
 from levelog_migrations import check, head
 from levelog_store.connect.database import Database
 from levelog_store.look.contact import read_unreadable
-from levelog_store.look.overview import find_scopes, read_server_facts
+from levelog_store.owners.scopes import find_scopes
 
 _NATS, _LOG = "nats", "log"
 _ATOMIC_SINCE: Final = (2, 12)  # atomic batches: https://github.com/nats-io/nats-architecture-and-design, ADR-50
@@ -142,7 +142,7 @@ async def examine_database(settings: Settings) -> AsyncIterator[Finding]:
     url = database_url(settings)
     try:
         async with await Database.open(url, read_only=True) as database:
-            facts = await read_server_facts(database)
+            facts = await database.server_facts()
             yield Finding.ok(_DATABASE, f"{database.name}, {facts.version}")
             if not facts.is_durable:
                 yield Finding.wrong(

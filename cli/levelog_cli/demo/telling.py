@@ -19,7 +19,8 @@ from levelog_cli.demo.steps import StoryStep, ViewCall
 from levelog_sandbox import Sandbox
 from levelog_sandbox.requestlog import LoggedRequest
 from levelog_store.connect.database import Database
-from levelog_store.look.overview import find_scopes, listed_resources
+from levelog_store.look.contact import listed_resources
+from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import UNSETTLED
 from levelog_store.tables import checkpoints, decisions, intents, levels, objects, wakeups
 

@@ -315,7 +315,7 @@ def process_name() -> str:
 
 async def _await_scope(database: "Database", stream: LogStream, application: Application, hints: Hints) -> "Scope":
     """The application's scope, as soon as a processor has opened it for this log."""
-    from levelog_store.look.overview import find_scopes
+    from levelog_store.owners.scopes import find_scopes
 
     hint = hints.listen(Topic.INTENT)
     is_told = False

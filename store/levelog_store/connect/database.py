@@ -9,7 +9,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Dialect
+from msgspec import Struct
+from sqlalchemy import Dialect, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from levelog.absence import Absence
@@ -27,6 +28,14 @@ from levelog_store.connect.locations import FileLock, Location, locate
 
 STATEMENT_TIME = timedelta(seconds=60)
 """Far longer than any statement of ours; a server that does not answer for so long is gone."""
+
+
+class ServerFacts(Struct, frozen=True, kw_only=True):
+    """What matters of a database server."""
+
+    version: str
+    is_durable: bool
+    """A commit that waits for the disk does reach it."""
 
 
 class Database:
@@ -172,6 +181,16 @@ class Database:
         """One snapshot of the database: every statement in the block sees the same commits."""
         async with self._begun(self._readers) as connection:
             yield connection
+
+    async def server_facts(self) -> ServerFacts:
+        """Ask the server about itself."""
+        async with self.reading() as connection:
+            if not self.is_shared:
+                version = (await connection.execute(select(func.sqlite_version()))).scalar_one()
+                return ServerFacts(version=f"SQLite {version}", is_durable=True)
+            version = (await connection.execute(text("SHOW server_version"))).scalar_one()
+            fsync = (await connection.execute(text("SHOW fsync"))).scalar_one()
+            return ServerFacts(version=f"PostgreSQL {version}", is_durable=fsync == "on")
 
     @asynccontextmanager
     async def _begun(self, engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:

@@ -77,6 +77,17 @@ async def read_oldest_contact(connection: AsyncConnection, scope: Scope) -> tupl
     return next(watched, None)
 
 
+async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
+    """Resources of which a list was begun, and whether one was folded to its end in every partition."""
+    rows = await connection.execute(
+        select(syncs.c.resource, _LISTED)
+        .where(syncs.c.scope == scope.number)
+        .group_by(syncs.c.resource)
+        .order_by(syncs.c.resource)
+    )
+    return {resource: count >= scope.partitions for resource, count in rows}
+
+
 def inputs_of_applications() -> Select[Any, Any, bool, bool, Any, Any, Any]:
     """Every resource that an application reads, on each cluster: what the SQL view `inputs` shows."""
     return (

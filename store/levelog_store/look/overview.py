@@ -7,18 +7,18 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import and_, case, func, literal, null, or_, select, text, union
+from sqlalchemy import and_, func, literal, null, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import read_holds
 from levelog_store.dialects import now, one_of
+from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, read_queues
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import UNSETTLED, Scope, ViewParent
-from levelog_store.tables import intents, levels, scopes, syncs, wakeups
+from levelog_store.tables import intents, levels, wakeups
 
 
 class WriteLine(Struct, frozen=True, kw_only=True):
@@ -119,43 +119,6 @@ async def count_work(connection: AsyncConnection, scope: Scope, partitions: Coll
         )
     )
     return [Workload(*row) for row in rows]
-
-
-class ServerFacts(Struct, frozen=True, kw_only=True):
-    """What matters of a database server."""
-
-    version: str
-    is_durable: bool
-    """A commit that waits for the disk does reach it."""
-
-
-async def read_server_facts(database: Database) -> ServerFacts:
-    """Ask the server about itself."""
-    async with database.reading() as connection:
-        if database.is_shared:
-            version = (await connection.execute(text("SHOW server_version"))).scalar_one()
-            fsync = (await connection.execute(text("SHOW fsync"))).scalar_one()
-            return ServerFacts(version=f"PostgreSQL {version}", is_durable=fsync == "on")
-        version = (await connection.execute(select(func.sqlite_version()))).scalar_one()
-        return ServerFacts(version=f"SQLite {version}", is_durable=True)
-
-
-async def find_scopes(connection: AsyncConnection) -> list[Scope]:
-    """Every application on every cluster that the database holds, sorted by name and cluster."""
-    table = scopes.c
-    rows = await connection.execute(select(scopes).order_by(table.application, table.cluster))
-    return [
-        Scope(
-            number=row.scope,
-            cluster=row.cluster,
-            application=row.application,
-            partitions=row.partitions,
-            fingerprint=row.fingerprint,
-            stream_created=row.stream_created,
-            resets=row.resets,
-        )
-        for row in rows
-    ]
 
 
 async def read_level_lines(
@@ -320,19 +283,6 @@ async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int)
     views = (await connection.execute(select(places.c.view).distinct().order_by(places.c.view))).scalars().all()
     parents = select(places.c.parent).distinct().order_by(places.c.parent).limit(most)
     return list(views), list((await connection.execute(parents)).scalars())
-
-
-async def listed_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
-    """Resources of which a list was begun, and whether one was folded to its end in every partition."""
-    table = syncs.c
-    finished = func.sum(case((table.finished_sequence > 0, 1), else_=0))
-    rows = await connection.execute(
-        select(table.resource, finished)
-        .where(table.scope == scope.number)
-        .group_by(table.resource)
-        .order_by(table.resource)
-    )
-    return {resource: count >= scope.partitions for resource, count in rows}
 
 
 def _waits(line: LevelLine) -> bool:

@@ -16,7 +16,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Final
 
-from sqlalchemy import Dialect, Select, delete, or_, select, update
+from sqlalchemy import ColumnElement, Dialect, Select, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
@@ -91,6 +91,13 @@ def _guarded(dialect: Dialect) -> Select[int, int, str, str, int]:
     )
 
 
+async def free_leases(connection: AsyncConnection, *conditions: ColumnElement[bool]) -> None:
+    """Take leases from their owners, once the transactions that they guard are through."""
+    table = leases.c
+    await connection.execute(select(table.partition).where(*conditions).order_by(table.partition).with_for_update())
+    await connection.execute(update(leases).where(*conditions).values(owner="", expires_at=None, epoch=table.epoch + 1))
+
+
 class Leases:
     """The leases of one processor."""
 
@@ -107,6 +114,7 @@ class Leases:
         """When its leases end unless they are renewed, by this process's monotonic clock or a little later."""
         self.owner = owner
         """Unique among all processors that ever ran; never used again after a restart."""
+        self._are_mine = and_(leases.c.scope == scope.number, leases.c.owner == owner)
 
     @property
     def interval(self) -> timedelta:
@@ -125,10 +133,11 @@ class Leases:
             await self._renew(connection)
         self.end_at = monotonic() + self._duration.total_seconds()
         async with self._database.transaction() as connection:
-            owned = await self._owned(connection)
+            owned = list(await self._epochs(connection))
             share = await self._share(connection)
             if len(owned) > share:
-                await self._give_up(connection, owned[share:])
+                given_up = one_of(connection.dialect, leases.c.partition, owned[share:])
+                await free_leases(connection, self._are_mine, given_up)
             elif len(owned) < share:
                 await self._take(connection, share - len(owned))
             epochs = await self._epochs(connection)
@@ -147,12 +156,7 @@ class Leases:
         So it is in SQLite: whoever holds the file's lock is the only process, and its predecessor may have been killed.
         """
         async with self._database.transaction() as connection:
-            table = leases.c
-            await connection.execute(
-                update(leases)
-                .where(table.scope == self._scope.number, table.owner != self.owner)
-                .values(owner="", expires_at=None, epoch=table.epoch + 1)
-            )
+            await free_leases(connection, leases.c.scope == self._scope.number, leases.c.owner != self.owner)
             await connection.execute(
                 delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner != self.owner)
             )
@@ -160,7 +164,7 @@ class Leases:
     async def release(self) -> None:
         """Give up everything at once, so that others need not wait for the end of the leases."""
         async with self._database.transaction() as connection:
-            await self._give_up(connection, await self._owned(connection))
+            await free_leases(connection, self._are_mine)
             await connection.execute(
                 delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner == self.owner)
             )
@@ -193,12 +197,14 @@ class Leases:
                 index_elements=list(processors.primary_key), set_={"expires_at": statement.excluded.expires_at}
             )
         )
-        mine = (leases.c.scope == self._scope.number, leases.c.owner == self.owner)
         # locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction
         await connection.execute(
-            select(leases.c.partition).where(*mine).order_by(leases.c.partition).with_for_update(key_share=True)
+            select(leases.c.partition)
+            .where(self._are_mine)
+            .order_by(leases.c.partition)
+            .with_for_update(key_share=True)
         )
-        await connection.execute(update(leases).where(*mine).values(expires_at=now(dialect, self._duration)))
+        await connection.execute(update(leases).where(self._are_mine).values(expires_at=now(dialect, self._duration)))
 
     async def _share(self, connection: AsyncConnection) -> int:
         """How many partitions are this processor's; the shares of all that live add up to all partitions.
@@ -215,33 +221,12 @@ class Leases:
         each, more = divmod(self._scope.partitions, max(len(live), 1))
         return each + (self.owner in live[:more])
 
-    async def _owned(self, connection: AsyncConnection) -> list[int]:
-        table = leases.c
-        rows = await connection.execute(
-            select(table.partition)
-            .where(table.scope == self._scope.number, table.owner == self.owner)
-            .order_by(table.partition)
-        )
-        return list(rows.scalars())
-
     async def _epochs(self, connection: AsyncConnection) -> dict[int, int]:
         table = leases.c
         rows = await connection.execute(
-            select(table.partition, table.epoch)
-            .where(table.scope == self._scope.number, table.owner == self.owner)
-            .order_by(table.partition)
+            select(table.partition, table.epoch).where(self._are_mine).order_by(table.partition)
         )
         return {row.partition: row.epoch for row in rows}
-
-    async def _give_up(self, connection: AsyncConnection, partitions: list[int]) -> None:
-        table = leases.c
-        mine = (
-            table.scope == self._scope.number,
-            table.owner == self.owner,
-            one_of(connection.dialect, table.partition, partitions),
-        )
-        await connection.execute(select(table.partition).where(*mine).order_by(table.partition).with_for_update())
-        await connection.execute(update(leases).where(*mine).values(owner="", expires_at=None, epoch=table.epoch + 1))
 
     async def _take(self, connection: AsyncConnection, most: int) -> None:
         """Take free and expired leases; those that a transaction works under are left for the next time."""

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import delete, null, or_, select, true, update
+from msgspec.structs import replace
+from sqlalchemy import Row, delete, null, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
@@ -14,6 +15,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import insert_for
 from levelog_store.fold.calls import IS_CALL
 from levelog_store.owners.handlers import Handler, differences, unfinalized
+from levelog_store.owners.leases import free_leases
 from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
 from levelog_store.rows import Scope
 from levelog_store.tables import (
@@ -199,22 +201,25 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
 async def _find(
     connection: AsyncConnection, cluster: Cluster, application: Application, fingerprint: str
 ) -> Scope | None:
-    table = scopes.c
-    row = (
-        await connection.execute(
-            select(table.scope, table.partitions, table.stream_created, table.resets).where(
-                table.cluster == cluster, table.application == application
-            )
-        )
-    ).first()
-    if row is None:
-        return None
+    is_it = scopes.c.cluster == cluster, scopes.c.application == application
+    row = (await connection.execute(select(scopes).where(*is_it))).first()
+    return None if row is None else replace(_scope(row), fingerprint=fingerprint)
+
+
+async def find_scopes(connection: AsyncConnection) -> list[Scope]:
+    """Every application on every cluster that the database holds, sorted by name and cluster."""
+    rows = await connection.execute(select(scopes).order_by(scopes.c.application, scopes.c.cluster))
+    return [_scope(row) for row in rows]
+
+
+def _scope(row: Row[Any]) -> Scope:
+    """A scope with the code that may commit to it."""
     return Scope(
         number=row.scope,
-        cluster=cluster,
-        application=application,
+        cluster=row.cluster,
+        application=row.application,
         partitions=row.partitions,
-        fingerprint=fingerprint,
+        fingerprint=row.fingerprint,
         stream_created=row.stream_created,
         resets=row.resets,
     )
@@ -232,10 +237,8 @@ async def _make_partitions(connection: AsyncConnection, scope: Scope) -> None:
 
 
 async def _dispossess(connection: AsyncConnection, scope: Scope) -> None:
-    """Take all leases from their owners, once the transactions that they guard are through."""
-    mine = leases.c.scope == scope.number
-    await connection.execute(select(leases.c.partition).where(mine).order_by(leases.c.partition).with_for_update())
-    await connection.execute(update(leases).where(mine).values(owner="", expires_at=None, epoch=leases.c.epoch + 1))
+    """Take all leases from their owners, and forget these."""
+    await free_leases(connection, leases.c.scope == scope.number)
     await connection.execute(delete(processors).where(processors.c.scope == scope.number))
 
 

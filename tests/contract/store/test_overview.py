@@ -9,18 +9,16 @@ from sqlalchemy import insert, update
 
 from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
+from levelog_store.look.contact import listed_resources
 from levelog_store.look.overview import (
     LevelLine,
     Workload,
     count_work,
-    find_scopes,
-    listed_resources,
     read_level_lines,
-    read_server_facts,
 )
 from levelog_store.look.queues import Queue
 from levelog_store.owners.handlers import Handler
-from levelog_store.owners.scopes import open_scope
+from levelog_store.owners.scopes import find_scopes, open_scope
 from levelog_store.rows import Scope
 from levelog_store.tables import backfills, levels, objects, syncs, wakeups
 from rigs.intents import decide, intent
@@ -239,7 +237,7 @@ async def test_every_application_is_found(database: Database) -> None:
 
 
 async def test_the_server_tells_its_version_and_whether_it_is_durable(database: Database) -> None:
-    facts = await read_server_facts(database)
+    facts = await database.server_facts()
     assert facts.version.startswith("PostgreSQL " if database.is_shared else "SQLite ")
     assert facts.is_durable is not database.is_shared  # the tests' PostgreSQL runs without fsync
 

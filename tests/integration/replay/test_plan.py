@@ -18,7 +18,7 @@ from levelog_processors.program import Program
 from levelog_replay.calling import ReplayCaller
 from levelog_replay.planning import Planned, plan
 from levelog_store.connect.database import Database
-from levelog_store.look.overview import find_scopes
+from levelog_store.owners.scopes import find_scopes
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels, metadata
 from rigs.levelog import WEBS_FILE
