@@ -14,7 +14,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    literal_column,
+    exists,
     null,
     select,
     text,
@@ -112,7 +112,7 @@ def lock_held(dialect: Dialect) -> Select[str, int, bool]:
     other = intents.alias("other")
     is_open = other.c.state.in_((PENDING, CLAIMED, WRITTEN))  # the condition of the index
     of_target = and_(other.c.scope == OF_SCOPE, other.c.target == intents.c.target)
-    waits = select(literal_column("1")).where(of_target, is_open, other.c.state == PENDING).exists()
+    waits = exists().where(of_target, is_open, other.c.state == PENDING)
     return (
         select(intents.c.key, intents.c.claim, waits)
         .where(is_one_of_keys(dialect), IS_HELD)
@@ -144,23 +144,12 @@ async def take_unseen(
     """
     found = await connection.execute(_unseen(connection.dialect, after), {"of_scope": scope.number, "limit": limit})
     rows = found.mappings().all()
-    writes = [
-        UnseenWrite(
-            **{name: row[name] for name in _UNSEEN},
-            age=row["now"] - row["decided_at"],
-        )
-        for row in rows
-    ]
+    writes = [UnseenWrite(**{name: row[name] for name in _UNSEEN}, age=row["now"] - row["decided_at"]) for row in rows]
     if rows:
-        moment = rows[0]["now"]
-        again = [moment + min(max(write.age, after), most) - after for write in writes]
-        await connection.execute(
-            _look_again(),
-            [
-                {"of_scope": scope.number, "of_key": write.key, "at": at}
-                for write, at in zip(writes, again, strict=True)
-            ],
-        )
+        begins = rows[0]["now"] - after
+        again = {write.key: begins + min(max(write.age, after), most) for write in writes}
+        values = [{"of_scope": scope.number, "of_key": key, "at": at} for key, at in again.items()]
+        await connection.execute(_look_again(), values)
     return writes
 
 
@@ -171,16 +160,7 @@ def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
     Those of levels that are gone are left out: nobody waits for them.
     """
     table, level = intents.c, levels.c
-    has_level = (
-        select(literal_column("1"))
-        .where(
-            level.scope == table.scope,
-            level.view == table.view,
-            level.parent == table.parent,
-            level.parent_uid == table.parent_uid,
-        )
-        .exists()
-    )
+    has_level = exists().where(*(level[name] == table[name] for name in ("scope", "view", "parent", "parent_uid")))
     return (
         select(*(table[name] for name in _UNSEEN), table.decided_at, now(dialect).label("now"))
         .where(

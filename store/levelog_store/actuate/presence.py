@@ -7,7 +7,7 @@ perhaps ended: it can tell by its own clock, which knows when the last presence 
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Dialect, Select, Update, and_, delete, or_, select, update
+from sqlalchemy import Delete, Dialect, Select, Update, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CLAIMED, IS_IN_SCOPE
@@ -52,15 +52,11 @@ def _gone(dialect: Dialect, grace: timedelta) -> Select[Any, bool]:
     )
 
 
-def _is_brief() -> ColumnElement[bool]:
-    """The first attempt of a write: `ActuatorSettings.brief` is the deadline of its requests."""
-    return and_(intents.c.attempts <= 1, intents.c.verb.not_in(("call", "event")))
-
-
 @built_once
 def _end(dialect: Dialect) -> Update:
     table = intents.c
-    is_over = or_(_is_brief(), one_of_named(dialect, table.owner, "over"))
+    is_first_write = and_(table.attempts <= 1, table.verb.not_in(("call", "event")))  # with a request as `brief` has it
+    is_over = or_(is_first_write, one_of_named(dialect, table.owner, "over"))
     return (
         update(intents)
         .where(IS_IN_SCOPE, table.state == CLAIMED, one_of_named(dialect, table.owner, "gone"), is_over)

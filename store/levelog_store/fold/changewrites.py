@@ -1,10 +1,11 @@
 """Writing what a fold changes, in one transaction with the checkpoint, and finding the levels that it wakes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-from sqlalchemy import Delete, Dialect, Row, Select, Update, bindparam, case, delete, func, select, update
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+from sqlalchemy import Delete, Dialect, Row, Select, Table, Update, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import (
@@ -23,7 +24,7 @@ from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
 from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
 from levelog_store.owners.promotion import NOTHING_KNOWN
-from levelog_store.rows import UNSETTLED, IndexKey, Scope, StoredObject, SyncRow, UnreadableRow, ViewParent
+from levelog_store.rows import UNSETTLED, IndexKey, Scope, ViewParent
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -58,10 +59,10 @@ async def write_changes(
     await _write_entries(connection, scope, changes)
     if changes.calls_forgotten:
         await forget_calls(connection, scope, changes.calls_forgotten, but=changes.calls_kept)
-    await _write_syncs(connection, scope, changes)
+    await upsert(connection, syncs, _rows(scope, [row for _, row in sorted(changes.syncs.items())]))
     for each in changes.replaced:
         await _await_list(connection, scope, each)
-    await _write_unreadable(connection, scope, changes)
+    await upsert(connection, unreadable, _rows(scope, [row for _, row in sorted(changes.unreadable.items())]))
     await write_key_versions(connection, scope, changes.keys)
     if changes.gone:
         await forget_levels(connection, scope, changes.gone)
@@ -140,43 +141,34 @@ async def advance_checkpoints(
 
 async def _write_objects(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
     if changes.objects:
-        fields = StoredObject.__struct_fields__
-        rows = [
-            {"scope": scope.number, **{name: getattr(row, name) for name in fields}} for row in changes.objects.values()
-        ]
-        await upsert(connection, objects, rows)
+        await upsert(connection, objects, _rows(scope, changes.objects.values()))
     if changes.seen_again:
-        table = objects.c
-        seen_again = (
-            update(objects)
-            .where(table.scope == scope.number, table.object == bindparam("named"))
-            .values(sequence=bindparam("at"))
-        )
-        await connection.execute(seen_again, [{"named": n, "at": at} for n, at in sorted(changes.seen_again.items())])
+        seen = sorted(changes.seen_again.items())
+        rows = [{"of_scope": scope.number, "of_object": name, "at": sequence} for name, sequence in seen]
+        await connection.execute(_see_again(), rows)
     if changes.tombstones_lifted:
-        statement = delete(tombstones).where(
-            tombstones.c.scope == scope.number, tombstones.c.object == bindparam("named")
-        )
-        await connection.execute(statement, [{"named": name} for name in sorted(changes.tombstones_lifted)])
+        await connection.execute(_delete_object(tombstones), _named(scope, sorted(changes.tombstones_lifted)))
     if changes.tombstones:
-        statement = delete(objects).where(objects.c.scope == scope.number, objects.c.object == bindparam("named"))
-        await connection.execute(statement, [{"named": name} for name in changes.tombstones])
-        await upsert(
-            connection,
-            tombstones,
-            [
-                {
-                    "scope": scope.number,
-                    "object": row.object,
-                    "partition": row.partition,
-                    "uid": row.uid,
-                    "version": row.version,
-                    "sequence": row.sequence,
-                    "deleted_at": row.deleted_at,
-                }
-                for row in changes.tombstones.values()
-            ],
-        )
+        await connection.execute(_delete_object(objects), _named(scope, changes.tombstones))
+        await upsert(connection, tombstones, _rows(scope, changes.tombstones.values()))
+
+
+def _rows(scope: Scope, structs: Iterable[Struct]) -> list[dict[str, Any]]:
+    return [{"scope": scope.number, **asdict(each)} for each in structs]
+
+
+def _named(scope: Scope, names: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"of_scope": scope.number, "of_object": name} for name in names]
+
+
+@built_once
+def _see_again() -> Update:
+    return update(objects).where(row_of(objects, "object")).values(sequence=bindparam("at"))
+
+
+@built_once
+def _delete_object(table: Table) -> Delete:
+    return delete(table).where(row_of(table, "object"))
 
 
 async def _write_entries(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
@@ -187,30 +179,13 @@ async def _write_entries(connection: AsyncConnection, scope: Scope, changes: Cha
         ]
         await connection.execute(_remove_entries(), rows)
     if changes.entries_written:
-        rows = [
-            {
-                "scope": scope.number,
-                "index": entry.index,
-                "key": entry.key,
-                "object": name,
-                "ordinal": entry.ordinal,
-                "value": entry.value,
-                "error": entry.error,
-                "expires_at": entry.expires_at,
-            }
-            for name, entry in changes.entries_written
-        ]
+        rows = [{"scope": scope.number, "object": name, **asdict(entry)} for name, entry in changes.entries_written]
         await upsert(connection, index_entries, rows)
 
 
 @built_once
 def _remove_entries() -> Delete:
     return delete(index_entries).where(row_of(index_entries, "index", "key", "object", "ordinal"))
-
-
-async def _write_syncs(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    rows = [{"scope": scope.number, **_as_row(row)} for _, row in sorted(changes.syncs.items())]
-    await upsert(connection, syncs, rows)
 
 
 async def _await_list(connection: AsyncConnection, scope: Scope, each: Replaced) -> None:
@@ -259,15 +234,6 @@ async def _block_readers(
         merge_wake(wakes, (view, parent), Wake(each.partition, (each.sequence,)))
     blocked = update(levels).where(readers).values(status="blocked", reason=each.reason, **NOTHING_KNOWN)
     await connection.execute(blocked)
-
-
-async def _write_unreadable(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    rows = [{"scope": scope.number, **_as_row(row)} for _, row in sorted(changes.unreadable.items())]
-    await upsert(connection, unreadable, rows)
-
-
-def _as_row(row: SyncRow | UnreadableRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in row.__struct_fields__}
 
 
 async def write_key_versions(connection: AsyncConnection, scope: Scope, keys: Mapping[IndexKey, int]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Dialect,
     Integer,
     Text,
@@ -125,42 +126,33 @@ async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Seq
     )
 
 
+NOT_EVALUATED: Final[Mapping[str, Any]] = {
+    "status": literal("blocked"),
+    **{name: literal(0) for name in ("attempts", "evaluations")},
+    **{name: literal("") for name in ("inputs", "reads", "decided_inputs")},
+}
+"""Columns of a level that is made without an evaluation."""
+
+
 @built_once
 def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
-    source = select(
-        objects.c.scope,
-        bindparam("of_view", type_=Text),
-        objects.c.object,
-        objects.c.partition,
-        objects.c.uid,
-        literal("blocked"),
-        literal("not evaluated since its history was folded again"),
-        bindparam("to", type_=Integer),
-        *(literal(0) for _ in ("attempts", "evaluations")),
-        *(literal("") for _ in ("inputs", "reads", "decided_inputs")),
-        bindparam("at", type_=BigInteger),
-    ).where(
-        objects.c.scope == OF_SCOPE, objects.c.object == bindparam("of_parent"), objects.c.uid == bindparam("of_uid")
-    )
-    columns = (
-        "scope",
-        "view",
-        "parent",
-        "partition",
-        "parent_uid",
-        "status",
-        "reason",
-        "round",
-        "attempts",
-        "evaluations",
-        "inputs",
-        "reads",
-        "decided_inputs",
-        "cause",
-    )
-    statement = insert_for(dialect, levels).from_select(columns, source)
+    held = objects.c
+    values: dict[str, Any] = {
+        "scope": held.scope,
+        "view": bindparam("of_view", type_=Text),
+        "parent": held.object,
+        "partition": held.partition,
+        "parent_uid": held.uid,
+        "reason": literal("not evaluated since its history was folded again"),
+        "round": bindparam("to", type_=Integer),
+        "cause": bindparam("at", type_=BigInteger),
+        **NOT_EVALUATED,
+    }
+    is_parent = held.object == bindparam("of_parent"), held.uid == bindparam("of_uid")
+    source = select(*values.values()).where(held.scope == OF_SCOPE, *is_parent)
+    statement = insert_for(dialect, levels).from_select(list(values), source)
     return statement.on_conflict_do_update(
-        index_elements=[levels.c.scope, levels.c.view, levels.c.parent],
+        index_elements=list(levels.primary_key),
         set_={"round": statement.excluded.round},
         where=(levels.c.round < statement.excluded.round) & (levels.c.parent_uid == statement.excluded.parent_uid),
     )
@@ -179,26 +171,9 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
         return
     dialect = connection.dialect
     named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
-    level, wake = levels.c, wakeups.c
-    source = select(
-        level.scope,
-        level.view,
-        level.parent,
-        level.partition,
-        level.cause,
-        literal(new_generation(), BigInteger),
-        now(dialect),
-    ).where(row_of(levels, "view", "parent"))
-    columns = ("scope", "view", "parent", "partition", "cause", "generation", "due_at")
-    statement = insert_for(dialect, wakeups).from_select(columns, source)
     # With a time that has come: so a reconcile function is called although nothing has changed.
-    statement = statement.on_conflict_do_update(
-        index_elements=[wake.scope, wake.view, wake.parent],
-        set_={"generation": statement.excluded.generation, "due_at": statement.excluded.due_at},
-    )
-    await connection.execute(statement, named)
+    await connection.execute(wake_stored(dialect, row_of(levels, "view", "parent"), due_at=now(dialect)), named)
     table = intents.c
-    waiting: dict[str, Any] = {"due_at": now(dialect)}
     await connection.execute(
         update(intents)
         .where(
@@ -207,7 +182,7 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
             table.owner == "",
             table.due_at > now(dialect),
         )
-        .values(**waiting),
+        .values(due_at=now(dialect)),
         named,
     )
 
@@ -285,13 +260,26 @@ async def write_wakes(
     await connection.execute(_wake_levels(connection.dialect), rows)
 
 
+def wake_stored(
+    dialect: Dialect, *conditions: ColumnElement[bool], due_at: ColumnElement[Any]
+) -> postgresql.Insert | sqlite.Insert:
+    """Ask once more for the levels that are rows and meet the conditions, with the cause that they have."""
+    columns = ("scope", "view", "parent", "partition", "cause")
+    source = select(*(levels.c[name] for name in columns), literal(new_generation(), BigInteger), due_at)
+    statement = insert_for(dialect, wakeups).from_select([*columns, "generation", "due_at"], source.where(*conditions))
+    return statement.on_conflict_do_update(
+        index_elements=list(wakeups.primary_key),
+        set_={name: statement.excluded[name] for name in ("generation", "due_at")},
+    )
+
+
 @built_once
 def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     statement = insert_for(dialect, wakeups)
     fresh = statement.excluded
     later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
     return statement.on_conflict_do_update(
-        index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
+        index_elements=list(wakeups.primary_key),
         set_={
             "cause": later,
             "causes": appended(wakeups.c.causes, fresh.causes),

@@ -7,12 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import BigInteger, delete, func, insert, literal, null, select, update
+from msgspec.structs import asdict
+from sqlalchemy import Table, delete, func, insert, literal, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
 from levelog_store.dialects import insert_for, one_of
-from levelog_store.fold.levelwrites import new_generation
+from levelog_store.fold.levelwrites import NOT_EVALUATED, wake_stored
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.rows import Scope
 from levelog_store.tables import (
@@ -73,9 +74,9 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     found = differences(await read_handlers(connection, scope), code)
     if not found:
         return found
-    await _empty_indices(connection, scope, found.emptied)
-    await _forget_views(connection, scope, found.forgotten)
-    await _silence(connection, scope, found.silenced)
+    await _delete(connection, scope, (index_entries, key_versions, dependencies), "index", found.emptied)
+    await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten)
+    await _delete(connection, scope, (event_positions, event_holds), "handler", found.silenced)
     evaluated = [view.name for view in found.evaluated]
     await _block_levels(connection, scope, evaluated)
     await _keep_rounds(connection, scope, evaluated)
@@ -83,48 +84,26 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     await _supersede(connection, scope, [*found.forgotten, *evaluated, *found.decided])
     await _plan(connection, scope, found)
     await connection.execute(delete(handlers).where(handlers.c.scope == scope.number))
-    rows = [
-        {"scope": scope.number, **{name: getattr(each, name) for name in Handler.__struct_fields__}}
-        | {"reads": canonical(each.reads)}
-        for each in code
-    ]
+    rows = [{"scope": scope.number, **asdict(each), "reads": canonical(each.reads)} for each in code]
     if rows:
         await connection.execute(insert(handlers), rows)
     return found
 
 
-async def _empty_indices(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> None:
-    if names:
-        for table in (index_entries, key_versions, dependencies):
-            await connection.execute(
-                delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.index, names))
-            )
-
-
-async def _forget_views(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> None:
-    if names:
-        for table in (levels, dependencies, wakeups):
-            await connection.execute(
-                delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.view, names))
-            )
-
-
-async def _silence(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> None:
-    if names:
-        for table in (event_positions, event_holds):
-            await connection.execute(
-                delete(table).where(table.c.scope == scope.number, one_of(connection.dialect, table.c.handler, names))
-            )
+async def _delete(
+    connection: AsyncConnection, scope: Scope, tables: Sequence[Table], column: str, names: Collection[str]
+) -> None:
+    """Delete the rows that have one of the names in a column."""
+    for table in tables if names else ():
+        is_named = one_of(connection.dialect, table.c[column], names)
+        await connection.execute(delete(table).where(table.c.scope == scope.number, is_named))
 
 
 async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Forget what the levels of views were evaluated and decided on; rounds stay, so that no key is used twice."""
     if not views:
         return
-    table = dependencies.c
-    await connection.execute(
-        delete(dependencies).where(table.scope == scope.number, one_of(connection.dialect, table.view, views))
-    )
+    await _delete(connection, scope, (dependencies,), "view", views)
     await connection.execute(
         update(levels)
         .where(levels.c.scope == scope.number, one_of(connection.dialect, levels.c.view, views))
@@ -143,11 +122,10 @@ async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collect
         "parent": table.parent,
         "partition": held.partition,
         "parent_uid": held.uid,
-        "status": literal("blocked"),
         "reason": literal(CHANGED_CODE),
         "round": func.max(table.round),
-        **{name: literal(0) for name in ("attempts", "evaluations", "cause")},
-        **{name: literal("") for name in ("inputs", "reads", "decided_inputs")},
+        "cause": literal(0),
+        **NOT_EVALUATED,
     }
     rounds = (
         select(*values.values())
@@ -172,24 +150,7 @@ async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collec
         table.status.not_in(("in_sync", "deleting")),
     )
     await connection.execute(update(levels).where(*concerned).values(decided_inputs="", attempts=0))
-    woken = select(
-        table.scope,
-        table.view,
-        table.parent,
-        table.partition,
-        table.cause,
-        literal(new_generation(), BigInteger),
-        null().label("due_at"),
-    ).where(*concerned)
-    statement = insert_for(connection.dialect, wakeups).from_select(
-        ["scope", "view", "parent", "partition", "cause", "generation", "due_at"], woken
-    )
-    await connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=[wakeups.c.scope, wakeups.c.view, wakeups.c.parent],
-            set_={"generation": statement.excluded.generation, "due_at": null()},
-        )
-    )
+    await connection.execute(wake_stored(connection.dialect, *concerned, due_at=null()))
 
 
 async def _supersede(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
@@ -206,12 +167,7 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
     """Note what has to be computed anew, and in which partitions; nothing where there are no objects yet."""
     anew = [*found.indexed, *found.evaluated]
     gone = [*found.emptied, *found.forgotten, *(handler.name for handler in anew)]
-    if gone:
-        await connection.execute(
-            delete(backfills).where(
-                backfills.c.scope == scope.number, one_of(connection.dialect, backfills.c.name, gone)
-            )
-        )
+    await _delete(connection, scope, (backfills,), "name", gone)
     populated = await _populated(connection, scope, {handler.resource for handler in anew})
     rows = [
         {

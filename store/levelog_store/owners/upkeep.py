@@ -73,7 +73,8 @@ def _is_old(table: Table, first: int) -> ColumnElement[bool]:
         return and_(intents.c.cause < first, _has_ended(), ~_is_of_last_round(), ~_is_last_apply())
     if table is tombstones:
         return tombstones.c.sequence < first
-    return and_(key_versions.c.version < first, ~_has_readers(), ~_has_entries())
+    is_used = [exists().where(_same(key_versions, by, ("index", "key"))) for by in (dependencies, index_entries)]
+    return and_(key_versions.c.version < first, *(~each for each in is_used))
 
 
 def _same(one: Table, other: Any, names: Iterable[str]) -> ColumnElement[bool]:
@@ -113,14 +114,6 @@ def _is_last_apply() -> ColumnElement[bool]:
     )
     is_there = exists().where(objects.c.scope == intents.c.scope, objects.c.object == intents.c.target)
     return and_(intents.c.verb == "apply", intents.c.state.in_(_MADE), is_there, ~exists().where(is_newer))
-
-
-def _has_readers() -> ColumnElement[bool]:
-    return exists().where(_same(key_versions, dependencies, ("index", "key")))
-
-
-def _has_entries() -> ColumnElement[bool]:
-    return exists().where(_same(key_versions, index_entries, ("index", "key")))
 
 
 HOT: Final = frozenset(
