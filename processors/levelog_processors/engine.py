@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Final
 
-from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
@@ -45,7 +44,6 @@ class Engine:
         program: Program,
         *,
         stream: LogStream | None = None,
-        threads: int = THREADS,
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
         caller: Caller | None = None,
@@ -61,14 +59,7 @@ class Engine:
         self._stream = stream
         self._folder = Folder(database, scope, program)
         self._decider = Decider(
-            database,
-            scope,
-            program,
-            threads=threads,
-            patience=patience,
-            redactor=redactor,
-            caller=caller,
-            claimant=claimant,
+            database, scope, program, patience=patience, redactor=redactor, caller=caller, claimant=claimant
         )
         self._readiness: Readiness | None = None
         """None: to be looked up."""
@@ -107,10 +98,6 @@ class Engine:
         """Tell whether others hold partitions too."""
         return len(self.epochs) < self._scope.partitions
 
-    def on_return(self, told: Callable[[], None]) -> None:
-        """Have `told` called when a slow reconcile function has returned, so that there is something to decide."""
-        self._decider.on_return(told)
-
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
         await self._decider.close()
@@ -144,7 +131,9 @@ class Engine:
         functions were slow, since other transactions wait; nor before a decision by itself has succeeded, so that
         whatever fails there does not hold up the fold.
         """
-        is_allowed = not self.is_shared and self._has_decided and self._decider.is_quick and len(records) <= BATCH
+        is_allowed = (
+            not self.is_shared and self._has_decided and self._decider.slowness.is_quick and len(records) <= BATCH
+        )
         return is_allowed and foldable_at_once(records) and bool(self._fresh(records))
 
     def _fresh(self, records: Iterable[LoggedRecord]) -> list[LoggedRecord]:
@@ -165,9 +154,7 @@ class Engine:
         is as `fold` and `decide` take it.
         """
         fresh = self._fresh(records)
-        readiness = await self.readiness()
-        views = [name for name in readiness.views if name not in but_not]
-        self._decider.namespaces = readiness.namespaces
+        views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
         folded_to = self.folded_to | {logged.partition: logged.sequence for logged in fresh}
         guarded = {logged.partition for logged in fresh}
         is_durable = self.claimant is not None and any(not isinstance(each.record, _OF_WRITES) for each in fresh)
@@ -177,11 +164,10 @@ class Engine:
             folded, within.objects = await self._folder.fold_within(
                 within.connection, self.epochs, fresh, self.folded_to
             )
-            self._decider.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
+            self._decider.slowness.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
             within.carried = Carried(folded.wakes)
             left = leaving(folded)
             if left is not None and views:
-                lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
                 cut = await self._decider.cut(
                     self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, within=within
                 )
@@ -224,17 +210,20 @@ class Engine:
         `but_not` names views that wait for something else, `leaving` levels. The partitions that are held have nothing
         up to `read_to` that is not folded.
         """
-        readiness = await self.readiness()
-        views = [name for name in readiness.views if name not in but_not]
+        views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
         if not views:
             return None
-        self._decider.namespaces = readiness.namespaces
-        lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
         cut = await self._decider.cut(
             self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
         )
         self._has_decided = True
         return cut
+
+    def _deciding_on(self, readiness: Readiness, but_not: Collection[str], read_to: int) -> tuple[list[str], Lag]:
+        """Views that may decide now, and what tells which of their wakeups have to wait."""
+        self._decider.namespaces = readiness.namespaces
+        lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
+        return [name for name in readiness.views if name not in but_not], lag
 
     async def next_due(self) -> tuple[datetime, datetime] | None:
         """When the first wakeup is due that waits for its time, and the database's time now; None if none waits."""

@@ -19,7 +19,7 @@ from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut
-from levelog_processors.decide.functions import MOST_BEGUN
+from levelog_processors.decide.functions import MOST_BEGUN, Caller
 from levelog_processors.deliver.feed import RecordFeed
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
@@ -84,14 +84,15 @@ class Processor:
         self._on_keys = on_keys
         self._leases = Leases(database, scope, owner=owner)
         self._threads = threads
+        caller = Caller(threads=threads)
         self._engine = Engine(
-            database, scope, program, stream=stream, threads=threads, redactor=redactor, claimant=claimant
+            database, scope, program, stream=stream, redactor=redactor, caller=caller, claimant=claimant
         )
         self.feed = RecordFeed(database, scope, program, stream, hints)
         self._events_from = events_from
         self._hint = hints.listen(Topic.WAKE)
         self._hint_of_leases = hints.listen(Topic.LEASES)
-        self._engine.on_return(self._hint.set)
+        self._engine.acting.on_return = self._hint.set
         self.pulse = Pulse()
         self._catching_up = CatchingUp(monotonic)
         self._backfiller: Backfiller | None = None

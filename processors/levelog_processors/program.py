@@ -1,10 +1,8 @@
-"""The operators of one application, arranged by what fold and decisions look up, and the columns of their SQL views."""
+"""The operators of one application, arranged by what fold and decisions look up."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import NoneType, UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin
+from typing import Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from levelog.effects import EffectHandler
@@ -21,7 +19,6 @@ from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
 from levelog.wire.objects import DELETED
 from levelog_processors.decide.settling import MAX_BACKOFF
-from levelog_store.look.sqlviews import EffectView, IndexView, JsonColumn, LevelView, SqlType, SqlView
 from levelog_store.owners.handlers import RESERVED, Handler
 
 
@@ -316,58 +313,3 @@ def _require_pure(operator: Operator) -> None:
             require_pure("index", index.function)
     for view in operator.views.values():
         require_pure("view", view.function)
-
-
-_SCALARS: Final[dict[Any, SqlType]] = {str: "text", int: "integer", float: "float", bool: "boolean"}
-
-
-def sql_views(program: Program) -> list[SqlView]:
-    """The SQL views of all views and effects, and of all indices but those that levelog keeps by itself.
-
-    One that shares its name with another is named after its operator too.
-    """
-    indices = {name: index for name, index in program.indices.items() if not index.handler.is_implicit}
-    names = [name.partition("/")[2] for name in (*indices, *program.views)]
-
-    def named(source: str) -> str:
-        name = source.partition("/")[2]
-        return name if names.count(name) == 1 else source.replace("/", "_")
-
-    found: list[SqlView] = []
-    for source, index in indices.items():
-        if effect := program.effects.get(source):
-            found.append(EffectView(named(source), source, columns_of(effect.request), columns_of(effect.returns)))
-            continue
-        key, value = index.handler.types
-        found.append(IndexView(named(source), source, columns_of(key), columns_of(value)))
-    for source, view in program.views.items():
-        arguments = get_args(view.handler.returns)
-        found.append(LevelView(named(source), source, columns_of(arguments[0] if arguments else Any)))
-    return found
-
-
-def columns_of(hint: Any) -> tuple[JsonColumn, ...]:
-    """One column for a scalar, one for each field of a struct and each part of a tuple, else one of JSON."""
-    hint = _without_none(hint)
-    if hint in _SCALARS:
-        return (JsonColumn("", _SCALARS[hint]),)
-    struct = get_origin(hint) or hint
-    if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
-        return tuple(
-            JsonColumn(field.name, _SCALARS.get(_without_none(field.type), "json"), (field.encode_name,))
-            for field in msgspec.structs.fields(hint)
-        )
-    parts = get_args(hint)
-    if get_origin(hint) is tuple and parts and Ellipsis not in parts:
-        return tuple(
-            JsonColumn(str(number), _SCALARS.get(_without_none(part), "json"), (number - 1,))
-            for number, part in enumerate(parts, start=1)
-        )
-    return (JsonColumn("", "json"),)
-
-
-def _without_none(hint: Any) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        rest = [part for part in get_args(hint) if part is not NoneType]
-        return rest[0] if len(rest) == 1 else Any
-    return hint

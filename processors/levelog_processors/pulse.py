@@ -21,9 +21,9 @@ class Pulse:
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self.on_turn: Callable[[Sequence[LoggedRecord]], None] | None = None
-        self.on_fold: Callable[[Folded, float], None] | None = None
-        self.on_cut: Callable[[Cut, float], None] | None = None
+        self.on_turn: Callable[[Sequence[LoggedRecord]], None] = lambda _records: None
+        self.on_fold: Callable[[Folded, float], None] = lambda _folded, _seconds: None
+        self.on_cut: Callable[[Cut, float], None] = lambda _cut, _seconds: None
         self.is_behind = True
         """It folds history, and decides nothing before the log's end is reached."""
         self._clock = clock
@@ -38,8 +38,7 @@ class Pulse:
     def turn(self, records: Sequence[LoggedRecord]) -> None:
         """A turn begins, with these records to fold."""
         self._busy_since, self._unfolded = self._clock(), records
-        if self.on_turn is not None:
-            self.on_turn(records)
+        self.on_turn(records)
 
     def rest(self) -> None:
         """It waits for records, a hint or a time."""
@@ -50,15 +49,14 @@ class Pulse:
         began = self._clock()
         folded = await folding
         self._unfolded = ()
-        if self.on_fold is not None:
-            self.on_fold(folded, self._clock() - began)
+        self.on_fold(folded, self._clock() - began)
         return folded
 
     async def cut(self, deciding: Awaitable[Cut | None]) -> Cut | None:
         """Decide on a batch of wakeups."""
         began = self._clock()
         cut = await deciding
-        if cut is not None and self.on_cut is not None:
+        if cut is not None:
             self.on_cut(cut, self._clock() - began)
         return cut
 
@@ -67,9 +65,8 @@ class Pulse:
         began = self._clock()
         folded, cut = await passing
         self._unfolded = ()
-        if self.on_fold is not None:
-            self.on_fold(folded, self._clock() - began)
-        if cut is not None and self.on_cut is not None:
+        self.on_fold(folded, self._clock() - began)
+        if cut is not None:
             self.on_cut(cut, self._clock() - began)
         return folded, cut
 

@@ -17,7 +17,8 @@ from levelog.handlers.owned import ChildKind, ChildrenLevel, OwnedChild, WantedC
 from levelog.resources import Metadata, ResourceBase
 from levelog.secrets.redaction import Redactor
 from levelog.wire.projection import fields_of
-from levelog_processors.program import Program, sql_views
+from levelog_processors.program import Program
+from levelog_processors.sqlviews import sql_views
 
 
 class Web(Resource, group="example.com", version="v1", plural="webs"):

@@ -6,7 +6,8 @@ from levelog import Index, Level, Objects, Operator, OperatorError, Resource, St
 from levelog_processors.decide.views import Evaluation, evaluate
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold
-from levelog_processors.program import BoundView, Program, sql_views
+from levelog_processors.program import BoundView, Program
+from levelog_processors.sqlviews import sql_views
 from levelog_store.fold.changes import Held
 from levelog_store.rows import Bucket, IndexKey, WholeIndex
 from rigs.webs import NOON, logged, pod, web

@@ -87,8 +87,7 @@ class Tracing:
         pulse, others = processor.pulse, processor.pulse.on_cut
 
         def on_cut(cut: "Cut", seconds: float) -> None:
-            if others is not None:
-                others(cut, seconds)
+            others(cut, seconds)
             self.decided(cut.decided, seconds)
 
         pulse.on_turn, pulse.on_cut = self.read, on_cut

@@ -11,7 +11,7 @@ from levelog_cli.printing.progress import Bars
 from levelog_cli.servers.data_dir import DataDir
 from levelog_cli.settings import Settings
 from levelog_migrations import check, head, upgrade
-from levelog_processors.program import sql_views
+from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
 from levelog_store.look.sqlviews import replace_views
 

@@ -8,7 +8,6 @@ from functools import partial
 from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.caller import THREADS
 from levelog.secrets.redaction import Redactor
 from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.functions import MOST_BEGUN, PATIENCE, Acted, Acting, Caller, Slowness
@@ -100,7 +99,6 @@ class Decider:
         scope: Scope,
         program: Program,
         *,
-        threads: int = THREADS,
         patience: timedelta | None = PATIENCE,
         redactor: Redactor | None = None,
         caller: Caller | None = None,
@@ -112,7 +110,7 @@ class Decider:
         `claimant` gets what is decided without asking for it, as far as it has room.
         """
         self._redactor = redactor or Redactor()
-        self.acting = Acting(caller or Caller(threads=threads), patience=patience)
+        self.acting = Acting(caller or Caller(), patience=patience)
         self._database = database
         self._scope = scope
         self._program = program
@@ -120,16 +118,8 @@ class Decider:
         self.calls = CallCounts()
         self.namespaces: Namespaces = {}
         """Namespaces that alone are watched, by resource."""
-        self._slowness = Slowness()
-
-    @property
-    def is_quick(self) -> bool:
-        """Tell whether no function has been slow lately, so that other transactions may wait for a cut."""
-        return self._slowness.is_quick
-
-    def on_return(self, told: Callable[[], None]) -> None:
-        """Have `told` called when a slow reconcile function has returned, so that there is something to conclude."""
-        self.acting.on_return = told
+        self.slowness = Slowness()
+        """While none is slow, other transactions may wait for a cut."""
 
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
@@ -192,7 +182,7 @@ class Decider:
             looks, stray = await self._look(connection, wakes, at, folded, written) if wakes else ([], [])
         acted = [*back, *await acting.act(looks, epochs)]
         if len(acted) < len(back) + len(looks):
-            self.note(timedelta.max)
+            self.slowness.note(timedelta.max)
         acted = await self._with_rows(acted, {look.facts.parent.object: look.facts.parent for look in looks}, within)
         batch = [conclude(look, round_, at) for look, round_ in acted]
         held, claimed = await self._commit(epochs, batch, stray, late, folded_to, within)
@@ -245,7 +235,8 @@ class Decider:
             if each.facts.needs_evaluation
         }
         if evaluations:
-            self.note(await evaluate(list(evaluations.values()), TableFetch(connection, self._scope, program)))
+            fetch = TableFetch(connection, self._scope, program)
+            self.slowness.note(await evaluate(list(evaluations.values()), fetch))
         looks: list[Outlook] = []
         for facts in (each.facts for each in known):
             evaluation = evaluations.get(facts.name)
@@ -253,10 +244,6 @@ class Decider:
             self._count(looks[-1])
         there = {look.facts.name for look in looks}
         return looks, [wake for wake in wakes if (wake.view, wake.parent) not in there]
-
-    def note(self, longest: timedelta) -> None:
-        """Note how long a function may have taken."""
-        self._slowness.note(longest)
 
     def _count(self, look: Outlook) -> None:
         facts = look.facts

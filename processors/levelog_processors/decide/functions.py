@@ -130,7 +130,7 @@ class Acting:
         self._caller = caller
         self.patience = patience
         self._begun: dict[ViewParent, _Begun] = {}
-        self.on_return: Callable[[], None] = _nothing
+        self.on_return: Callable[[], None] = lambda: None
         """Called when a function that outlasted its cut has returned."""
 
     def __contains__(self, level: ViewParent) -> bool:
@@ -202,7 +202,3 @@ class Acting:
             tell_fault("reconcile function", handler.name, handler.function, error, subject=facts.wake.parent)
             return Round(error=fault_reason("reconcile function", handler.name, error), is_called=is_called)
         return Round(intents=wanted, is_called=is_called)
-
-
-def _nothing() -> None:
-    pass

@@ -63,12 +63,7 @@ class ObjectLookups(Objects):
                 f"view {view} looks up {resource.__name__} {name!r} without declaring that it reads "
                 f"{resource.__name__}: write @op.view(reads=[{declared}])"
             )
-        place = _placed.decode(self._parent).metadata.namespace if namespace is None else namespace
-        if not place and resource.resource_type.scope == "Namespaced":
-            raise OperatorError(
-                f"view {view} looks up {resource.__name__} {name!r} without a namespace, and its parent has none: "
-                f"write objects.get({resource.__name__}, {name!r}, namespace=…)"
-            )
+        place = _place(self._view, self._parent, resource, name, namespace, "objects.get")
         watched = self._namespaces.get(str(resource.resource_type.group_resource), ())
         if watched and resource.resource_type.scope == "Namespaced" and place not in watched:
             raise OperatorError(
@@ -114,13 +109,22 @@ class LevelLookups:
                 f"view {self._view.handler.name} looks up levels of {resource.__name__} {name!r} without declaring "
                 f"that: write @op.view(levels_of=[{classes}])"
             )
-        place = _placed.decode(self._parent).metadata.namespace if namespace is None else namespace
-        if not place and resource.resource_type.scope == "Namespaced":
-            raise OperatorError(
-                f"view {self._view.handler.name} looks up levels of {resource.__name__} {name!r} without a namespace, "
-                f"and its parent has none: write levels.of({resource.__name__}, {name!r}, namespace=…)"
-            )
+        place = _place(self._view, self._parent, resource, name, namespace, "levels.of")
         return str(resource.resource_type.key(place, name))
+
+
+def _place(
+    view: BoundView, parent: bytes, resource: type[ResourceBase], name: str, namespace: str | None, call: str
+) -> str:
+    """The namespace to look in, the parent's by default. Raises OperatorError if there has to be one and is none."""
+    place = _placed.decode(parent).metadata.namespace if namespace is None else namespace
+    if not place and resource.resource_type.scope == "Namespaced":
+        what = f"levels of {resource.__name__}" if call == "levels.of" else resource.__name__
+        raise OperatorError(
+            f"view {view.handler.name} looks up {what} {name!r} without a namespace, and its parent has none: "
+            f"write {call}({resource.__name__}, {name!r}, namespace=…)"
+        )
+    return place
 
 
 Contents: TypeAlias = Mapping[IndexKey, Sequence[bytes]]

@@ -171,9 +171,7 @@ async def _looked_up(
 def woken(program: Program, held: Sequence[Decided]) -> Mapping[ViewParent, Wake]:
     """Levels to look at again since others of their parents were decided on."""
     return {
-        (reader, each.wake.parent): Wake(
-            each.wake.partition, read_causes(each.wake.causes).sequences or (each.level.cause,)
-        )
+        (reader, each.wake.parent): Wake(each.wake.partition, _causes(each))
         for each in held
         for reader in program.readers.get(each.wake.view, ())
     }
@@ -185,6 +183,9 @@ def told(program: Program, held: Sequence[Decided]) -> Mapping[IndexKey, tuple[i
     for each in held:
         if each.is_news and each.wake.view in program.looked_up:
             place = levels_place(program.views[each.wake.view].operator, each.wake.parent)
-            causes = read_causes(each.wake.causes).sequences or (each.level.cause,)
-            found[place] = tuple(sorted({*found.get(place, ()), *causes}))
+            found[place] = tuple(sorted({*found.get(place, ()), *_causes(each)}))
     return found
+
+
+def _causes(decided: Decided) -> tuple[int, ...]:
+    return read_causes(decided.wake.causes).sequences or (decided.level.cause,)

@@ -55,10 +55,6 @@ _Name: TypeAlias = tuple[str, str]
 """Handler and object."""
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class _Failure(Struct, frozen=True):
     """Why a record is not handled, and when it is tried again."""
 
@@ -122,7 +118,7 @@ class Delivery:
         read_object: ReadObject,
         *,
         patience: timedelta | None = PATIENCE,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         call: Callable[[RecordHandler], Callable[..., Any]] = lambda handler: handler.function,
     ) -> None:
         """`patience`: None waits for all functions. `call` gives what is called for a handler."""
@@ -138,11 +134,11 @@ class Delivery:
         self._positions: dict[Place, int] = {}
         self._stored: dict[Place, int] = {}
         self._held: dict[_Name, _Chain] = {}
-        self.on_return: Callable[[], None] = _nothing
+        self.on_return: Callable[[], None] = lambda: None
         """Called when a function has returned whose object is held, so that there is something to step."""
-        self.on_call: Callable[[str, CallOutcome], None] = _uncounted
+        self.on_call: Callable[[str, CallOutcome], None] = lambda _handler, _outcome: None
         """Called with the handler of a call that has ended, and what came of it."""
-        self.on_expired: Callable[[str], None] = _unnoticed
+        self.on_expired: Callable[[str], None] = lambda _handler: None
         """Called with a handler of which records have expired before it was called for them."""
 
     @property
@@ -408,15 +404,3 @@ def _is_over(chain: _Chain) -> bool:
         return False
     chain.task.result()  # raises what only a bug of levelog leads to
     return chain.failure is None
-
-
-def _nothing() -> None:
-    pass
-
-
-def _uncounted(handler: str, outcome: CallOutcome) -> None:
-    pass
-
-
-def _unnoticed(handler: str) -> None:
-    pass

@@ -33,6 +33,9 @@ from levelog_store.owners.handlers import blocking, by_name
 from levelog_store.owners.leases import guard
 from levelog_store.rows import IndexKey, Scope
 
+log = logging.getLogger(__name__)
+
+NEVER: Final = timedelta.max
 PAGE: Final = 100
 """Most that is done at once: small enough that a live change waits a few hundredths of a second for it at most."""
 
@@ -68,11 +71,6 @@ class Pace:
         now = self._clock()
         self._held = min(float(self.page), self._held + (now - self._at) * self._rate)
         self._at = now
-
-
-log = logging.getLogger(__name__)
-
-NEVER: Final = timedelta.max
 
 
 class Job(Struct, frozen=True):
@@ -172,11 +170,13 @@ class Backfiller:
             await guard(connection, self._scope, {partition: self._epochs[partition] for partition in job.positions})
             await write_changes(connection, self._scope, changes)
             await write_progress(connection, self._scope, job.name, job.positions, page)
-        self._unfinished = [
-            row if row.name != job.name or row.partition not in job.positions else _moved(row, page)
-            for row in self._unfinished
-            if row.name != job.name or row.partition not in job.positions or not page.is_last
-        ]
+        left: list[Backfill] = []
+        for row in self._unfinished:
+            if row.name != job.name or row.partition not in job.positions:
+                left.append(row)
+            elif not page.is_last:
+                left.append(replace(row, position=max(row.position, page.position)))
+        self._unfinished = left
 
     def _jobs(self) -> list[Job]:
         """What can be done now: indices, then views that wait for none."""
@@ -191,18 +191,6 @@ class Backfiller:
 
     def _blocked(self) -> Mapping[str, list[str]]:
         return blocking(self._handlers, {row.name for row in self._unfinished}) if self._unfinished else {}
-
-
-def _moved(row: Backfill, page: BackfillPage) -> Backfill:
-    return Backfill(
-        name=row.name,
-        partition=row.partition,
-        kind=row.kind,
-        resource=row.resource,
-        position=max(row.position, page.position),
-        objects=row.objects,
-        is_done=False,
-    )
 
 
 class _Told:

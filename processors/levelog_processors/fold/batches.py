@@ -92,22 +92,15 @@ class Folder:
         """
         reached = None if folded_to is None else dict(folded_to)
         wakes: dict[ViewParent, Wake] = {}
-        keys: set[IndexKey] = set()
-        has_finished = has_receipts = frees_targets = has_news = False
+        parts: list[Changes] = []
         for kind, part in _parts(records):
-            is_sweep = kind is SyncFinished
-            has_finished |= is_sweep
-            changes = await (self._sweep(part) if is_sweep else self._records(part))
+            changes = await (self._sweep(part) if kind is SyncFinished else self._records(part))
             wakes |= await self.write(epochs, changes, reached)
             if reached is not None:
                 reached |= {partition: point.sequence for partition, point in changes.checkpoints.items()}
-            keys |= changes.keys.keys()
-            has_receipts |= bool(changes.receipts)
-            frees_targets |= changes.frees_targets
-            has_news |= self._has_news(changes)
+            parts.append(changes)
         await self.keep_statistics(len(records))
-        has_list = has_finished or any(isinstance(logged.record, SyncStarted | HistoryReverted) for logged in records)
-        return Folded(len(records), wakes, has_finished, has_list, keys, has_receipts, frees_targets, has_news)
+        return self._folded(records, wakes, parts)
 
     async def fold_within(
         self,
@@ -124,13 +117,24 @@ class Folder:
         await guard(connection, self.scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
         changes = self.begin(await self._held(connection, records)).records(records)
         wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking, are_wakes_written=False)
-        has_receipts, frees, has_news = bool(changes.receipts), changes.frees_targets, self._has_news(changes)
-        folded = Folded(len(records), dict(wakes), False, False, set(changes.keys), has_receipts, frees, has_news)
-        return folded, changes.objects
+        return self._folded(records, wakes, [changes]), changes.objects
 
-    def _has_news(self, changes: Changes) -> bool:
-        views = {view for view, _ in changes.gone}.union(*(each.views for each in changes.replaced))
-        return not self.program.awaited.isdisjoint(views)
+    def _folded(
+        self, records: Sequence[LoggedRecord], wakes: dict[ViewParent, Wake], parts: Sequence[Changes]
+    ) -> Folded:
+        kinds = {type(logged.record) for logged in records}
+        gone = {view for changes in parts for view, _ in changes.gone}
+        blocked = {view for changes in parts for each in changes.replaced for view in each.views}
+        return Folded(
+            len(records),
+            wakes,
+            has_finished_sync=SyncFinished in kinds,
+            has_list=not kinds.isdisjoint(_ALONE),
+            keys={key for changes in parts for key in changes.keys},
+            has_receipts=any(changes.receipts for changes in parts),
+            frees_targets=any(changes.frees_targets for changes in parts),
+            has_news=not self.program.awaited.isdisjoint(gone | blocked),
+        )
 
     def begin(self, held: Held) -> Fold:
         """The fold of one part of a batch."""

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen, ObjectUnreadable, Unreadable
 from levelog_store.rows import StoredObject
@@ -33,7 +34,7 @@ def unreadable(record: ObjectSeen | ObjectDeleted) -> str:
     return ""
 
 
-def stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject:
+def stored(name: str, record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) -> StoredObject:
     """The row of an object as a record shows it; its body can be read."""
     return StoredObject(
         object=name,
@@ -53,24 +54,12 @@ def stored(name: str, record: ObjectSeen, logged: LoggedRecord) -> StoredObject:
 
 def deleted(record: ObjectSeen | ObjectDeleted, logged: LoggedRecord) -> StoredObject | None:
     """The row that stands for an object from its end on; None if its last body cannot be read."""
+    key = record.key.deleted(record.uid)
     try:
-        _deletion.decode(record.body)
+        row = stored(str(key), record, logged)
     except (msgspec.MsgspecError, RecursionError):
         return None
-    key = record.key.deleted(record.uid)
-    return StoredObject(
-        object=str(key),
-        partition=logged.partition,
-        resource=str(key.group_resource),
-        namespace=key.namespace,
-        name=key.name,
-        uid=record.uid,
-        version=record.version,
-        sequence=logged.sequence,
-        is_deleting=False,
-        body=record.body,
-        recorded_at=record.time,
-    )
+    return replace(row, resource=str(key.group_resource), name=key.name, is_deleting=False, manager=None)
 
 
 _OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable

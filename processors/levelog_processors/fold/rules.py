@@ -197,9 +197,7 @@ class Fold:
                 self._see_again(logged, name, record)
         elif error := unreadable(record):
             self.skip(logged, name, error)
-        elif self._is_outdated(logged.partition, record):
-            return
-        else:
+        elif not self._is_outdated(logged.partition, record):
             before = self._latest.get(name)
             causes = before.causes if before is not None else ()
             now = self._time.of(logged.partition)
@@ -222,11 +220,9 @@ class Fold:
 
     def _see_again(self, logged: LoggedRecord, name: str, record: ObjectSeen) -> None:
         """Note that a record repeats the very version that is known, as a list does."""
-        known = self._latest.get(name)
-        if known is not None:
-            if (known.record.uid, known.record.version) == (record.uid, record.version):
-                self._show_again(logged, name)
-        elif (held := self._held.objects.get(name)) and (held.uid, held.version) == (record.uid, record.version):
+        latest = self._latest.get(name)
+        known = latest.record if latest is not None else self._held.objects.get(name)
+        if known is not None and (known.uid, known.version) == (record.uid, record.version):
             self._show_again(logged, name)
 
     def _show_again(self, logged: LoggedRecord, name: str) -> None:

@@ -9,7 +9,8 @@ from levelog import Call, Index, Level, Operator, Resource, Struct
 from levelog.handlers.indexers import call_entry
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import Application, Cluster
-from levelog_processors.program import Program, sql_views
+from levelog_processors.program import Program
+from levelog_processors.sqlviews import sql_views
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.fold.changes import Changes
