@@ -21,7 +21,7 @@ from levelog_actuator.daemons import Daemons, GiveIndex
 from levelog_actuator.effects import EffectCaller, Effects
 from levelog_actuator.heldclaims import HeldClaims
 from levelog_actuator.ledger import Ledger, TakenResults
-from levelog_actuator.limits import ActuatorSettings, Limits, Outage
+from levelog_actuator.limits import ActuatorSettings, Limits, Outage, try_later
 from levelog_actuator.lookout import Lookout
 from levelog_actuator.presence import ActuatorPresence
 from levelog_actuator.relay import Relay
@@ -380,7 +380,7 @@ class Actuator:
             text = self._redactor.redact_text(f"{type(error).__name__}: {error}")
             log.error("an intent cannot be carried out: %s", text, extra=about(intent))  # noqa: TRY400 - traces may quote
             log.debug("%s", self._redactor.redact_text(traceback.format_exc()), extra=about(intent))
-            return self._sender.later(intent, text, is_doubtful=True)
+            return try_later(self._settings, intent, text, is_doubtful=True)
 
     def _note_taken(self, taken: TakenResults) -> None:
         self._relay.submit(taken)

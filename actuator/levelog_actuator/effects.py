@@ -33,10 +33,6 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class EffectCaller:
     """Calls the effects that intents ask for, by name (`operator/effect`), and tells what came of each call."""
 
@@ -45,7 +41,7 @@ class EffectCaller:
         effects: Mapping[str, EffectHandler],
         settings: ActuatorSettings,
         redactor: Redactor | None = None,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """`redactor`: that of what is recorded; it takes the secret values that it knows out of errors."""
         self._clock = clock

@@ -8,12 +8,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from levelog.wire.objects import ObjectKey
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
-from levelog_actuator.limits import ActuatorSettings
-from levelog_actuator.requests import Order, Request, object_path
-from levelog_actuator.results import Ended, Later, Result
+from levelog_actuator.limits import ActuatorSettings, try_later
+from levelog_actuator.requests import Order, Request, object_path, read_request
+from levelog_actuator.results import Ended, Result
 from levelog_store.actuate.claims import ClaimedIntent
 
 Ask: TypeAlias = Callable[[Request], Awaitable[Reply]]
@@ -64,7 +63,7 @@ class EventWriter:
         """Write the Event, or raise the count of the one of its name."""
         reply = await self._ask(self._creation(order))
         if reply.status == 409:
-            reply = await self._ask(Request(method="GET", path=object_path(order)))
+            reply = await self._ask(read_request(order))
             if reply.status == 200:
                 found = _event.decode(reply.body)
                 if found.metadata.annotations.get(LAST_INTENT) == _occurrence(order):
@@ -75,12 +74,15 @@ class EventWriter:
         return self._refused(order.intent, reply)
 
     def _creation(self, order: Order) -> Request:
-        metadata = {**_named(order.target), "annotations": {LAST_INTENT: _occurrence(order)}}
         body: dict[str, Any] = {
             **order.body,
             "apiVersion": order.intent.api_version,
             "kind": "Event",
-            "metadata": metadata,
+            "metadata": {
+                "name": order.target.name,
+                "namespace": order.target.namespace,
+                "annotations": {LAST_INTENT: _occurrence(order)},
+            },
             "eventTime": self._now(),
             "reportingInstance": _INSTANCE,
         }
@@ -107,21 +109,9 @@ class EventWriter:
 
     def _refused(self, intent: ClaimedIntent, reply: Reply) -> Result:
         text = f"event {intent.target}: {reply.status or 'no answer'} {reply.reason}: {reply.message}"
-        is_unreachable = not reply.status and not reply.is_sent
         if reply.status not in _TRANSIENT and reply.status < 500:
             return Ended(intent=intent, outcome="failed", error=text)
-        if intent.attempts >= self._settings.attempts and not is_unreachable:
-            return Ended(intent=intent, outcome="failed", error=f"given up after {intent.attempts} attempts: {text}")
-        wait = self._settings.delay(intent.attempts, retry_after=reply.retry_after)
-        return Later(
-            intent=intent,
-            delay=min(wait, self._settings.outage) if is_unreachable else wait,
-            error=text,
-            is_doubtful=False,  # sent again, it finds what it wrote
-            is_counted=not is_unreachable,
-            is_unreachable=is_unreachable,
-            is_throttled=reply.status == 429,
-        )
+        return try_later(self._settings, intent, text, is_doubtful=False, reply=reply)  # it finds what it wrote
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).strftime(_MICROSECONDS)
@@ -129,10 +119,6 @@ class EventWriter:
 
 def _occurrence(order: Order) -> str:
     return order.options.name or order.intent.key
-
-
-def _named(target: ObjectKey) -> dict[str, str]:
-    return {"name": target.name, "namespace": target.namespace}
 
 
 def _query(order: Order) -> Mapping[str, str]:

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from levelog.absence import Absence
 from levelog.errors import ConfigurationError
-from levelog_actuator.results import Later, Result
+from levelog_actuator.answers import Reply
+from levelog_actuator.results import Ended, Later, Result
 from levelog_store.actuate.claims import ClaimedIntent
 from levelog_store.actuate.outcomes import LOOK_AFTER
 
@@ -88,6 +89,34 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
         return min(self.delay(failures), self.outage)
 
 
+def try_later(
+    settings: ActuatorSettings,
+    intent: ClaimedIntent,
+    error: str,
+    *,
+    is_doubtful: bool | None = None,
+    reply: Reply | None = None,
+) -> Result:
+    """Put an intent off, or give it up after its last attempt; without a connection, no attempt is used up.
+
+    `is_doubtful`: a request may have taken effect; None: as was known when it was claimed.
+    """
+    is_unreachable = reply is not None and not reply.status and not reply.is_sent
+    if not is_unreachable and intent.attempts >= settings.attempts:
+        error = f"given up after {intent.attempts} attempts: {error}"
+        return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error)
+    wait = settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None)
+    return Later(
+        intent=intent,
+        delay=min(wait, settings.outage) if is_unreachable else wait,
+        error=error,
+        is_doubtful=intent.is_doubtful if is_doubtful is None else is_doubtful,
+        is_counted=not is_unreachable,
+        is_unreachable=is_unreachable,
+        is_throttled=reply is not None and reply.status == 429,
+    )
+
+
 class Room(Struct, frozen=True, kw_only=True):
     """What may be claimed now."""
 
@@ -117,7 +146,7 @@ class Limits:
         self._settings = settings
         self._max_concurrency = dict(max_concurrency or {})
         self._running: Counter[str] = Counter()
-        self._clock = clock or _loop_time
+        self._clock = clock or _now
         self._total = asyncio.Semaphore(settings.requests)
         self._turns: dict[str, asyncio.Semaphore] = {}
         self._claimed: Counter[str] = Counter()
@@ -227,10 +256,6 @@ class Limits:
 def group_of(intent: ClaimedIntent) -> str:
     """API group of an intent's target; empty: core."""
     return intent.api_version.rpartition("/")[0]
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Outage:

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from levelog.intents import IntentOptions, Verb
-from levelog.resources import ResourceType
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, field_manager
 from levelog_kube.discovery import root_path
@@ -19,7 +18,6 @@ from levelog_store.actuate.claims import ClaimedIntent
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
-EVENTS: Final = ResourceType(group="events.k8s.io", version="v1", plural="events", kind="Event", scope="Namespaced")
 
 
 class Order(Struct, frozen=True, kw_only=True):
@@ -181,30 +179,3 @@ def _guarded(body: Mapping[str, Any], guard: Precondition) -> dict[str, Any]:
 def _tested(operations: list[Any], guard: Precondition) -> list[Any]:
     tests = [{"op": "test", "path": f"/metadata/{name}", "value": value} for name, value in guard.metadata.items()]
     return [*tests, *operations]
-
-
-class Right(Struct, frozen=True):
-    """A verb of the API on a resource, or on a subresource of it."""
-
-    verb: str
-    subresource: str = ""
-
-
-_LOOK: Final = Right("get")
-"""Asked for a target that the decision did not see, and after a request whose effect is not known."""
-
-RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
-    "apply": (_LOOK, Right("patch"), Right("create")),  # a server-side apply of what is not there needs both
-    "create": (_LOOK, Right("create")),
-    "patch": (_LOOK, Right("patch")),
-    "patch_status": (_LOOK, Right("patch", "status")),
-    "delete": (_LOOK, Right("delete")),
-    "event": (_LOOK, Right("patch"), Right("create")),  # of Events, not of what they are about
-}
-"""By the verb of the intent."""
-
-EVENTS_OF_CLUSTER: Final = "default"
-"""Namespace of the Events of objects that have none."""
-
-TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
-"""Asked of the owner of what is applied or created, where OwnerReferencesPermissionEnforcement is on."""

@@ -15,7 +15,7 @@ from levelog.wire.projection import Applied, applied
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Case, Judgement, Reply, rule_for_answer, rule_for_sighting
 from levelog_actuator.events import EventWriter
-from levelog_actuator.limits import ActuatorSettings
+from levelog_actuator.limits import ActuatorSettings, try_later
 from levelog_actuator.requests import Order, Precondition, Request, path_of, read_request, write_request
 from levelog_actuator.results import Ended, Later, Result
 from levelog_actuator.sightings import Sighting
@@ -135,9 +135,7 @@ class Sender:
             refusal, must_look = reply, True
         step = await self._look_and_judge(order, guard, refusal)
         if isinstance(step, Precondition):
-            return self.later(
-                order.intent, "changed by others each time that it was written", is_doubtful=intent.is_doubtful
-            )
+            return try_later(self._settings, intent, "changed by others each time that it was written")
         return _answered(step, refusal)
 
     def _guard(self, order: Order) -> Precondition:
@@ -181,7 +179,7 @@ class Sender:
                 made = self._remembered(order, seen.body)
                 return Ended(intent=order.intent, outcome=outcome, uid=seen.uid, version=seen.version, applied=made)
             case Judgement.RETRY:
-                return self.later(order.intent, _explain(case, rule.why), is_doubtful=order.intent.is_doubtful)
+                return try_later(self._settings, order.intent, _explain(case, rule.why))
             case Judgement.GONE:
                 return _ended(order, "gone")
             case Judgement.CONFLICT:
@@ -201,7 +199,8 @@ class Sender:
                 return _ended(order, "failed", _refusal_text(order, reply))
             case Judgement.RETRY | Judgement.LOOK_LATER:
                 is_doubtful = order.intent.is_doubtful or verdict is Judgement.LOOK_LATER
-                return self.later(order.intent, _refusal_text(order, reply), is_doubtful=is_doubtful, reply=reply)
+                text = _refusal_text(order, reply)
+                return try_later(self._settings, order.intent, text, is_doubtful=is_doubtful, reply=reply)
             case Judgement.UNCHANGED | Judgement.CONFLICT | Judgement.LOOK | Judgement.SEND:
                 raise AssertionError(f"no rule for answers says {verdict}")
             case _:
@@ -216,7 +215,7 @@ class Sender:
             made = self._remembered(order, msgspec.json.decode(reply.body)) if order.options.remembered else None
         except (msgspec.MsgspecError, ValueError) as error:
             text = f"{_step(order)}: the answer {reply.status} cannot be read: {error}"
-            return self.later(order.intent, text, is_doubtful=True)
+            return try_later(self._settings, order.intent, text, is_doubtful=True)
         uid = told.metadata.uid or (told.details.uid if told.details else "") or order.intent.target_uid
         is_same = version > 0 and version == order.intent.target_version
         outcome: Outcome = "unchanged" if is_same else "written"
@@ -226,25 +225,8 @@ class Sender:
         """What follows if the target cannot be read."""
         text = f"{_step(order)}: the target cannot be read: {reply.message}"
         if reply.status in {0, 401, 408, 429} or reply.status >= 500:
-            return self.later(order.intent, text, is_doubtful=order.intent.is_doubtful, reply=reply)
+            return try_later(self._settings, order.intent, text, reply=reply)
         return _ended(order, "failed", text)
-
-    def later(self, intent: ClaimedIntent, error: str, *, is_doubtful: bool, reply: Reply | None = None) -> Result:
-        """Put an intent off, or give it up after its last attempt; without a connection, no attempt is used up."""
-        is_unreachable = reply is not None and not reply.status and not reply.is_sent
-        if not is_unreachable and intent.attempts >= self._settings.attempts:
-            error = f"given up after {intent.attempts} attempts: {error}"
-            return Ended(intent=intent, outcome="failed", uid=intent.target_uid, error=error)
-        wait = self._settings.delay(intent.attempts, retry_after=reply.retry_after if reply else None)
-        return Later(
-            intent=intent,
-            delay=min(wait, self._settings.outage) if is_unreachable else wait,
-            error=error,
-            is_doubtful=is_doubtful,
-            is_counted=not is_unreachable,
-            is_unreachable=is_unreachable,
-            is_throttled=reply is not None and reply.status == 429,
-        )
 
     def _remembered(self, order: Order, answer: Mapping[str, Any]) -> Applied | None:
         """What is compared with what is recorded: redacted on both sides."""

@@ -118,6 +118,11 @@ class ResourceType(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+EVENTS: Final = ResourceType(group="events.k8s.io", version="v1", plural="events", kind="Event", scope="Namespaced")
+EVENTS_OF_CLUSTER: Final = "default"
+"""Namespace of Events about objects that have none. Origin: validation of events.k8s.io/v1."""
+
+
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What `levelog crd` prints of a resource beside its fields, from the class statement."""
 

@@ -11,8 +11,8 @@ from levelog.errors import ConfigurationError
 from levelog.handlers.children import ChildrenView
 from levelog.handlers.views import ReconcileHandler
 from levelog.intents import Verb
-from levelog.resources import ResourceType
-from levelog_actuator.requests import EVENTS, EVENTS_OF_CLUSTER, RIGHTS, TO_BLOCK_OWNERS, Right
+from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
+from levelog_actuator.rights import RIGHTS, TO_BLOCK_OWNERS, Right
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import IDENTITY_NAMESPACE
 from levelog_kube.failures import ApiError

@@ -8,16 +8,13 @@ from msgspec import Struct
 from levelog.effects import GROUP, EffectHandler
 from levelog.errors import OperatorError
 from levelog.intents import Intent
-from levelog.resources import ResourceType
+from levelog.resources import EVENTS, EVENTS_OF_CLUSTER, ResourceType
 from levelog.wire.canonical import canonical, digest
 from levelog.wire.objects import ObjectKey, field_manager
 from levelog_processors.program import BoundView
 from levelog_store.rows import StoredObject
 
 EFFECTS_VERSION: Final = f"{GROUP}/v1"
-EVENTS_VERSION: Final = "events.k8s.io/v1"
-_NO_NAMESPACE: Final = "default"
-"""Where Events of cluster-scoped objects are. Origin: validation of events.k8s.io/v1."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 """A DNS subdomain, as names of Events have to be."""
 _MOST_NAME_CHARACTERS: Final = 253 - 33  # for a dot and the digest
@@ -89,9 +86,8 @@ def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
     content = canonical(body)
     begin = named["name"][:_MOST_NAME_CHARACTERS].rstrip("-.")
     name = f"{begin if _NAME.fullmatch(begin) else 'event'}.{digest(content)}"
-    namespace = named["namespace"] or _NO_NAMESPACE
-    target = ObjectKey(group="events.k8s.io", resource="events", namespace=namespace, name=name)
-    return Outward(target=target, api_version=EVENTS_VERSION, kind="Event", body=content)
+    target = EVENTS.key(named["namespace"] or EVENTS_OF_CLUSTER, name)
+    return Outward(target=target, api_version=EVENTS.api_version, kind=EVENTS.kind, body=content)
 
 
 def target_type(view: BoundView, intent: Intent) -> ResourceType:

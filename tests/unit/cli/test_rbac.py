@@ -12,7 +12,7 @@ from levelog.errors import ConfigurationError
 from levelog.handlers.views import VERBS
 from levelog.intents import Verb
 from levelog.wire.objects import Application
-from levelog_actuator.requests import RIGHTS
+from levelog_actuator.rights import RIGHTS
 from levelog_cli.loading import LoadedApplication, load_application
 from levelog_cli.settings import Settings
 from levelog_cli.wiring.manifests import roles_of
