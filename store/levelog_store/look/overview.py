@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlalchemy import and_, func, literal, null, or_, select, union
+from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.deliver.positions import read_holds
@@ -45,11 +45,11 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """Operator and view, `webs/pods`."""
     parent: str
     status: str
-    reason: str
-    drift: bytes | None
+    reason: str = ""
+    drift: bytes | None = None
     """JSON: keys that are missing, extra and changed."""
-    round: int
-    evaluated_at: datetime | None
+    round: int = 0
+    evaluated_at: datetime | None = None
     tried: "Tried | None" = None
     """How often a level that failed was tried; None: it is not tried again."""
     writes: list[WriteLine] = []
@@ -129,44 +129,26 @@ async def read_level_lines(
     `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
     """
     level, wake = levels.c, wakeups.c
-    evaluated = select(
-        level.view,
-        level.parent,
-        level.status,
-        level.reason,
-        level.drift,
-        level.round,
-        level.evaluated_at,
-        level.attempts,
-        level.repeats,
-        level.recheck_at,
-    ).where(level.scope == scope.number)
-    waiting = (
-        select(
-            wake.view,
-            wake.parent,
-            literal("blocked").label("status"),
-            literal("").label("reason"),
-            null().label("drift"),
-            literal(0).label("round"),
-            null().label("evaluated_at"),
-        )
-        .outerjoin(levels, and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent))
-        .where(wake.scope == scope.number, level.scope.is_(None))
+    shown = (
+        "view",
+        "parent",
+        "status",
+        "reason",
+        "drift",
+        "round",
+        "evaluated_at",
+        "attempts",
+        "repeats",
+        "recheck_at",
     )
-    lines: list[LevelLine] = []
-    for statement, columns in ((evaluated, level), (waiting, wake)):
-        selected = statement
-        if view:
-            selected = selected.where(or_(columns.view == view, columns.view.endswith(f"/{view}", autoescape=True)))
-        if name:
-            selected = selected.where(or_(columns.parent == name, columns.parent.endswith(f"/{name}", autoescape=True)))
-        if status:
-            if columns is wake and status != "blocked":
-                continue
-            selected = selected if columns is wake else selected.where(level.status == status)
-        rows = await connection.execute(selected)
-        lines += [_line(dict(row)) for row in rows.mappings()]
+    evaluated = select(*(level[each] for each in shown)).where(_is_named(levels, scope, view, name))
+    rows = await connection.execute(evaluated.where(level.status == status) if status else evaluated)
+    lines = [_line(dict(row)) for row in rows.mappings()]
+    if status in ("", "blocked"):
+        of_wake = and_(level.scope == wake.scope, level.view == wake.view, level.parent == wake.parent)
+        waiting = select(wake.view, wake.parent).outerjoin(levels, of_wake).where(level.scope.is_(None))
+        found = await connection.execute(waiting.where(_is_named(wakeups, scope, view, name)))
+        lines += [LevelLine(view=each.view, parent=each.parent, status="blocked") for each in found]
     if any(_waits(line) for line in lines):
         reasons = await read_waits(connection, scope)
         lines = [replace(line, reason=reasons.of(line)) if _waits(line) else line for line in lines]
@@ -174,6 +156,15 @@ async def read_level_lines(
     writes = await _read_writes(connection, scope)
     lines = [_with_writes(line, writes.get((line.view, line.parent), [])) for line in lines]
     return sorted(lines, key=lambda line: (line.view, line.parent))
+
+
+def _is_named(table: Table, scope: Scope, view: str, name: str) -> ColumnElement[bool]:
+    """Condition that a row is of the view and the parent that are asked for."""
+    wanted = [table.c.scope == scope.number]
+    for column, ending in ((table.c.view, view), (table.c.parent, name)):
+        if ending:
+            wanted.append(or_(column == ending, column.endswith(f"/{ending}", autoescape=True)))
+    return and_(*wanted)
 
 
 async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLine]:
@@ -184,9 +175,6 @@ async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLi
             parent=each.object,
             status="failed" if each.error else "settling",
             reason=f"{each.error or 'is being called'} (record {each.sequence})",
-            drift=None,
-            round=0,
-            evaluated_at=None,
             tried=Tried(count=each.attempts, since=each.since, next_at=each.due_at) if each.error else None,
         )
         for each in await read_holds(connection, scope)
@@ -219,13 +207,9 @@ def _moment(time: datetime) -> str:
 
 async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
     table, level = intents.c, levels.c
+    shown = ("key", "view", "parent", "verb", "target", "state", "attempts", "owner", "due_at", "decided_at", "error")
     found = await connection.execute(
-        select(
-            *(table[name] for name in ("key", "view", "parent", "verb", "target", "state", "attempts", "owner")),
-            table.due_at,
-            table.decided_at,
-            table.error,
-        )
+        select(*(table[name] for name in shown))
         .join(levels, and_(level.scope == table.scope, level.view == table.view, level.parent == table.parent))
         .where(
             table.scope == scope.number,

@@ -36,13 +36,8 @@ class Backfill(Struct, frozen=True, kw_only=True):
 class Progress(Struct, frozen=True, kw_only=True):
     """How much of a backfill is done, over all partitions."""
 
-    kind: Kind
     resource: str
     objects: int
-    done: int
-    """Partitions that are done."""
-    partitions: int
-    """Those with objects of the resource, when the code was promoted."""
 
 
 async def read_unfinished(connection: AsyncConnection, scope: Scope) -> list[Backfill]:
@@ -59,30 +54,13 @@ async def read_unfinished(connection: AsyncConnection, scope: Scope) -> list[Bac
 async def read_progress(connection: AsyncConnection, scope: Scope) -> dict[str, Progress]:
     """How far each index and view is that is not done in all partitions."""
     table = backfills.c
-    done = func.sum(case((table.is_done, 1), else_=0))
     rows = await connection.execute(
-        select(
-            table.name,
-            func.max(table.kind).label("kind"),
-            func.max(table.resource).label("resource"),
-            func.sum(table.objects).label("objects"),
-            done.label("done"),
-            func.count().label("partitions"),
-        )
+        select(table.name, func.max(table.resource), func.sum(table.objects))
         .where(table.scope == scope.number)
         .group_by(table.name)
-        .having(done < func.count())
+        .having(func.sum(case((table.is_done, 1), else_=0)) < func.count())
     )
-    return {
-        row.name: Progress(
-            kind=row.kind,
-            resource=row.resource,
-            objects=int(row.objects),
-            done=int(row.done),
-            partitions=row.partitions,
-        )
-        for row in rows
-    }
+    return {name: Progress(resource=resource, objects=int(done)) for name, resource, done in rows}
 
 
 class BackfillPage(Struct, frozen=True):

@@ -90,15 +90,11 @@ def unfinalized(before: Iterable[Handler], after: Iterable[Handler]) -> list[tup
 
 def by_name(handlers: Iterable[Handler]) -> dict[HandlerName, Handler]:
     """Handlers by kind and name."""
-    return {_name(handler): handler for handler in handlers}
+    return {(handler.kind, handler.name): handler for handler in handlers}
 
 
 def _operator(name: str) -> str:
     return name.partition("/")[0]
-
-
-def _name(handler: Handler) -> HandlerName:
-    return handler.kind, handler.name
 
 
 def _moved(kind: Kind, old: Mapping[HandlerName, Handler], new: Mapping[HandlerName, Handler]) -> frozenset[str]:
