@@ -8,11 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from levelog_store.connect.database import Database
-from levelog_store.decide.audience import tell_readers
 from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
 from levelog_store.fold.changes import Changes, Wake
-from levelog_store.fold.changewrites import write_changes
+from levelog_store.fold.changewrites import tell_readers, write_changes
 from levelog_store.rows import LevelRow, StoredObject, levels_place
 from levelog_store.tables import wakeups
 from rigs.intents import decide, intent

@@ -24,8 +24,8 @@ from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.audience import tell_readers
 from levelog_store.decide.decisions import Decided, PendingWake, Target
+from levelog_store.fold.changewrites import tell_readers
 from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.owners.leases import guard
 from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent

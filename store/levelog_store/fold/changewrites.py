@@ -22,7 +22,14 @@ from levelog_store.dialects import (
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
-from levelog_store.fold.levelwrites import forget_levels, forget_orphans, write_receipts, write_sightings, write_wakes
+from levelog_store.fold.levelwrites import (
+    forget_levels,
+    forget_orphans,
+    new_generation,
+    write_receipts,
+    write_sightings,
+    write_wakes,
+)
 from levelog_store.owners.promotion import NOTHING_KNOWN
 from levelog_store.rows import UNSETTLED, IndexKey, Scope, ViewParent
 from levelog_store.tables import (
@@ -267,6 +274,21 @@ def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
     source, is_there = among(dialect, (table.index, table.key))
     columns = (table.view, table.parent, table.partition, table.index, table.key)
     return select(*columns).select_from(source).where(is_there)
+
+
+async def tell_readers(connection: AsyncConnection, scope: Scope, told: Mapping[IndexKey, tuple[int, ...]]) -> None:
+    """Wake the levels that read keys of other levels, which stand otherwise by these records.
+
+    No record tells of a level, so versions are drawn: one that was read never comes back. They are raised first, and
+    readers are looked up in a statement of its own, so that no wake is lost.
+    """
+    if not told:
+        return
+    await write_key_versions(connection, scope, dict.fromkeys(told, new_generation()))
+    wakes: dict[ViewParent, Wake] = {}
+    for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(told)):
+        merge_wake(wakes, (view, parent), Wake(partition, told[index, key]))
+    await write_wakes(connection, scope, wakes)
 
 
 async def _wake_unsettled(
