@@ -1,4 +1,4 @@
-"""The actuator: carries out decided intents, and says in the log what came of them."""
+"""The actuator: claims decided intents, carries them out, and records the results."""
 
 from levelog_actuator.actuator import Actuator, WriteCounts
 from levelog_actuator.limits import ActuatorSettings

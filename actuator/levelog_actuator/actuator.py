@@ -1,4 +1,4 @@
-"""The actuator: claims decided intents, carries them out, and keeps what came of them."""
+"""The actuator: claims decided intents, carries them out, and records the results."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Levels that daemons wait for: read all at once when a processor hints that one stands otherwise, or at the sweep."""
+"""Levels that daemons wait for: read together when a processor hints that one has changed, and at each sweep."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Claiming without end: after a hint, when an intent is due, and now and then although nobody hinted."""
+"""The loop that claims intents: after a hint, when one is due, and at each sweep."""
 
 import asyncio
 import logging

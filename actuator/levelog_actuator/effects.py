@@ -1,4 +1,4 @@
-"""Calling effects: each claim is kept as long as its function runs, which may be longer than a claim lasts."""
+"""Calls effects, and keeps each claim for as long as the function runs."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Writing Kubernetes Events: the same one again raises the count of the Event that is there."""
+"""Writes Kubernetes Events: one that is repeated raises the count of the Event that exists."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""Whether claims that waited for their turn are still held: looked up for all of them at once."""
+"""Whether claims that waited for their turn are still held, looked up for all of them together."""
 
 import asyncio
 from collections.abc import Callable

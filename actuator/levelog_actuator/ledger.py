@@ -1,4 +1,4 @@
-"""Takes what became of intents: receipts of writes go to the log at once, everything else into the database first."""
+"""Takes results: receipts of writes go to the log at once, everything else into the database first."""
 
 import asyncio
 import logging

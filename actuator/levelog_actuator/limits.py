@@ -1,4 +1,4 @@
-"""Settings of an actuator: requests at once, delay before a write is retried, attempts; groups that rest after 429."""
+"""Limits of an actuator: its settings, requests at once, retries, groups that rest after 429, outages."""
 
 import asyncio
 import logging

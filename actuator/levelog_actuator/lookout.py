@@ -1,4 +1,4 @@
-"""Looks after writes that the log has not shown for a while, and tells the log what the API has of their targets."""
+"""Looks after writes that the log has not shown for a while: reads their targets, and tells the log what it saw."""
 
 import asyncio
 import logging

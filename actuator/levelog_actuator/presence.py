@@ -1,4 +1,4 @@
-"""Being there: as long as an actuator says so in time, its claims are its own; then others take them over."""
+"""The actuator's own presence: its claims are its own as long as it is renewed in time."""
 
 import asyncio
 import logging

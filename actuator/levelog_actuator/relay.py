@@ -1,4 +1,4 @@
-"""Hands receipts to the log, also those that an earlier process stored and could not hand over."""
+"""Publishes receipts to the log, also those that an earlier process stored and could not publish."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the roles of an actuator have to allow: verbs of the API for each verb of an intent."""
+"""Verbs of the API that the role of an actuator has to allow, by the verb of an intent."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Carrying out one intent: requests, looks at the target, and the rule for each answer."""
+"""Carries out one intent: sends it, looks at the target, and follows the rule for each answer."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""How far what takes long is: reading the log up to its end, and computing anew what changed code left behind."""
+"""Progress of what takes long: reading the log up to its end, and recomputing what changed code left behind."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Indices for code that runs for long: read from the tables, and waited for by what this process folds and is told."""
+"""Indices for code that runs for long: read from the tables, and followed by this process's folds and by hints."""
 
 import asyncio
 import logging

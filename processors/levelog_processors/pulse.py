@@ -1,4 +1,4 @@
-"""How the loop of a processor goes, for probes and metrics: whether it turns, how long things take, how far behind."""
+"""Health of a processor's loop, for probes and metrics: whether it stalls, how long steps take, how far it lags."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The tables beside the log: begun anew where it is another one, pruned of what it has outlived."""
+"""Keeps the tables in step with the log: empties them if it is another one, and prunes what is older than it."""
 
 import asyncio
 import logging

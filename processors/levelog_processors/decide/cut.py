@@ -1,4 +1,4 @@
-"""One cut: wakeups are read, views called, reconcile functions asked, what follows is written. Counts calls."""
+"""One cut: reads wakeups, calls views and reconcile functions, writes the decisions. Counts calls."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

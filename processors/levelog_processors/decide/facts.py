@@ -1,4 +1,4 @@
-"""What a decision is made of, all frozen: the facts before it, what the view saw, what its round asked for."""
+"""What a decision is made from, all frozen: the facts, what the view saw, what the round asked for."""
 
 import sys
 from collections.abc import Mapping, Sequence

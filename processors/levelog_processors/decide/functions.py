@@ -1,4 +1,4 @@
-"""Reconcile functions: called, checked for intents, and kept on their way if they are slow."""
+"""Calls reconcile functions, checks what they yield, and keeps the slow ones running."""
 
 import asyncio
 import math

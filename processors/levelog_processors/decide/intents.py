@@ -1,4 +1,4 @@
-"""From the intents that a function yields to rows that an actuator can send: owners, content, identity."""
+"""Turns the intents that a function yields into rows that an actuator can send: owners, content, keys."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""How levels stand, for the views that are given that or look it up: these are decided on after the others."""
+"""How levels stand, for views that are given that or look it up, and so are decided on after the others."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The log as record handlers are fed with it: only what they ask for, of the partitions that are held."""
+"""Reads the log for record handlers: only what they ask for, in the partitions that are held."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Calling functions that only compute, in the thread of the event loop: with a time limit, and without I/O."""
+"""Calls functions that only compute, in the thread of the event loop: with a time limit, and without I/O."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Ending a function that computes for too long: a thread that raises an exception in the thread which runs it.
+"""Ends a function that computes for too long: a thread raises an exception in the thread that runs it.
 
 Only Python code can be ended so: a call into C that does not return holds up the exception until it does.
 """

@@ -1,4 +1,4 @@
-"""Folding batches into the tables: what is held is read, the pure fold runs, the changes and the checkpoint commit."""
+"""Folds batches into the tables: reads what is held, runs the pure fold, commits the changes with the checkpoint."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

@@ -1,4 +1,4 @@
-"""Receipts as the fold writes them down, and what they say of children and effects."""
+"""Receipts in the fold: what they change of intents, and what they say of children and effects."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""How levels stand that daemons wait for: all of them in one statement, however many wait."""
+"""Reads the levels that daemons wait for, all of them in one statement."""
 
 from collections.abc import Sequence
 from datetime import datetime

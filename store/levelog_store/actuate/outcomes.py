@@ -1,4 +1,4 @@
-"""What became of claimed intents: stored, handed to the log, and looked at where the log does not show it."""
+"""Results of claimed intents: stored, noted as being in the log, and looked up where the log shows nothing."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a call that lasts has come to: kept in the row of its intent, under its claim."""
+"""Progress of a call that lasts, kept in the row of its intent as long as its claim is held."""
 
 from sqlalchemy import Dialect, Update, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection

@@ -1,4 +1,4 @@
-"""What drivers raise, in levelog's words."""
+"""Translates what database drivers raise into levelog's errors."""
 
 import os
 from ssl import SSLCertVerificationError, SSLError

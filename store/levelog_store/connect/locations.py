@@ -1,4 +1,4 @@
-"""Where a database is, from the URLs that people write, and the lock beside a SQLite file: one process writes to it."""
+"""Reads database URLs, and locks a SQLite file, since one process writes to it."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""What a decision begins with, what it comes to, and what it asks to be written."""
+"""Decisions as values: their inputs, their results, and the writes that they ask for."""
 
 from datetime import datetime
 from typing import Self

@@ -1,4 +1,4 @@
-"""How far record handlers are, in each partition, and the objects whose records wait meanwhile."""
+"""Positions of record handlers in each partition, and the objects whose records are held back."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

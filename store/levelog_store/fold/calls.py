@@ -1,4 +1,4 @@
-"""What effects did for parents: entries of the indices of effects, which outlive the log that told of them."""
+"""Calls of effects that took place: entries of the effects' indices, which outlive the log."""
 
 from collections.abc import Collection
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What a fold begins with and what it changes, before that is written; which records asked for a level."""
+"""What a fold reads and what it changes, as values; the records that asked for a level, as text."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

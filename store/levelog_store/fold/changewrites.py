@@ -1,4 +1,4 @@
-"""Writing what a fold changes, in one transaction with the checkpoint, and finding the levels that it wakes."""
+"""Writes what a fold changes, in one transaction with the checkpoint, and finds the levels to wake."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

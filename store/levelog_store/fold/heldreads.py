@@ -1,4 +1,4 @@
-"""What folds read: what the tables hold of the objects of a batch."""
+"""What a fold reads: the rows of the objects in its batch."""
 
 from collections.abc import Collection
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What the fold and `levelog retry` change of levels: wakeups, receipts, sightings, levels whose parents are gone."""
+"""How the fold and `levelog retry` change levels: wakeups, receipts, sightings, levels whose parents are gone."""
 
 from collections.abc import Collection, Mapping, Sequence
 from secrets import randbits

@@ -1,4 +1,4 @@
-"""What is known of the watches behind an application, and the records that could not be read. Reads only."""
+"""The watches of an application: what is listed, stale or silent, and which records cannot be read. Reads only."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""What people ask of a running application: its levels, and the parents that have none yet. Reads only."""
+"""The levels of a running application, and the parents that have none yet, as people see them. Reads only."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

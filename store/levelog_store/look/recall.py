@@ -1,4 +1,4 @@
-"""What was decided, read back: decisions with the intents that they led to. Reads only."""
+"""Reads past decisions, with the intents that they made. Reads only."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""A copy of what one application keeps, to try other code on, and what that code made of it."""
+"""Copies the tables of an application to try other code on, and compares what that code decided."""
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The handlers that the promoted code consists of, and what one code has that another one has not; loads no SQL."""
+"""The handlers of a version of the code, and how two versions differ; loads no SQL."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, TypeAlias

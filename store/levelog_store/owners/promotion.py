@@ -1,4 +1,4 @@
-"""Promoting code: what the tables hold of handlers that are gone goes, and what changed is marked to be computed anew.
+"""Promotes code: removes the rows of handlers that are gone, and marks what has to be recomputed.
 
 Nothing is computed here: `backfills` says what the owners of the partitions have to do.
 """

@@ -1,4 +1,4 @@
-"""Scopes: what one application keeps about one cluster, which code may commit to it, and which stream it comes from."""
+"""Scopes: one application on one cluster, the code that may commit to it, and the stream that it comes from."""
 
 import logging
 from collections.abc import Sequence
