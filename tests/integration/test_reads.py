@@ -17,7 +17,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import PendingWake
-from levelog_store.decide.inputreads import count_pending, read_levels
+from levelog_store.decide.inputreads import read_levels
 from levelog_store.fold.changes import Held
 from levelog_store.fold.changewrites import write_changes
 from levelog_store.owners.leases import Leases
@@ -26,7 +26,7 @@ from levelog_store.rows import LevelRow, Scope
 from levelog_store.tables import dependencies, levels
 from rigs.locks import until_one_waits
 from rigs.nats import NatsServer
-from rigs.processing import PARTITIONS, Processing
+from rigs.processing import PARTITIONS, Processing, count_pending
 from rigs.webs import deleted, logged, pod, web
 
 SHOP = "webs.example.com/default/shop"

@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from sqlalchemy import Table, select
+from sqlalchemy import Table, func, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.operator import Operator
 from levelog.wire.objects import Application, Cluster, GroupResource
@@ -28,11 +29,12 @@ from levelog_processors.program import Program
 from levelog_processors.upkeep import verify
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import count_pending, read_checkpoints
+from levelog_store.decide.inputreads import read_checkpoints
+from levelog_store.dialects import now
 from levelog_store.owners.backfills import read_unfinished
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import IndexKey, Scope
-from levelog_store.tables import intents, leases, levels
+from levelog_store.tables import intents, leases, levels, wakeups
 from rigs.acting import QUICK
 from rigs.migrated import migrate
 from rigs.waiting import until
@@ -276,3 +278,9 @@ class Processing:
         for task in self._tasks.values():
             if task.done():
                 task.result()
+
+
+async def count_pending(connection: AsyncConnection, scope: Scope) -> int:
+    """Wakeups that are due now."""
+    is_due = or_(wakeups.c.due_at.is_(None), wakeups.c.due_at <= now(connection.dialect))
+    return await connection.scalar(select(func.count()).where(wakeups.c.scope == scope.number, is_due)) or 0

@@ -255,15 +255,11 @@ def _holds_already(intent: Intent, body: bytes, target: Target | None, applied: 
             for name in ("apiVersion", "kind"):  # objects out of a list come without them
                 del wanted[name]
             return _is_part_of(wanted, msgspec.json.decode(target.body))
-        case "patch_status":
-            return target is not None and _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
-        case "patch":
-            is_merge = intent.options.patch_type == "merge"
-            return (
-                is_merge
-                and target is not None
-                and _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
-            )
+        case "patch" | "patch_status":
+            is_merge = intent.verb == "patch_status" or intent.options.patch_type == "merge"
+            if target is None or not is_merge:
+                return False
+            return _is_part_of(msgspec.json.decode(body), msgspec.json.decode(target.body))
         case _:
             return False
 

@@ -61,9 +61,9 @@ class Watchdog:
     A call that waits in C notices a shot only when it returns, and until then every traced function of the process
     (coverage, a debugger) stands still on CPython 3.11. So an unnoticed shot is taken back soon, and fired again later.
 
-    Guarantees that `Expired` is raised between `arm` and the return of `disarm`, and never after: both `disarm` and the
-    shot hold one lock, and `disarm` takes back a shot that was not noticed yet. On its way to the lock `disarm` may be
-    hit itself, so whoever calls it has to be ready for `SHOTS` in a row, and to call it again.
+    Guarantees that `TimeIsOver` is raised between `arm` and the return of `disarm`, and never after: both `disarm` and
+    the shot hold one lock, and `disarm` takes back a shot that was not noticed yet. On its way to the lock `disarm` may
+    be hit itself, so its caller has to be ready for `SHOTS` in a row, and to call it again.
 
     Arming costs no switch of threads: the watchdog sleeps until the first deadline that it knew of, and looks for a
     later one when it wakes.

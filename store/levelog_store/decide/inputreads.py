@@ -391,13 +391,3 @@ async def read_last_record(connection: AsyncConnection, scope: Scope) -> tuple[i
         )
     ).first()
     return (0, "") if row is None else (row.record_sequence, row.record_id)
-
-
-async def count_pending(connection: AsyncConnection, scope: Scope) -> int:
-    """Wakeups that are due now."""
-    table = wakeups.c
-    dialect = connection.dialect
-    statement = select(func.count()).where(
-        table.scope == scope.number, or_(table.due_at.is_(None), table.due_at <= now(dialect))
-    )
-    return (await connection.execute(statement)).scalar_one()
