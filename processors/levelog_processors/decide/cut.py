@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 
-from msgspec import Struct, field
+from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.secrets.redaction import Redactor
@@ -37,7 +37,7 @@ BATCH = 256
 class CallCounts(Struct):
     """How often user functions were called, and how often in vain."""
 
-    functions: dict[str, int] = field(default_factory=dict[str, int])
+    functions: dict[str, int] = {}
     suppressed: int = 0
     """Wakeups that ended without a call, since nothing that the view reads had changed."""
     spurious: int = 0

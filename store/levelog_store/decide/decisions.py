@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Self
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from levelog.levels import Standing
 from levelog.wire.canonical import digest
@@ -218,16 +218,16 @@ class Decided(Struct, frozen=True, kw_only=True):
     status_before: str = ""
     due_at: datetime | None = None
     """When to look again although nothing changed; None: not."""
-    versions: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
+    versions: dict[IndexKey, int] = {}
     """Version of each key read."""
-    dependencies_added: set[IndexKey] = field(default_factory=set[IndexKey])
-    dependencies_removed: set[IndexKey] = field(default_factory=set[IndexKey])
-    intents: list[IntentRow] = field(default_factory=list[IntentRow])
-    settled: list[str] = field(default_factory=list[str])
+    dependencies_added: set[IndexKey] = set()
+    dependencies_removed: set[IndexKey] = set()
+    intents: list[IntentRow] = []
+    settled: list[str] = []
     """Keys of intents that the log has shown to be done."""
     withdraws: bool = False
     """All unclaimed intents of the level are superseded."""
-    withdrawn: list[str] = field(default_factory=list[str])
+    withdrawn: list[str] = []
     """Keys of unclaimed intents that are superseded; the decision holds only if none of them is claimed meanwhile."""
     is_evaluated: bool = False
     """The view was called."""
@@ -239,7 +239,7 @@ class Decided(Struct, frozen=True, kw_only=True):
     """None: when the level was evaluated."""
     parent_sequence: int = 0
     basis: Basis = Basis()
-    contents: dict[IndexKey, bytes] = field(default_factory=dict[IndexKey, bytes])
+    contents: dict[IndexKey, bytes] = {}
     """What keys held, as JSON, where that is news and short."""
     suppressed: str = ""
     """Records that asked since the decision before, and changed nothing that the view reads."""

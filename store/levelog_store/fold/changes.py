@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 from sqlalchemy import ColumnElement, case, func
 
 from levelog.wire.objects import ObjectKey
@@ -57,21 +57,21 @@ class HeldLevel(Struct, frozen=True):
 class Held(Struct):
     """What the tables hold of the objects of a batch."""
 
-    objects: dict[str, HeldObject] = field(default_factory=dict[str, HeldObject])
-    tombstones: dict[str, HeldTombstone] = field(default_factory=dict[str, HeldTombstone])
-    entries: dict[str, list[Entry]] = field(default_factory=dict[str, list[Entry]])
+    objects: dict[str, HeldObject] = {}
+    tombstones: dict[str, HeldTombstone] = {}
+    entries: dict[str, list[Entry]] = {}
     """By object."""
-    levels: dict[ViewParent, HeldLevel] = field(default_factory=dict[ViewParent, HeldLevel])
+    levels: dict[ViewParent, HeldLevel] = {}
     """Those whose parent is in the batch."""
-    rounds: dict[ViewParent, tuple[str, int]] = field(default_factory=dict[ViewParent, tuple[str, int]])
+    rounds: dict[ViewParent, tuple[str, int]] = {}
     """Uid of the parent and round of the levels whose calls the batch has receipts of."""
-    syncs: dict[Input, "SyncRow"] = field(default_factory=dict[Input, "SyncRow"])
+    syncs: dict[Input, SyncRow] = {}
     """Of all partitions and resources, if the batch has marks."""
-    api_versions: Mapping[Input, str] = field(default_factory=dict[Input, str])
+    api_versions: Mapping[Input, str] = {}
     """In which resources are recorded, by partition; not there: nobody says."""
-    times: dict[int, datetime] = field(default_factory=dict[int, datetime])
+    times: dict[int, datetime] = {}
     """Time of each partition, if entries expire."""
-    expired: list[ExpiredEntry] = field(default_factory=list[ExpiredEntry])
+    expired: list[ExpiredEntry] = []
     """Entries of the batch's partitions whose time may be over, of any object."""
 
 
@@ -159,41 +159,41 @@ class EndedObject(Struct, frozen=True):
 class Changes(Struct):
     """Everything that folding one batch changes."""
 
-    checkpoints: dict[int, Checkpoint] = field(default_factory=dict[int, Checkpoint])
-    objects: dict[str, StoredObject] = field(default_factory=dict[str, StoredObject])
-    tombstones: dict[str, Tombstone] = field(default_factory=dict[str, Tombstone])
-    seen_again: dict[str, int] = field(default_factory=dict[str, int])
+    checkpoints: dict[int, Checkpoint] = {}
+    objects: dict[str, StoredObject] = {}
+    tombstones: dict[str, Tombstone] = {}
+    seen_again: dict[str, int] = {}
     """Objects that a record showed unchanged, and its sequence: a list that holds them does not sweep them."""
-    tombstones_lifted: set[str] = field(default_factory=set[str])
+    tombstones_lifted: set[str] = set()
     """Objects that exist again."""
-    entries_removed: list[tuple[str, str, str, int]] = field(default_factory=list[tuple[str, str, str, int]])
+    entries_removed: list[tuple[str, str, str, int]] = []
     """index, key, object, ordinal"""
-    entries_written: list[tuple[str, Entry]] = field(default_factory=list[tuple[str, Entry]])
+    entries_written: list[tuple[str, Entry]] = []
     """object and entry"""
-    keys: dict[IndexKey, int] = field(default_factory=dict[IndexKey, int])
+    keys: dict[IndexKey, int] = {}
     """Sequence of the record that changed the key last."""
-    told: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    told: dict[str, tuple[int, ...]] = {}
     """Sequences of the records that changed an object, where they are more than one."""
-    changed_by: dict[IndexKey, set[int]] = field(default_factory=dict[IndexKey, set[int]])
+    changed_by: dict[IndexKey, set[int]] = {}
     """Sequences of all records that changed a key."""
-    wakes: dict[ViewParent, Wake] = field(default_factory=dict[ViewParent, Wake])
-    gone: set[ViewParent] = field(default_factory=set[ViewParent])
+    wakes: dict[ViewParent, Wake] = {}
+    gone: set[ViewParent] = set()
     """Levels whose parent is gone, or is another incarnation now."""
-    deletions: list[EndedObject] = field(default_factory=list[EndedObject])
+    deletions: list[EndedObject] = []
     """Objects with handlers of their deletion of which no record shows the end, so that the held rows do."""
-    calls_forgotten: list[str] = field(default_factory=list[str])
+    calls_forgotten: list[str] = []
     """Parents of which all that effects did is forgotten."""
     calls_kept: frozenset[str] = frozenset()
     """Effects of which it is kept: their handlers have to know of deleted objects what they handled."""
-    receipts: list[FoldedReceipt] = field(default_factory=list[FoldedReceipt])
+    receipts: list[FoldedReceipt] = []
     frees_targets: bool = False
     """Intents that are committed wait for the target of one of the receipts, as `write_changes` found."""
-    sightings: list[FoldedSighting] = field(default_factory=list[FoldedSighting])
-    syncs: dict[Input, SyncRow] = field(default_factory=dict[Input, SyncRow])
-    replaced: list[Replaced] = field(default_factory=list[Replaced])
-    unreadable: dict[tuple[int, str], UnreadableRow] = field(default_factory=dict[tuple[int, str], UnreadableRow])
+    sightings: list[FoldedSighting] = []
+    syncs: dict[Input, SyncRow] = {}
+    replaced: list[Replaced] = []
+    unreadable: dict[tuple[int, str], UnreadableRow] = {}
     """By partition and place."""
-    listed: list[tuple[int, list[str]]] = field(default_factory=list[tuple[int, list[str]]])
+    listed: list[tuple[int, list[str]]] = []
     """Partitions whose parents were listed completely, and the views of those parents."""
 
     def touched(self) -> dict[str, tuple[int, ...]]:
