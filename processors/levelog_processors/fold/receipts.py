@@ -15,35 +15,8 @@ from levelog.wire.objects import effect_of
 from levelog.wire.records import CallNoted, LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_processors.fold.entries import change_key
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, FoldedReceipt, FoldedSighting, Held, Wake
+from levelog_store.fold.changes import Changes, FoldedReceipt, Held, Wake
 from levelog_store.rows import Entry, ViewParent
-
-
-def folded_receipt(record: ReceiptNoted, logged: LoggedRecord, *, has_view: bool, is_at_round: bool) -> FoldedReceipt:
-    """What a receipt changes; `has_view`: the code still has the view whose level decided the intent.
-
-    `is_at_round`: that level is known to be at the receipt's round, or at a later one.
-    """
-    return FoldedReceipt(
-        key=record.key,
-        view=record.view,
-        parent=str(record.parent),
-        parent_uid=record.parent_uid,
-        partition=logged.partition,
-        round=record.round,
-        state=record.state,
-        outcome=record.outcome,
-        receipt=canonical(record),
-        result_uid=record.target_uid,
-        result_version=record.target_version,
-        sequence=logged.sequence,
-        target=str(record.target),
-        error=record.error,
-        attempts=record.attempts,
-        process=record.process,
-        has_view=has_view,
-        is_at_round=is_at_round,
-    )
 
 
 class Receipts:
@@ -68,8 +41,9 @@ class Receipts:
                 self._memories[memory.index, memory.key, memory.object] = memory, logged
             return
         has_view = record.view in self._program.views  # the code may have changed since
+        is_at_round = self._is_at_round(record)
         self._changes.receipts.append(
-            folded_receipt(record, logged, has_view=has_view, is_at_round=self._is_at_round(record))
+            FoldedReceipt(record=record, sequence=logged.sequence, has_view=has_view, is_at_round=is_at_round)
         )
         if has_view and record.verb != "event":
             self._wake(logged, record)
@@ -79,7 +53,7 @@ class Receipts:
 
     def sight(self, logged: LoggedRecord, record: TargetSighted) -> None:
         """Take in what the API had of a target; the level that waits for it says so, or goes on."""
-        self._changes.sightings.append(FoldedSighting(key=record.key, version=record.target_version, at=record.time))
+        self._changes.sightings.append(record)
         if record.view in self._program.views:
             self._wake(logged, record)
 

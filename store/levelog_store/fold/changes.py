@@ -8,7 +8,7 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, case, func
 
 from levelog.wire.objects import ObjectKey
-from levelog.wire.records import Outcome
+from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, Tombstone, UnreadableRow, ViewParent
 
 
@@ -101,37 +101,17 @@ class Wake(Struct, frozen=True):
 class FoldedReceipt(Struct, frozen=True, kw_only=True):
     """A receipt that came back through the log."""
 
-    key: str
-    view: str
-    parent: str
-    parent_uid: str
-    partition: int
-    round: int
-    state: str
-    outcome: Outcome
-    receipt: bytes
-    result_uid: str
-    result_version: int
+    record: ReceiptNoted
     sequence: int
-    target: str = ""
-    error: str = ""
-    attempts: int = 1
-    """Number of the claim whose receipt it is."""
-    process: str = ""
-    """Whose claim it was."""
     has_view: bool = True
-    """The code still has the view whose level decided it."""
+    """The code still has the view whose level decided the intent."""
     is_at_round: bool = False
-    """That level is known to be at its round, or at a later one."""
+    """That level is known to be at the receipt's round, or at a later one."""
 
-
-class FoldedSighting(Struct, frozen=True, kw_only=True):
-    """What the API had of an intent's target, as the log tells it."""
-
-    key: str
-    version: int
-    """0: it was gone."""
-    at: datetime
+    @property
+    def level(self) -> ViewParent:
+        """View and parent."""
+        return self.record.view, str(self.record.parent)
 
 
 class Replaced(Struct, frozen=True):
@@ -188,7 +168,7 @@ class Changes(Struct):
     receipts: list[FoldedReceipt] = []
     frees_targets: bool = False
     """Intents that are committed wait for the target of one of the receipts, as `write_changes` found."""
-    sightings: list[FoldedSighting] = []
+    sightings: list[TargetSighted] = []
     syncs: dict[Input, SyncRow] = {}
     replaced: list[Replaced] = []
     unreadable: dict[tuple[int, str], UnreadableRow] = {}

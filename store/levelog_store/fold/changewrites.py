@@ -91,7 +91,7 @@ async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Change
         await _block_readers(connection, scope, each, wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
         await _wake_dependants(connection, scope, changes, wakes)
-    touched, ended = changes.touched(), {receipt.target for receipt in changes.receipts}
+    touched, ended = changes.touched(), {str(receipt.record.target) for receipt in changes.receipts}
     if touched or ended:
         changes.frees_targets = await _wake_unsettled(connection, scope, touched, ended, wakes)
     return wakes

@@ -26,9 +26,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.indexers import applied_place
+from levelog.wire.canonical import canonical
+from levelog.wire.records import TargetSighted
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, one_of, row_of
 from levelog_store.fold.calls import forget_calls
-from levelog_store.fold.changes import FoldedReceipt, FoldedSighting, Wake, appended, noted
+from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import dependencies, index_entries, intents, levels, objects, wakeups
 
@@ -45,20 +47,20 @@ async def write_receipts(
         [
             {
                 "of_scope": scope.number,
-                "of": r.key,
-                "to_state": r.state,
-                "with_outcome": r.outcome,
-                "noted": r.receipt,
-                "uid": r.result_uid,
-                "version": r.result_version,
-                "with_error": r.error,
-                "by": r.process,
-                "made": r.attempts,
+                "of": record.key,
+                "to_state": record.state,
+                "with_outcome": record.outcome,
+                "noted": canonical(record),
+                "uid": record.target_uid,
+                "version": record.target_version,
+                "with_error": record.error,
+                "by": record.process,
+                "made": record.attempts,
             }
-            for r in sorted(receipts, key=lambda r: r.key)
+            for record in sorted((each.record for each in receipts), key=lambda record: record.key)
         ],
     )
-    later = [r for r in receipts if r.has_view and (not r.is_at_round or (r.view, r.parent) in gone)]
+    later = [each for each in receipts if each.has_view and (not each.is_at_round or each.level in gone)]
     if later:
         await _raise_rounds(connection, scope, later)
 
@@ -93,7 +95,7 @@ def _end_intents(dialect: Dialect) -> Update:
     )
 
 
-async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: Sequence[FoldedSighting]) -> None:
+async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: Sequence[TargetSighted]) -> None:
     """Note what the API had of the targets of intents, the last of each."""
     table = intents.c
     statement = (
@@ -103,13 +105,13 @@ async def write_sightings(connection: AsyncConnection, scope: Scope, sightings: 
     )
     newest = {each.key: each for each in sightings}  # in the order of the log
     await connection.execute(
-        statement, [{"of": key, "had": each.version, "at": each.at} for key, each in sorted(newest.items())]
+        statement, [{"of": key, "had": each.target_version, "at": each.time} for key, each in sorted(newest.items())]
     )
 
 
 async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Sequence[FoldedReceipt]) -> None:
     """Rounds never fall below a receipt's, also where the level itself is still to be rebuilt from the log."""
-    newest = {(r.view, r.parent): r for r in sorted(receipts, key=lambda r: r.round)}
+    newest = {each.level: each for each in sorted(receipts, key=lambda each: each.record.round)}
     await connection.execute(
         _raise_levels(connection.dialect),
         [
@@ -117,11 +119,11 @@ async def _raise_rounds(connection: AsyncConnection, scope: Scope, receipts: Seq
                 "of_scope": scope.number,
                 "of_view": view,
                 "of_parent": parent,
-                "of_uid": r.parent_uid,
-                "to": r.round,
-                "at": r.sequence,
+                "of_uid": each.record.parent_uid,
+                "to": each.record.round,
+                "at": each.sequence,
             }
-            for (view, parent), r in sorted(newest.items())
+            for (view, parent), each in sorted(newest.items())
         ],
     )
 

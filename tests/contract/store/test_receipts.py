@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 from sqlalchemy import select
 
-from levelog.wire.records import Outcome
+from levelog.wire.objects import ObjectKey, Uid
+from levelog.wire.records import ReceiptNoted
 from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.fold.changes import Changes, FoldedReceipt
@@ -16,23 +17,23 @@ from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
 
 
-def folded(key: str, state: Outcome, *, attempts: int = 1) -> FoldedReceipt:
-    return FoldedReceipt(
+def folded(key: str, *, parent_uid: str = "u", number: int = 1, target: str = "pods/default/x") -> FoldedReceipt:
+    record = ReceiptNoted(
+        application="webs",
         key=key,
         view="webs/pods",
-        parent="webs.example.com/default/shop",
-        parent_uid="u",
-        partition=3,
-        round=1,
-        state=state,
-        outcome=state,
-        receipt=b'{"outcome":"written"}',
-        result_uid="of the target",
-        result_version=7,
-        sequence=40,
-        attempts=attempts,
+        parent=ObjectKey.parse("webs.example.com/default/shop"),
+        parent_uid=Uid(parent_uid),
+        round=number,
+        verb="apply",
+        target=ObjectKey.parse(target),
+        outcome="written",
+        target_uid="of the target",
+        target_version=7,
         process="one",
+        time=NOON,
     )
+    return FoldedReceipt(record=record, sequence=40)
 
 
 async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states_stay(database: Database) -> None:
@@ -40,7 +41,7 @@ async def test_receipts_of_one_batch_are_noted_at_their_intents_and_final_states
     claim: dict[str, Any] = {"owner": "one", "attempts": 1}
     keys = await decide(database, *(intent(f"pods/default/{state}", state=state, **claim) for state in states))
     async with database.transaction() as connection:
-        await write_changes(connection, SCOPE, Changes(receipts=[folded(key, "written") for key in keys]))
+        await write_changes(connection, SCOPE, Changes(receipts=[folded(key) for key in keys]))
     held = await intents_by_key(database)
     assert [held[key]["state"] for key in keys] == [
         "written",
@@ -65,7 +66,7 @@ async def test_a_receipt_ends_an_intent_under_its_own_claim_only(database: Datab
         intent("pods/default/told", state="written", owner="two", attempts=2, result_version=9),
     )
     async with database.transaction() as connection:
-        receipts = [folded(key, "written") for key in keys]
+        receipts = [folded(key) for key in keys]
         await write_changes(connection, SCOPE, Changes(receipts=receipts))
     held = await intents_by_key(database)
     assert {key for key in keys if held[key]["is_folded"]} == {own, left}
@@ -92,7 +93,7 @@ async def test_a_receipt_of_a_claim_that_others_took_over_raises_the_round_all_t
     (key,) = await decide(database, taken)
     async with database.transaction() as connection:
         await upsert(connection, objects, [{"scope": SCOPE.number, **asdict(parent)}])
-        late = replace(folded(key, "written"), parent_uid=taken["parent_uid"], round=5)
+        late = folded(key, parent_uid=taken["parent_uid"], number=5)
         await write_changes(connection, SCOPE, Changes(receipts=[late]))
     async with database.reading() as connection:
         assert (await connection.execute(select(levels.c.round))).scalars().all() == [5]
@@ -106,7 +107,7 @@ async def test_a_fold_that_ends_an_intent_tells_whether_another_waits_for_its_ta
         database, intent("pods/default/a", **claim), intent("pods/default/b", **claim), intent("pods/default/a")
     )
     for key, target, is_awaited in ((alone, "pods/default/b", False), (first, "pods/default/a", True)):
-        changes = Changes(receipts=[replace(folded(key, "written"), target=target)])
+        changes = Changes(receipts=[folded(key, target=target)])
         async with database.transaction() as connection:
             await write_changes(connection, SCOPE, changes)
         assert changes.frees_targets is is_awaited
