@@ -112,7 +112,7 @@ class Daemons:
         following: asyncio.Task[None] | None = None
         try:
             if request.state is None:
-                daemon.take_state(await self._last_state(intent, handler))
+                daemon.kept = await self._last_state(intent, handler)
             wanted = self._index(f"{handler.operator}/{handler.wanted_name}", Any).changes(intent.parent_uid)
             found = await anext(wanted)
             daemon.show(found)
@@ -266,10 +266,6 @@ class _Daemon(Daemon[Any, Any]):
     async def move(self) -> None:
         """Wait until something that it may wait for has changed, or it has to end."""
         await self._pauses.pause(self._moved)
-
-    def take_state(self, state: Any) -> None:
-        """Begin with what an earlier run kept."""
-        self.kept = state
 
     def show(self, values: Collection[Any]) -> None:
         """Take note of the object, or of its end. Raises msgspec.ValidationError."""

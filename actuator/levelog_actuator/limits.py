@@ -158,7 +158,8 @@ class Limits:
     @asynccontextmanager
     async def turn(self, intent: ClaimedIntent) -> AsyncGenerator[None]:
         """Wait until a request of the intent's group is allowed; who waits for the group takes nothing of the total."""
-        async with self._turns_of(group_of(intent)), self._total:
+        turns = self._turns.setdefault(group_of(intent), asyncio.Semaphore(self._settings.group_requests))
+        async with turns, self._total:
             yield
 
     def end_waiting(self) -> None:
@@ -248,9 +249,6 @@ class Limits:
             self._is_open.set()
         else:
             self._is_open.clear()
-
-    def _turns_of(self, group: str) -> asyncio.Semaphore:
-        return self._turns.setdefault(group, asyncio.Semaphore(self._settings.group_requests))
 
 
 def group_of(intent: ClaimedIntent) -> str:

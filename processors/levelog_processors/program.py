@@ -124,7 +124,11 @@ class Program:
         self._require_levels()
         self.looked_up: Final = frozenset(each.name for view in self.views.values() for each in self.lookups_of(view))
         """Views whose levels others look up by their parents."""
-        self.awaited: Final = frozenset(each.name for each in self.views.values() if self._is_awaited(each))
+        self.awaited: Final = frozenset(
+            view.name
+            for view in self.views.values()
+            if any(daemon.may_ask_for(view.handler) for daemon in _daemons(view.effects))
+        )
         """Views for whose levels daemons may wait."""
         self.followed: Final = frozenset(self._followed())
         """Indices that daemons and hooks read live."""
@@ -255,9 +259,6 @@ class Program:
                         f"view {view.handler.name}: levels_of= names {cls.__name__}, of which operator "
                         f"{view.operator!r} has no view but such as are given levels themselves"
                     )
-
-    def _is_awaited(self, view: BoundView) -> bool:
-        return any(daemon.may_ask_for(view.handler) for daemon in _daemons(view.effects))
 
     def _followed(self) -> Iterator[str]:
         for operator in self.operators:

@@ -14,7 +14,7 @@ from levelog.intents import Intent
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
 from levelog_processors.decide.lookups import contents_to_keep, digest_of_versions
-from levelog_processors.decide.settling import FAULT, GONE, VIEW_FAULT, Repeats, backoff, pause
+from levelog_processors.decide.settling import FAULT, FAULTS, GONE, VIEW_FAULT, Repeats, backoff, pause
 from levelog_store.decide.decisions import Decided, OpenIntent
 from levelog_store.fold.changes import added
 from levelog_store.rows import IndexKey, LevelRow
@@ -284,7 +284,7 @@ def _repeats(look: Outlook, round_: Round | None, verdict: _Verdict) -> str | No
     elif round_ is not None and round_.is_sent:
         of = look.state
     if of:
-        is_retry = of in (FAULT, VIEW_FAULT) or bool(look.facts.failures)
+        is_retry = of in FAULTS or bool(look.facts.failures)
         return (Repeats(of=of, count=1, at=now) if last is None else last.then(of, now, is_retry=is_retry)).text
     is_in_sync = verdict.status == "in_sync"
     if last is None or (last.of == VIEW_FAULT and seen is not None):

@@ -84,7 +84,7 @@ FAULT: Final = "!"
 """What `Repeats` are of where a reconcile function raises."""
 VIEW_FAULT: Final = "!!"
 """The same of a view."""
-_FAULTS: Final = (FAULT, VIEW_FAULT)
+FAULTS: Final = (FAULT, VIEW_FAULT)
 
 
 class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,11 +112,6 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return canonical(self).decode()
 
     @property
-    def is_of_fault(self) -> bool:
-        """Whether they are of a function that raised."""
-        return self.of in _FAULTS
-
-    @property
     def succeeded(self) -> "Repeats":
         """Once a round did not fail: those before it count as that one."""
         return Repeats(of=self.of, count=self.count - self.retries, at=self.at)
@@ -133,7 +128,7 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def is_undone(decided: Decided) -> bool:
     """Tell whether a decision writes once more for one and the same state, although nothing refused it before."""
     last = Repeats.read(decided.level.repeats)
-    if last is None or last.count < 2 or last.is_of_fault:
+    if last is None or last.count < 2 or last.of in FAULTS:
         return False
     if any(each.outcome in ("failed", "conflict") for each in decided.basis.intents):
         return False

@@ -90,7 +90,9 @@ async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Change
     for each in changes.replaced:
         await _block_readers(connection, scope, each, wakes)
     if changes.keys:  # looked up after the versions were raised, in a statement of its own: no wake is lost
-        await _wake_dependants(connection, scope, changes, wakes)
+        causes = {place: tuple(changes.changed_by.get(place, (version,))) for place, version in changes.keys.items()}
+        for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(changes.keys)):
+            merge_wake(wakes, (view, parent), Wake(partition, causes[index, key]))
     touched, ended = changes.touched(), {str(receipt.record.target) for receipt in changes.receipts}
     if touched or ended:
         changes.frees_targets = await _wake_unsettled(connection, scope, touched, ended, wakes)
@@ -248,14 +250,6 @@ async def write_key_versions(connection: AsyncConnection, scope: Scope, keys: Ma
     if keys:
         rows = [{"scope": scope.number, "index": i, "key": k, "version": keys[i, k]} for i, k in sorted(keys)]
         await upsert(connection, key_versions, rows)
-
-
-async def _wake_dependants(
-    connection: AsyncConnection, scope: Scope, changes: Changes, wakes: dict[ViewParent, Wake]
-) -> None:
-    causes = {place: tuple(changes.changed_by.get(place, (version,))) for place, version in changes.keys.items()}
-    for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(changes.keys)):
-        merge_wake(wakes, (view, parent), Wake(partition, causes[index, key]))
 
 
 async def read_dependants(
