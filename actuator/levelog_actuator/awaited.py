@@ -34,7 +34,7 @@ class AwaitedLevels:
 
     @contextmanager
     def awaiting(self, place: ViewParent, uid: str, told: Callable[[], None]) -> Generator["Awaited"]:
-        """While somebody waits for a level of an object with this uid; `told` is called each time it stands otherwise.
+        """Wait for a level of an object with this uid: `told` is called each time that it changes.
 
         It is read for the first time after that began, so that no change is missed.
         """
@@ -65,7 +65,7 @@ class AwaitedLevels:
             await asyncio.sleep(min(REST * (clock() - began), self._sweep.total_seconds()))
 
     async def look(self) -> bool:
-        """Read what is waited for, and tell whom that concerns; returns whether it concerns anybody."""
+        """Read the awaited levels, and wake those whose level has changed; tells whether any has."""
         awaited = list(self._awaited)
         if not awaited:
             return False

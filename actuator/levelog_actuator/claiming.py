@@ -24,7 +24,7 @@ MOST_SPARED_SECONDS: Final = 0.5
 
 
 class ClaimLoop:
-    """One kind of claims of an actuator, made again and again.
+    """Claims intents of one kind in a loop.
 
     `until_ready` waits until something may be claimed. `claim` claims and begins, and is given this loop; it tells
     whether no more are due, and may raise Unavailable.
@@ -71,7 +71,7 @@ class ClaimLoop:
                 await self.hint.wait(delay)
 
     def spare(self, took: float) -> None:
-        """Leave the database to others for a while after a claim that took so many seconds.
+        """Leave the database alone for a while after a claim that took so many seconds.
 
         It passes by calls that wait, and reads them all: ten thousand take SQLite 30 ms, PostgreSQL 10 ms.
         """

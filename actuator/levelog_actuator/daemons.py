@@ -284,7 +284,7 @@ class _Daemon(Daemon[Any, Any]):
         self.wake()
 
     def wake(self) -> None:
-        """Have what it waits for looked at."""
+        """Wake the function where it waits."""
         self._moved.set()
         self._moved = asyncio.Event()
 

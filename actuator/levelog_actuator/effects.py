@@ -161,7 +161,7 @@ class EffectCaller:
         return _given_up(later.intent, effect, request, name, f"{later.error} ({effect.out_of_time})")
 
     def _later(self, intent: ClaimedIntent, text: str, *, is_doubtful: bool, asked: timedelta | None = None) -> Later:
-        """Put a call off, with the same key for ever; the last counted attempt leaves it to what the view sees next."""
+        """Put a call off, always with the same key; after the last counted attempt, what the view sees next decides."""
         is_daemon = self.lasts(intent)
         most = self._settings.most_delay if is_daemon else self._settings.longest
         # the row of a daemon has its state, and is never withdrawn: the next run ends by itself if it is not wanted

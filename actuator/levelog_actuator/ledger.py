@@ -172,7 +172,7 @@ class Ledger:
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:
-        """Tell processors that calls may be withdrawn now; by itself, since a fold locks wakeups before intents."""
+        """Wake processors that may withdraw calls now; in a transaction of its own: folds lock wakeups first."""
         if not keys:
             return
         try:

@@ -35,7 +35,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     lease: timedelta = timedelta(seconds=30)
     """How long a claim lasts at the most, unless it is kept."""
     presence: timedelta = timedelta(seconds=6)
-    """How long others take an actuator for present that says nothing; so long most intents wait when it was killed."""
+    """How long a silent actuator counts as present: most intents wait that long after it was killed."""
     brief: timedelta = timedelta(seconds=3)
     """Deadline of requests at the first attempt of a write, where others may take the claim: they are over before."""
     request: timedelta = timedelta(seconds=10)
@@ -69,7 +69,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def few(self) -> int:
-        """So few intents waiting or under way that more are claimed: enough to go on with during the claim."""
+        """More are claimed once no more than this wait or are under way: enough to go on with during the claim."""
         return min(2 * self.requests, self.claimed - 1)
 
     def delay(

@@ -23,7 +23,7 @@ BEAT_SECONDS: Final = 1.0
 
 
 class ActuatorPresence:
-    """Says that this actuator is there, ends the claims of those that are gone, and knows what may still be sent.
+    """Keeps this actuator present, ends the claims of actuators that are gone, and knows what may still be sent.
 
     A request is begun only if its deadline is over before anybody can take its claim. On SQLite nobody can.
     """
@@ -72,7 +72,7 @@ class ActuatorPresence:
             await self._has_stayed.wait()
 
     async def run(self) -> None:
-        """Stay until cancelled."""
+        """Renew the presence until cancelled."""
         while True:
             try:
                 await self.stay()
@@ -82,7 +82,7 @@ class ActuatorPresence:
                 await self._database.absence.pause(BEAT_SECONDS)
 
     async def stay(self) -> None:
-        """Say it once; then end the claims of those that are gone, if this one was there all the time they had."""
+        """Renew it once; then end the claims of those that are gone, if this one was present all the time they had."""
         began, lasts = self._clock(), self._settings.presence
         async with self._database.transaction() as connection:
             await presence.stay(connection, self._scope, self._owner, lasts)

@@ -44,7 +44,7 @@ _call_decoder: Final = msgspec.json.Decoder(Call[Any, Any])
 class Relay:
     """Publishes each receipt to the partition of its parent, at least once.
 
-    The fold ends the intent. Where no processor folds it soon, its row is told that the receipt is in the log, so that
+    The fold ends the intent. Where no processor folds it soon, its row notes that the receipt is in the log, so that
     its target is free for others; and where the log does not take it within a third of the claim, the row keeps it.
     """
 

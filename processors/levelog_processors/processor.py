@@ -51,7 +51,7 @@ class Processor:
     """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
 
     It keeps no state of its own: what it leaves behind when it is killed, another one finishes from the tables.
-    `on_keys` is told, after each fold and page of a backfill, which keys of indices it changed.
+    `on_keys` is called with the keys of indices that each fold, and each page of a backfill, has changed.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class Processor:
                 return
 
     async def _tended(self) -> dict[int, int]:
-        """The epochs of the partitions that it holds now; others are told at once what concerns them."""
+        """Renew the leases and hint to processors that this concerns; returns the epochs of the partitions held now."""
         epochs = await self._leases.tend()
         if self._leases.concern_others:
             await self._hints.publish(Topic.LEASES, but_not=self._hint_of_leases)
@@ -341,7 +341,7 @@ class Processor:
         return agenda.is_open
 
     async def _follow_up(self, cut: Cut | None, agenda: Agenda, *, asks_for_times: bool) -> None:
-        """Tell whom a cut concerns, and when to look again."""
+        """Hint to whom a cut concerns, and plan the next look."""
         if cut is not None:
             await self._tell(cut, agenda)
         if asks_for_times:

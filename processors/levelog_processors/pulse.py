@@ -15,9 +15,9 @@ STALLED_SECONDS: Final = 8.0
 
 
 class Pulse:
-    """Told by the loop what it begins; `on_fold` and `on_cut` are given what came of it, and seconds.
+    """The loop reports its steps here: `on_fold` and `on_cut` get the result of each and its seconds.
 
-    `on_turn` is given what was read, before that is folded.
+    `on_turn` gets the records that were read, before they are folded.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
@@ -32,16 +32,16 @@ class Pulse:
         self._arrivals: Arrivals | None = None
 
     def begin(self, arrivals: Arrivals) -> None:
-        """It reads the log, from its checkpoints."""
+        """Note that reading begins at the checkpoints."""
         self._arrivals, self._unfolded, self.is_behind = arrivals, (), True
 
     def turn(self, records: Sequence[LoggedRecord]) -> None:
-        """A turn begins, with these records to fold."""
+        """Note that a turn begins, with these records to fold."""
         self._busy_since, self._unfolded = self._clock(), records
         self.on_turn(records)
 
     def rest(self) -> None:
-        """It waits for records, a hint or a time."""
+        """Note that the loop waits for records, a hint or a time."""
         self._busy_since = None
 
     async def fold(self, folding: Awaitable[Folded]) -> Folded:

@@ -132,9 +132,9 @@ OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 
 
 def built_once(build: Callable[P, T]) -> Callable[P, T]:
-    """Have a function that builds a statement called once for each kind of database, however many engines there are.
+    """Build a statement once for each kind of database, and give out the same one from then on.
 
-    Its other arguments are few: each of their values is kept for good.
+    What is built for each value of the other arguments is kept for good, so they have few values.
     """
     built: dict[object, T] = {}
 
@@ -154,7 +154,7 @@ _built_once: Final[dict[int, object]] = {}
 
 
 def is_built_once(statement: object) -> bool:
-    """Tell whether it comes from a function that is `built_once`, so that the same object comes again."""
+    """Tell whether a statement is the one that a function `built_once` gives out each time."""
     return _built_once.get(id(statement)) is statement
 
 

@@ -151,7 +151,7 @@ class Acting:
         return [(view, now - begun.at) for (view, _), begun in self._begun.items() if not begun.task.done()]
 
     def returned(self, epochs: Mapping[int, int]) -> list[Acted]:
-        """Take the levels whose functions have returned since, and whose partitions are still leased as they were."""
+        """Take the levels whose functions have returned since, if their partitions are held under the same lease."""
         done = [level for level, begun in self._begun.items() if begun.task.done()]
         taken = [self._begun.pop(level) for level in done]
         acted = [(each, each.task.result()) for each in taken]
@@ -178,7 +178,7 @@ class Acting:
         return [(look, rounds.get(look.facts.name)) for look in looks if look.facts.name not in self._begun]
 
     async def close(self) -> None:
-        """Cancel what is on its way; what it would have asked for is asked for again by the next owner."""
+        """Cancel the calls under way; the next owner of the partition makes them again."""
         tasks = [begun.task for begun in self._begun.values()]
         self._begun.clear()
         for task in tasks:

@@ -108,7 +108,7 @@ class _Chain:
 
 
 class Delivery:
-    """Steps through the log for record handlers; who steps it reads the log. Its steps raise LeaseLost."""
+    """Delivers records to their handlers, one step at a time; the caller reads the log. Steps raise LeaseLost."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Delivery:
             self._held[chain.name] = chain
 
     async def release(self) -> None:
-        """End the calls that are under way; what they were called for is handled by who takes the partitions over."""
+        """End the calls under way; whoever takes the partitions over handles those records."""
         tasks = [each.task for each in self._held.values() if each.task is not None]
         self._held.clear()
         for task in tasks:

@@ -85,10 +85,10 @@ class Job(Struct, frozen=True):
 
 
 class BackfillStep(Struct, frozen=True):
-    """What a page led to."""
+    """What a page has changed."""
 
     keys: Collection[IndexKey]
-    """Of indices, that it changed."""
+    """Keys of indices."""
     has_woken: bool
     has_finished: bool
     """The job is done in the partitions of this processor; elsewhere somebody may wait for that."""
@@ -121,7 +121,7 @@ class Backfiller:
         return [told.headway for told in self._told.values() if not told.is_over]
 
     async def look(self) -> Mapping[str, list[str]]:
-        """Look what is to be done, here and elsewhere; returns the views that wait for indices, and for which."""
+        """Read what is left to do, here and elsewhere; returns the views that wait for indices, and for which."""
         if not self._is_over:
             async with self._database.reading() as connection:
                 self._unfinished = await read_unfinished(connection, self._scope)

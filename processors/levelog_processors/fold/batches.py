@@ -47,7 +47,7 @@ _ALONE: Final[Mapping[type, type]] = {kind: kind for kind in (SyncFinished, Hist
 
 
 class Folded(Struct, frozen=True):
-    """What folding a batch led to."""
+    """What folding a batch has changed."""
 
     records: int
     wakes: dict[ViewParent, Wake]

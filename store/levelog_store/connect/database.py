@@ -73,7 +73,7 @@ class Database:
         self._waits = waits
         self._read_only = read_only
         self.on_commit: Callable[[float], None] | None = None
-        """Hears of each commit of what was written how many seconds it took."""
+        """Called after each commit of a transaction that writes, with the seconds that the commit took."""
         # SQLite has one writer: whoever waits does so here, in order, and not in its busy loop.
         self._writing = asyncio.Lock() if location.path is not None else None
 
@@ -124,7 +124,7 @@ class Database:
         return database
 
     async def close(self) -> None:
-        """Close all connections, then let go of the file; to the end, also where the task is cancelled meanwhile."""
+        """Close all connections, then release the file. It runs to its end even if the task is cancelled meanwhile."""
         await to_the_end(self._close())
 
     async def _close(self) -> None:

@@ -109,7 +109,7 @@ def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
 
 
 def let_wait(engine: AsyncEngine, *, durable: bool) -> None:
-    """Say of the next transaction of a SQLite writer whether its commit waits for the disk."""
+    """Set whether the commit of a SQLite writer's next transaction waits for the disk."""
     _dialect(engine).is_durable = durable
 
 
@@ -280,7 +280,7 @@ async def _nothing() -> None:
 
 
 async def to_the_end(ending: Awaitable[object]) -> None:
-    """Wait for something that must not stop half-way, and only then be cancelled."""
+    """Wait for something that must not stop half-way; a cancellation takes effect afterwards."""
     task = asyncio.ensure_future(ending)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

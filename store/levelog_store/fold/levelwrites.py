@@ -165,7 +165,7 @@ RETRIABLE: Final = ("failed", "blocked", "drifting")
 
 
 async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
-    """Let the levels be evaluated and reconciled once more, and their writes that wait for an attempt be sent, at once.
+    """Have levels evaluated and reconciled again, and their writes that wait for a retry sent, at once.
 
     To be committed by anybody, beside the processes of the application: a wakeup is all that it asks of them.
     """
@@ -190,7 +190,7 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
 
 
 async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
-    """Delete the levels of parents that are gone, with what hangs on them, and supersede what was not sent yet."""
+    """Delete the levels of parents that are gone, with all that belongs to them, and supersede unsent intents."""
     named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
     for table in (levels, dependencies, wakeups):
         await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)

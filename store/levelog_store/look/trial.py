@@ -82,7 +82,7 @@ class PlannedWrite(Asked, frozen=True, kw_only=True):
 
 
 async def copy_scope(database: Database, scope: Scope, scratch: Database) -> None:
-    """Copy what a scope's decisions rest on, as it is at one moment, into an empty SQLite file; no lease is held there.
+    """Copy all that a scope's decisions depend on, as of one moment, into an empty SQLite file without its leases.
 
     Nothing is written where it comes from; a page of rows is in memory at a time.
     """

@@ -65,7 +65,7 @@ async def read_handlers(connection: AsyncConnection, scope: Scope) -> list[Handl
 
 
 async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Handler]) -> Differences:
-    """Turn the tables from those of the code that they hold into those of `code`, but for what is to be computed.
+    """Turn the tables of the code before into those of `code`; what has to be recomputed is noted, not computed.
 
     The caller has taken all leases away in the same transaction. What was to be computed for the older code and is
     the same in this one goes on where it is. Intents that no actuator has claimed yet are superseded where they are of

@@ -65,7 +65,7 @@ async def open_scope(
     fingerprint: str,
     code: Sequence[Handler] = (),
 ) -> Scope:
-    """Find the scope, or make it with a checkpoint and a lease for each partition, and promote this code.
+    """Find the scope, or create it with a checkpoint and a lease for each partition, and promote this code.
 
     Promoting another fingerprint raises all epochs, so that nothing that the older code is about to commit is accepted.
     `code` are its handlers: what changed of them is to be computed anew, by whoever owns the partitions.
