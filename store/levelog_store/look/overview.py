@@ -93,6 +93,8 @@ class _Rounds(Struct, frozen=True):
 
 
 _rounds: Final = msgspec.json.Decoder(_Rounds)
+_RETRIES: Final = ("attempts", "repeats", "recheck_at")
+"""Columns of a level that tell how often it was tried, and when it is again."""
 
 
 class Workload(Struct, frozen=True):
@@ -129,18 +131,7 @@ async def read_level_lines(
     `view` is `operator/view` or the view alone; `name` is a parent's full name, or how it ends: `default/shop`, `shop`.
     """
     level, wake = levels.c, wakeups.c
-    shown = (
-        "view",
-        "parent",
-        "status",
-        "reason",
-        "drift",
-        "round",
-        "evaluated_at",
-        "attempts",
-        "repeats",
-        "recheck_at",
-    )
+    shown = ("view", "parent", "status", "reason", "drift", "round", "evaluated_at", *_RETRIES)
     evaluated = select(*(level[each] for each in shown)).where(_is_named(levels, scope, view, name))
     rows = await connection.execute(evaluated.where(level.status == status) if status else evaluated)
     lines = [_line(dict(row)) for row in rows.mappings()]
@@ -188,7 +179,7 @@ def _is_asked_for(line: LevelLine, view: str, status: str, name: str) -> bool:
 
 
 def _line(values: dict[str, Any]) -> LevelLine:
-    attempts, repeats, next_at = (values.pop(name, None) for name in ("attempts", "repeats", "recheck_at"))
+    attempts, repeats, next_at = (values.pop(name) for name in _RETRIES)
     line = LevelLine(**values)
     if line.status != "failed" or next_at is None:
         return line
