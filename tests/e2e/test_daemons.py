@@ -11,6 +11,7 @@ from sqlalchemy import make_url
 
 from rigs.api import MERGE_PATCH, Api
 from rigs.controlplane import ControlPlane
+from rigs.intents import end_claims
 from rigs.levelog import WEBS, Levelog, Running
 from rigs.nats import NatsServer
 from rigs.waiting import until
@@ -203,6 +204,7 @@ async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_on
         [(pid, *_), *_] = await followed.tell("step", "shop", 3)
         [holder] = [each for each in running if each.pid == pid]
         os.kill(holder.pid, signal.SIGSTOP)
+        await end_claims(postgres_url, holder.pid)
         [_, (other, steps)] = await followed.tell("begins", "shop", 2)
         assert other != pid
         assert steps >= 3
@@ -213,6 +215,7 @@ async def test_invariant_18_a_daemon_moves_to_another_process_and_what_a_lost_on
 
         [heir] = [each for each in running if each.pid == other]
         heir.kill()
+        await end_claims(postgres_url, heir.pid)
         begun = await followed.tell("begins", "shop", 3)
         assert begun[2][0] == pid
         await followed.tell("step", "shop", len(followed.of("step", "shop")) + 3)

@@ -10,6 +10,10 @@ from levelog_sandbox import Sandbox
 from rigs.billing import Company, Till, tenant
 from rigs.nats import NatsServer
 
+ON_SQLITE_OR_ON_BOTH = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
+
 
 @pytest_asyncio.fixture
 async def company(nats_server: NatsServer, database_url: str, tmp_path: Path) -> AsyncIterator[Company]:
@@ -38,6 +42,7 @@ async def bill_three(company: Company) -> None:
 ONCE = {("a", "small"): 1, ("a", "large"): 1, ("b", "small"): 1, ("b", "large"): 1, ("c", "small"): 1}
 
 
+@ON_SQLITE_OR_ON_BOTH
 @pytest.mark.parametrize(
     "losses",
     [

@@ -86,7 +86,12 @@ async def api(tmp_path: Path) -> AsyncIterator[SandboxProcess]:
 
 
 @pytest.mark.parametrize(
-    ("server", "name"), [("nats", "NATS at nats://"), ("database", "database "), ("api", "API server at http://")]
+    ("server", "name"),
+    [
+        pytest.param("nats", "NATS at nats://", marks=pytest.mark.long),
+        ("database", "database "),
+        pytest.param("api", "API server at http://", marks=pytest.mark.long),
+    ],
 )
 async def test_a_server_that_is_paused_or_stopped_is_named_until_it_is_back(
     api: SandboxProcess,
@@ -149,6 +154,7 @@ async def test_each_process_is_ready_once_its_role_can_be_done(
                 process.kill()
 
 
+@pytest.mark.long  # until the leases have run out; unit/test_pulse.py and unit/cli/test_probes.py have both sentences
 async def test_a_loop_that_stands_at_one_turn_and_leases_that_are_lost_are_told(
     nats_server: NatsServer, postgres_url: str, tmp_path: Path
 ) -> None:

@@ -130,6 +130,7 @@ async def test_broken_at_first_it_waits_and_what_ends_by_itself_starts_at_the_ne
         running.kill()
 
 
+@pytest.mark.long  # until its time is up
 async def test_code_that_does_not_come_to_an_end_as_it_is_loaded_is_left_for_newer_code(
     sandbox: Sandbox, levelog: Levelog
 ) -> None:

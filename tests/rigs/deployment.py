@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 
 from rigs.api import Api
 from rigs.faultproxy import FaultProxy
+from rigs.intents import end_claims
 from rigs.levelog import WEBS_FILE, Levelog, Running
 from rigs.logs import forget_leases
 from rigs.nats import NatsServer
@@ -139,12 +140,7 @@ class Deployment:
 
     async def end_claims_of(self, role: Role) -> None:
         """Let what a killed process has claimed end now, by the database's clock, instead of in half a minute."""
-        past = "now() - interval '1 second'"
-        async with self._connection() as connection:
-            await connection.execute(
-                f"UPDATE intents SET expires_at = {past}, due_at = {past} WHERE state = 'claimed' AND owner LIKE $1",
-                f"%-{self.running[role].pid}-%",
-            )
+        await end_claims(self.database_url, self.running[role].pid)
 
     async def levels(self) -> list[Level]:
         """All levels."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import ObjectKey
@@ -91,3 +91,11 @@ async def states(database: Database, keys: Sequence[str]) -> list[str]:
     """The state of each intent."""
     held = await intents_by_key(database)
     return [held[key]["state"] for key in keys]
+
+
+async def end_claims(database_url: str, pid: int) -> None:
+    """Let what a process has claimed that is killed or stands still end now, instead of in half a minute."""
+    past = datetime(2000, 1, 1, tzinfo=UTC)
+    held = (intents.c.state == "claimed", intents.c.owner.like(f"%-{pid}-%"))
+    async with await Database.open(database_url) as database, database.transaction() as connection:
+        await connection.execute(update(intents).where(*held).values(expires_at=past, due_at=past))

@@ -2,6 +2,8 @@ import asyncio
 import gc
 import os
 import secrets
+import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,6 +20,7 @@ from levelog_kube.discovery import cluster_uid, resolve
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_sandbox.api.targets import Denial
 from levelog_sandbox.sandbox import Sandbox
+from rigs.certificates import Authority
 from rigs.controlplane import ControlPlane
 from rigs.kubeconfig import write_kubeconfig
 from rigs.ports import free_port
@@ -68,6 +71,34 @@ async def test_without_any_configuration_all_places_are_named(tmp_path: Path, mo
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigurationError, match=r"~/.kube/config.*KUBECONFIG.*service account"):
         await connect()
+
+
+def begin_a_watch(listening: socket.socket, context: ssl.SSLContext) -> None:
+    """Serve one client: a version, and a watch with one line; then read on, and answer nothing, until it hangs up."""
+    plain, _ = listening.accept()
+    serving = context.wrap_socket(plain, server_side=True)
+    serving.recv(4096)
+    serving.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    serving.recv(4096)
+    serving.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n")
+    with socket.socket(fileno=serving.detach()) as mute:
+        mute.settimeout(10)
+        while mute.recv(4096):
+            pass
+
+
+async def test_a_watch_that_is_left_ends_its_connection_though_the_server_does_not_answer(tmp_path: Path) -> None:
+    """TLS ends with a word and an answer to it, for which Python waits 30 s, and longer than its event loop runs."""
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.sign("server"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        file = write_kubeconfig(tmp_path / "config", url=url, user="me", token="none", ca_file=authority.file)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(asyncio.to_thread(begin_a_watch, listening, context))
+            async with await connect(file) as client, client.stream("/watch") as lines:
+                assert await anext(lines) == [b"{}"]
 
 
 async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:

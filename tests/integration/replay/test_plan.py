@@ -63,6 +63,7 @@ CHANGES: dict[str, tuple[tuple[str, str], ...]] = {
     "another name": (("def pictures(", "def drawn("),),
     "a filter": (("@op.view\ndef counted(", '@op.view(labels={"tier": "gold"})\ndef counted('),),
 }
+QUICK = ("an index", "a view that raises", "another name")
 
 
 async def begin(nats_url: str, database_url: str, operator: Operator) -> None:
@@ -104,7 +105,9 @@ def told_of(parent: str, rows: Mapping[tuple[str, str], Mapping[str, Any]]) -> l
     ]
 
 
-@pytest.mark.parametrize("changed", CHANGES)
+@pytest.mark.parametrize(
+    "changed", [each if each in QUICK else pytest.param(each, marks=pytest.mark.long) for each in CHANGES]
+)
 async def test_what_is_planned_is_what_the_code_decides_once_it_runs(
     nats_server: NatsServer, database_url: str, tmp_path: Path, changed: str
 ) -> None:
