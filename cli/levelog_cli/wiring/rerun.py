@@ -57,10 +57,15 @@ async def replay_history(settings: Settings, choice: Choice, *, as_json: bool) -
         selection = selection_of(choice, first.program, datetime.now(UTC))
         refuse_moments(history, begins, selection)
         bar = Bars()
-        # Nobody can be asked where the output is read by a program.
-        stops = None if as_json else await _stops(choice, applications, history, selection, bar)
         programs = [each.program for each in applications]
-        functions = find_calls(choice.calls, programs) | find_broken_calls(choice.breaks, programs)
+        broken = find_broken_calls(choice.breaks, programs)
+        functions = find_calls(choice.calls, programs) | broken
+        stops = None
+        if not as_json:  # else nobody can be asked, since a program reads the output
+            breaks = Breaks()
+            if choice.breaks and isinstance(history, LiveHistory | Bundle):
+                breaks = await find_breaks(choice.breaks, programs, history, selection, called=broken.values())
+            stops = Stops(breaks, asks_of_errors=choice.is_pdb, tell=stop_lines, before_asking=bar.put_away)
         names = ("then", "now") if len(applications) == 1 else (choice.file.name, Path(choice.against).name)
 
         def show(divergence: Divergence) -> None:
@@ -138,19 +143,6 @@ async def _opened(
     database = await stack.enter_async_context(await open_to_read(settings))
     scope = await _recorded_scope(settings, database, stream, application.name)
     return await open_history(stream, database, scope), begins
-
-
-async def _stops(
-    choice: Choice,
-    applications: Sequence[LoadedApplication],
-    history: LiveHistory | LogRecording | Bundle,
-    selection: Selection,
-    bar: Bars,
-) -> Stops:
-    breaks = Breaks()
-    if choice.breaks and isinstance(history, LiveHistory | Bundle):
-        breaks = await find_breaks(choice.breaks, [each.program for each in applications], history, selection)
-    return Stops(breaks, asks_of_errors=choice.is_pdb, tell=stop_lines, before_asking=bar.put_away)
 
 
 async def _recorded_scope(settings: Settings, database: Database, stream: LogStream, application: str) -> Scope:

@@ -1,12 +1,12 @@
 """Where a replay is to stop: what `--break` names, looked up in the code and in what was decided."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 from levelog.errors import ConfigurationError
 from levelog_history.selection import Selected, named
 from levelog_processors.program import Program
-from levelog_replay.effects.chosen import callable_names, find_broken_calls
+from levelog_replay.effects.chosen import callable_names
 from levelog_replay.sources import History, Selection
 from levelog_replay.stops.stopping import Breaks
 from levelog_store.decide.decisions import Decision
@@ -18,16 +18,21 @@ _AT_ONCE: Final = 500
 
 
 async def find_breaks(
-    texts: Sequence[str], programs: Sequence[Program], history: History, selection: Selection
+    texts: Sequence[str],
+    programs: Sequence[Program],
+    history: History,
+    selection: Selection,
+    *,
+    called: Collection[str] = (),
 ) -> Breaks:
     """The functions and decisions that texts name.
 
     A number is a record: the decisions that it asked for, else the first one that had seen it. With two slashes it is
-    an object: the decisions on it, or if there are none, those that wrote it. Anything else is the name of a function.
+    an object: the decisions on it, or if there are none, those that wrote it. Anything else is the name of a function;
+    `called` are those of them that are called again, as `find_broken_calls` has found them.
 
     Raises ConfigurationError for what there is nothing of.
     """
-    called = set(find_broken_calls(texts, programs).values())
     views = {
         view.name for program in programs for view in program.views.values() if not _is_levelogs(view.handler.function)
     }
@@ -45,7 +50,7 @@ async def find_breaks(
         elif text.count("/") == 2:
             chosen |= await _of_object(text, history, selection)
         else:
-            found = named(text, views | reconciles | called)
+            found = named(text, views | reconciles | set(called))
             indices = {name for program in programs for name in program.indices}
             if not found and named(text, indices):
                 raise ConfigurationError(
