@@ -24,6 +24,7 @@ from levelog.wire.objects import Application
 from levelog_cli.settings import Settings
 from levelog_processors.program import Program
 
+_FOR_KOPF: Final = "write `from levelog.compat import kopf` in place of `import kopf`"
 _DATA: Final = (".yaml", ".yml", ".json", ".toml")
 """Files that stand beside operators, and are named for them by mistake."""
 
@@ -45,9 +46,9 @@ def load_operators(files: Sequence[Path]) -> list[Operator]:
         found = [value for value in values if isinstance(value, Operator)]
         if not found:
             what = "folder" if file.is_dir() else "file"
-            raise ConfigurationError(
-                f'operator {what} {_shown(file)} defines no Operator: write op = Operator("…") at module level'
-            )
+            is_of_kopf = any(isinstance(value, ModuleType) and value.__name__ == "kopf" for value in values)
+            write = _FOR_KOPF if is_of_kopf else 'write op = Operator("…") at module level'
+            raise ConfigurationError(f"operator {what} {_shown(file)} defines no Operator: {write}")
         operators.update((id(operator), operator) for operator in found)
     loading.refuse_twins(list(operators.values()))
     return list(operators.values())
@@ -205,6 +206,9 @@ def _sentence(file: Path, shown: str, error: BaseException) -> str:
             where = _shown(Path(error.filename)) if error.filename else shown
             text = f": {error.text.strip()}" if error.text else ""
             return f"operator file {where} has a syntax error in line {error.lineno or 1} ({error.msg}){text}"
+        case ModuleNotFoundError(name="kopf"):
+            line = _line_in(file, error.__traceback__)
+            return f"operator file {shown} imports kopf in line {line}, which is not installed: {_FOR_KOPF}"
         case ImportError() if "relative import" in str(error) and (file.parent / "__init__.py").exists():
             return f"operator file {shown} is a module of a package: run its folder, {_shown(file.parent)}"
         case _:

@@ -16,6 +16,7 @@ from levelog_cli.settings import LogFormat, LogLevel
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _LIBRARIES: Final = ("nats", "aiohttp", "asyncio", "alembic", "kubernetes_asyncio")
 _FLOODING: Final = ("sqlalchemy",)  # each statement and each of its parameters, below a warning
+_OPERATORS: Final = "levelog.operator."  # then OPERATOR.FUNCTION
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -87,6 +88,9 @@ def _extras(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _room(logger: str) -> str:
+    """Who speaks: a room of levelog, a library, or an operator, by its name."""
+    if logger.startswith(_OPERATORS):
+        return logger.removeprefix(_OPERATORS).partition(".")[0]
     first = logger.partition(".")[0]
     return first.removeprefix("levelog_") if first.startswith("levelog_") else first
 

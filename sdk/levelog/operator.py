@@ -23,7 +23,7 @@ from levelog.handlers.runs import (
     daemon_writer,
     wanted_index,
 )
-from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs
+from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs, one_place
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
 from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
@@ -428,6 +428,7 @@ class Operator:
     @overload
     def daemon(self, function: HandlerF, /) -> HandlerF: ...
 
+    @one_place("daemon", "@op.daemon(Web)")
     def daemon(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial, wraps
 from itertools import pairwise
@@ -217,16 +217,16 @@ def test_intents_that_are_returned_and_not_yielded_fail_the_level() -> None:
     op = Operator("webs")
 
     @op.on.create
-    def listed(web: Web) -> list[Intent]:
+    def listed(web: Web) -> Any:
         return [delete(web)]
 
     @op.on.create
-    async def single(web: Web) -> Intent:
+    async def single(web: Web) -> Any:
         return delete(web)
 
     @op.on.create
     @wrapped
-    def generated(web: Web) -> Iterator[Intent]:
+    def generated(web: Web) -> Any:
         yield delete(web)
 
     @op.timer(every=timedelta(hours=1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from levelog import Operator, Resource
+from levelog import Intent, Operator, Resource, delete
 from levelog.errors import OperatorError
 
 
@@ -21,6 +21,22 @@ class Shop(Resource, group="example.com", version="v1", plural="shops"):
 
 async def handle(web: Web) -> None:
     pass
+
+
+def of_kopf(spec, name, **_):  # type: ignore[no-untyped-def]
+    pass
+
+
+def bare(spec, name):  # type: ignore[no-untyped-def]
+    pass
+
+
+def unwritten(web: Web) -> list[Intent] | None:
+    return [delete(web)]
+
+
+KOPF = "; a file written for Kopf begins with `from levelog.compat import kopf`"
+WEBS = ("example.com", "v1", "webs")
 
 
 def page(request: str) -> None:
@@ -49,6 +65,33 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
                 (r"on\.event", lambda op, wrong=wrong: op.on.event(wrong)),
                 ("daemon", lambda op, wrong=wrong: op.daemon(wrong)),
             )
+        ),
+        *(
+            (register, rf"^{name}: takes no 'example\.com', 'v1', 'webs': write @op\.{name}\(.*{KOPF}$")
+            for name, register in (
+                (r"on\.create", lambda op: op.on.create(*WEBS)),
+                (r"on\.update", lambda op: op.on.update(*WEBS, retries=1)),
+                (r"on\.delete", lambda op: op.on.delete(*WEBS)),
+                (r"on\.event", lambda op: op.on.event(*WEBS)),
+                (r"on\.field", lambda op: op.on.field(*WEBS, field="spec.image")),
+                ("daemon", lambda op: op.daemon(*WEBS)),
+            )
+        ),
+        *(
+            (register, rf"{kind} of_kopf: .*'\*\*_'.*, its object first, as in def of_kopf\(web: Web\){KOPF}$")
+            for kind, register in (
+                ("handler", lambda op: op.on.create(of_kopf)),
+                ("timer", lambda op: op.timer(every=HOUR)(of_kopf)),
+            )
+        ),
+        (
+            lambda op: op.on.update(field="spec.image"),
+            r'on\.update: takes no option \'field\': field= is for @op\.on\.field\("spec\.image"\)$',
+        ),
+        (lambda op: op.on.create(bare), rf"'spec' is not annotated; it has to be a class derived from Resource{KOPF}$"),
+        (
+            lambda op: op.on.create(unwritten),
+            "handler unwritten: is annotated to return intents: it has to yield them, by itself",
         ),
         (lambda op: op.on.create(Shop)(op.on.create(Web)(handle)), "handle: its decorators name two classes"),
         (lambda op: op.timer(handle), r"takes options by name, not handle: timer\(every=timedelta\(hours=1\)\)"),

@@ -21,6 +21,8 @@ _MOST: Final = 12
 _MOST_WRITES: Final = 5
 """Of one decision, in brief."""
 
+_QUIET: Final = "its newest decision changed and wrote nothing; --all shows those before"
+
 _WHY: Final[dict[Why, str]] = {
     "not_read": "the view reads nothing that changed",
     "own_write": "a write of levelog's own; the view reads nothing that changed",
@@ -52,7 +54,7 @@ def explained_lines(
     timeline = Timeline()
     told: set[int] = set()
     if not is_full:
-        yield from _brief(chosen, timeline, target)
+        yield from list(_brief(chosen, timeline, target)) or (_QUIET,)
         return
     for explained in chosen:
         yield from _causes(explained, timeline, told)

@@ -61,7 +61,9 @@ async def show_why(settings: Settings, question: Question, *, is_full: bool, for
     """Print what led to the levels of a parent, or to the writes of an object. Raises as `Looking` does."""
     async with opened_log(settings) as stream, await open_to_read(settings) as database:
         looking = Looking(stream, database, await chosen_scopes(settings, database))
-        for level in await looking.levels(question):
+        for number, level in enumerate(await looking.levels(question)):
+            if number and not form:
+                sys.stdout.write("\n")
             if question.is_suppressed:
                 ignored = await looking.ignored(level, question.moment() if question.since else None)
                 told = [ignored_plain(level, each) for each in ignored]

@@ -28,6 +28,7 @@ from levelog.handlers.injection import Given, Injections, Lender, injections, sh
 from levelog.handlers.readers import ObjectReader, object_reader, require_field
 from levelog.handlers.signatures import (
     declared,
+    holds_intents,
     parameters,
     require_function,
     require_max_concurrency,
@@ -113,11 +114,13 @@ class EdgeHandler:
             self.is_yielding, self.result = True, Yielded
         require_time(function, kind, options.timeout)
         require_options(f"handler {self.name}", options)
+        self._hints = type_hints(function)
+        if holds_intents(self._hints.get("return")) and not self.is_yielding:
+            raise OperatorError(f"handler {self.name}: is annotated to return intents: it has to yield them, by itself")
         if options.writes is not None:
             self.written = inspect_writes(f"handler {self.name}", options.writes)
             if not self.is_yielding:
                 raise OperatorError(f"handler {self.name}: writes= is for handlers that yield intents, and it does not")
-        self._hints = type_hints(function)
         first, *rest = parameters(function, kind, "object")
         self.reader: ObjectReader = object_reader(
             kind, function, first, self._hints.get(first), options.selector, of=options.of

@@ -15,7 +15,7 @@ from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler, RecordOptions
 from levelog.handlers.readers import function_or_class
-from levelog.handlers.signatures import needs
+from levelog.handlers.signatures import needs, one_place
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value, taken_from
@@ -65,6 +65,7 @@ class On(Hooks):
     @overload
     def create(self, function: HandlerF, /) -> HandlerF: ...
 
+    @one_place("on.create", "@op.on.create(Web)")
     def create(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
@@ -127,6 +128,7 @@ class On(Hooks):
     @overload
     def update(self, function: HandlerF, /) -> HandlerF: ...
 
+    @one_place("on.update", "@op.on.update(Web)")
     def update(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
@@ -158,6 +160,7 @@ class On(Hooks):
     @overload
     def delete(self, function: HandlerF, /) -> HandlerF: ...
 
+    @one_place("on.delete", "@op.on.delete(Web)")
     def delete(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
@@ -172,6 +175,7 @@ class On(Hooks):
         """
         return self._decorator("delete", of, options)
 
+    @one_place("on.field", '@op.on.field("spec.image", of=Web)')
     def field(
         self,
         field: str,
@@ -241,6 +245,7 @@ class On(Hooks):
     @overload
     def event(self, function: HandlerF, /) -> HandlerF: ...
 
+    @one_place("on.event", "@op.on.event(Web)")
     def event(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
@@ -273,7 +278,9 @@ class On(Hooks):
         names = {"of", "since", "timeout", "retries", "backoff", "give_up_after", "max_concurrency", "writes"}
         names |= {"finalizer"} if reason == "delete" else set()
         if unknown := rest.keys() - names:
-            raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}")
+            fields = unknown & {"field", "value", "old", "new"}
+            told = f': {min(fields)}= is for @op.on.field("spec.image")' if fields else ""
+            raise OperatorError(f"on.{reason}: takes no option {min(unknown)!r}{told}")
         known = EdgeOptions(selector=selector, **rest) if said else None
 
         def register(function: HandlerF) -> HandlerF:

@@ -43,6 +43,9 @@ _MANY: Final = (
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FOR_KOPF: Final = "; a file written for Kopf begins with `from levelog.compat import kopf`"
+"""Ends a message about what a function of Kopf has, and one of levelog has not."""
+
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?:<locals>\.)?")
 """Before a name in the text of a generic type."""
 
@@ -55,8 +58,11 @@ def parameters(function: Callable[..., Any], kind: str, first: str = "") -> list
     found = inspect.signature(function).parameters.values()
     for parameter in found:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            named = (
+                f": name each, its {first} first, as in def {function.__name__}(web: Web){FOR_KOPF}" if first else ""
+            )
             raise OperatorError(
-                f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type"
+                f"{kind} {function.__name__}: parameter {str(parameter)!r} cannot be given by name and type{named}"
             )
     if first and not found:
         raise OperatorError(f"{kind} {function.__name__}: takes no parameter; the first one is its {first}")
@@ -98,6 +104,29 @@ def needs(option: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T
     return wrap
 
 
+def one_place(where: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a method that makes decorators refuse, by OperatorError, more than one argument by place, as Kopf's take.
+
+    `example` is how the decorator is written.
+    """
+
+    def wrap(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            given = arguments[1:]  # after the object that has the method
+            if len(given) > 1 or (given and "field" in options):
+                told = ", ".join(getattr(each, "__name__", repr(each)) for each in given)
+                raise OperatorError(
+                    f"{where}: takes no {told}: write {example}, and a class for the resource, "
+                    f'class Web(Resource, group="example.com", version="v1", plural="webs"){FOR_KOPF}'
+                )
+            return method(*arguments, **options)
+
+        return call
+
+    return wrap
+
+
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """Annotations of a function, resolved.
 
@@ -122,6 +151,11 @@ def declared(function: Callable[..., Any], name: str, annotations: dict[str, Any
 def yields(function: Callable[..., Any]) -> bool:
     """Tell whether a function is a generator, of either kind."""
     return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def holds_intents(hint: Any) -> bool:
+    """Tell whether an annotation is of intents, alone or in a collection."""
+    return any(each is Intent or any(map(holds_intents, get_args(each))) for each in _members(hint))
 
 
 def require_retries(what: str, retries: object, backoff: object) -> None:

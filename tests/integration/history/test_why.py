@@ -275,3 +275,48 @@ async def test_why_on_postgresql_is_as_on_sqlite(nats_server: NatsServer, postgr
     assert decision == made
     entries = await told(levelog, "webs.example.com", "--decisions", command="history")
     assert [entry["status"] for entry in entries if entry["type"] == "decision"][-1] == "in_sync"
+
+
+async def test_levels_of_one_parent_stand_apart_and_one_that_rests_says_so(tmp_path: Path) -> None:
+    operator = """
+from levelog import Level, Operator, Resource, Struct
+
+op = Operator("webs")
+
+class Spec(Struct):
+    replicas: int = 0
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: Spec
+
+@op.view
+def first(web: Web) -> Level[int]:
+    return Level(desired=web.spec.replicas, actual=web.spec.replicas)
+
+@op.view
+def second(web: Web) -> Level[int]:
+    return Level(desired=0, actual=web.spec.replicas)
+"""
+    (tmp_path / "webs.py").write_text(operator)
+    async with Sandbox() as cluster:
+        await define_webs(cluster)
+        cluster.user.create(yaml.safe_load((WEBS / "shop.yaml").read_text()))
+        levelog = Levelog(tmp_path, cluster.kubeconfig(tmp_path / "kubeconfig"))
+        running = levelog.start("run", tmp_path / "webs.py")
+        try:
+            for replicas in (3, 2):
+                cluster.user.patch("webs.example.com", "shop", {"spec": {"replicas": replicas}})
+
+                async def is_seen(replicas: int = replicas) -> bool:
+                    ended = await levelog.ends("why", SHOP, "--view", "first", "--all", "--json")
+                    decided = [json.loads(line)["after"]["desired"] for line in ended.stdout.splitlines()]
+                    return decided[-1:] == [replicas]
+
+                await until(is_seen, f"{replicas} replicas", seconds=60)
+            assert await running.stops() == 0
+        finally:
+            running.kill()
+    said = (await levelog.ends("why", SHOP)).stdout
+    first, second = said.split("\n\nwebs/second of ")
+    assert first.endswith("in_sync\n\nits newest decision changed and wrote nothing; --all shows those before")
+    assert "drifting" in second

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -274,3 +275,14 @@ def test_a_file_that_was_refused_can_be_loaded_when_it_is_mended(tmp_path: Path)
     assert {name for name in set(sys.modules) - before if name.startswith("levelog_operator_")} == set()
     file.write_text(OPERATOR.format(name="mended"))
     assert [operator.name for operator in load_operators([file])] == ["mended"]
+
+
+def test_a_file_that_imports_kopf_is_told_what_to_import_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, "teams.py", "import sys\nimport kopf\n")
+    instead = "write `from levelog.compat import kopf` in place of `import kopf`"
+    monkeypatch.setitem(sys.modules, "kopf", None)
+    assert refusal(file) == f"operator file {file} imports kopf in line 2, which is not installed: {instead}"
+    monkeypatch.setitem(sys.modules, "kopf", ModuleType("kopf"))
+    assert refusal(file) == f"operator file {file} defines no Operator: {instead}"

@@ -42,6 +42,15 @@ def test_text_does_not_repeat_what_the_message_says(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.endswith("webs/pods of pods/default/a: in_sync      round=1\n")
 
 
+def test_a_function_of_an_operator_speaks_in_the_name_of_that(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(LogFormat.TEXT, LogLevel.INFO)
+    logging.getLogger("levelog.operator.webs.greet").info("hello")
+    logging.getLogger("levelog.calls").info("away")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first[12:] == " info     webs       hello"
+    assert second[12:] == " info     levelog    away"
+
+
 def test_json_is_one_object_a_line_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs(LogFormat.JSON, LogLevel.INFO)
     logging.getLogger("levelog_actuator.ledger").warning("two\nlines", extra={"view": "webs/pods", "path": pytest})
