@@ -16,7 +16,13 @@ from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decision
 from levelog_store.fold.heldreads import read_syncs
-from levelog_store.look.contact import UnreadableRecord, read_errors, read_oldest_contact, read_unreadable
+from levelog_store.look.contact import (
+    UnreadableRecord,
+    read_errors,
+    read_oldest_contact,
+    read_unlisted,
+    read_unreadable,
+)
 from levelog_store.look.overview import LevelLine, read_level_lines, read_levelled
 from levelog_store.look.recall import read_newest
 from levelog_store.owners.scopes import find_scopes
@@ -53,6 +59,8 @@ class LevelsNow(Struct, kw_only=True):
     """Records that cannot be read."""
     silent: list[tuple[str, str]]
     """Resources that nothing is heard of now, each with the reason."""
+    unlisted: list[str]
+    """Resources of views that were never listed, so that there are no levels of their objects."""
     contacts: dict[int, tuple[str, datetime]]
     """By scope: of the other resources the one whose last list or bookmark is the oldest, and when that came."""
 
@@ -81,12 +89,13 @@ async def levels_now(connection: AsyncConnection, scopes: list[Scope], wanted: L
 
 async def read_levels(connection: AsyncConnection, scopes: list[Scope], wanted: LevelFilter) -> LevelsNow:
     """The levels that are selected; there may be none."""
-    found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[], contacts={})
+    found = LevelsNow(scopes=scopes, lines=[], skipped=[], silent=[], unlisted=[], contacts={})
     for scope in scopes:
         lines = await read_level_lines(connection, scope, view=wanted.view, status=wanted.status, name=wanted.name)
         found.lines += [(scope, line) for line in lines]
         found.skipped += await read_unreadable(connection, scope)
         found.silent += await read_errors(connection, scope)
+        found.unlisted += await read_unlisted(connection, scope)
         if contact := await read_oldest_contact(connection, scope):
             found.contacts[scope.number] = contact
     return found

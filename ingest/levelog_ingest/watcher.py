@@ -145,7 +145,8 @@ class Watcher:
                     raise ConfigurationError(f"{resource} has no namespaces, so {self._watched} cannot be watched")
                 return served
             absent = await absence_of(self._client, resource.group, version, resource.resource, self._watched.kind)
-            self._troubles.tell("absent", f"waits for {resource}: {absent.text}")
+            mend = "" if absent.plural or absent.version else "; install its CustomResourceDefinition"
+            self._troubles.tell("absent", f"waits for {resource}: {absent.text}{mend}")
             await asyncio.sleep(waiting.failed().total_seconds())
 
     async def _follow(self, served: Served) -> None:

@@ -232,9 +232,22 @@ async def test_a_resource_that_the_cluster_does_not_have_is_waited_for(sandbox: 
     running = levelog.start("run", WEBS_FILE)
     try:
         line = await running.says("does not serve")
-        assert "waits for webs.example.com: the cluster does not serve webs.example.com in version v1" in line
+        absent = "waits for webs.example.com: the cluster does not serve webs.example.com in version v1"
+        assert f"{absent}; install its CustomResourceDefinition" in line
+        missing = "not listed yet: webs.example.com; `levelog doctor FILE` says why"
+
+        async def is_told() -> bool:
+            return missing in (await levelog.ends("levels")).stdout
+
+        await until(is_told, "the resource that there are no levels of", seconds=30)
         await define_webs(sandbox)
         await running.says("listed 0 objects", "webs.example.com")
+
+        async def is_listed() -> bool:
+            said = (await levelog.ends("levels")).stdout
+            return "no levels" in said and "not listed" not in said
+
+        await until(is_listed, "the list in the tables", seconds=30)
     finally:
         running.kill()
 

@@ -293,3 +293,17 @@ def test_the_basis_of_a_decision_holds_what_else_it_rests_on() -> None:
     assert (basis.status, basis.round, basis.is_due) == (FAILED_VIEW.status, FAILED_VIEW.round, False)
     assert [each.key for each in basis.intents] == ["k2", "k3"]
     assert msgspec.json.decode(msgspec.json.encode(basis), type=Basis) == basis
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        ("written", "the last round did not close it"),
+        ("unchanged", "the API accepted apply pods/default/shop-0 and changed nothing: it drops fields that the "),
+    ],
+)
+def test_a_level_whose_writes_changed_nothing_says_what_the_api_may_have_dropped(outcome: str, reason: str) -> None:
+    seen = Outlook(facts_after(SETTLING), DRIFTING).digest
+    before = msgspec.structs.replace(SETTLING, decided_inputs=seen)
+    level = conclude(Outlook(facts_after(before, intent(outcome=outcome)), DRIFTING), None, NOON).level
+    assert (level.status, level.reason.startswith(reason)) == ("drifting", True), level.reason

@@ -93,7 +93,7 @@ def _drift(level: LevelLine | Decision) -> str:
 
 def print_blanks(levels: LevelsNow) -> None:
     """Print what the levels do not know of."""
-    sys.stdout.write(_silent(levels.silent) + _skipped(levels.skipped))
+    sys.stdout.write(_unlisted(levels.unlisted) + _silent(levels.silent) + _skipped(levels.skipped))
 
 
 def print_age(levels: LevelsNow, now: datetime) -> None:
@@ -105,6 +105,12 @@ def print_age(levels: LevelsNow, now: datetime) -> None:
             where = f" of {scope.application} on {scope.cluster}" if len(levels.scopes) > 1 else ""
             ago = f"{timedelta(seconds=int(age.total_seconds()))} ago; do ingest, NATS and a processor run?"
             sys.stderr.write(f"last contact{where}: {resource}, {at:%Y-%m-%d %H:%M:%S} UTC, {ago}\n")
+
+
+def _unlisted(resources: Sequence[str]) -> str:
+    """What there are no levels of since it was never listed."""
+    names = ", ".join(dict.fromkeys(resources))
+    return f"\nnot listed yet: {names}; `levelog doctor FILE` says why\n" if resources else ""
 
 
 def _silent(inputs: Sequence[tuple[str, str]]) -> str:

@@ -144,7 +144,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
         return _Verdict("drifting", f"{_undone(facts)}; the next round is at {until:%H:%M:%S} UTC", until)
     if facts.view.reconcile is None:
         return _Verdict("drifting", "", recheck_at)
-    return _Verdict("drifting", "the last round did not close it", _later(facts, now))
+    return _Verdict("drifting", _unclosed(facts), _later(facts, now))
 
 
 def _next_look(look: Outlook) -> datetime | None:
@@ -164,6 +164,17 @@ def _when_withdrawable(look: Outlook, recheck_at: datetime | None) -> datetime |
         return recheck_at
     again = look.facts.now + CALLS_APART
     return again if recheck_at is None else min(recheck_at, again)
+
+
+def _unclosed(facts: Facts) -> str:
+    """Why a level still drifts whose writes were all accepted."""
+    took_nothing = next((i for i in facts.intents if i.outcome == "unchanged" and i.is_folded), None)
+    if took_nothing is None:
+        return "the last round did not close it"
+    return (
+        f"the API accepted {took_nothing.verb} {took_nothing.target} and changed nothing: it drops fields that the "
+        "definition of the resource does not name"
+    )
 
 
 def _undone(facts: Facts) -> str:

@@ -8,7 +8,7 @@ from sqlalchemy import Select, and_, case, exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.resources import is_external
-from levelog.wire.objects import GroupResource
+from levelog.wire.objects import DELETED, GroupResource
 from levelog_store.rows import Scope
 from levelog_store.tables import handlers, objects, scopes, syncs, tombstones, unreadable
 
@@ -46,6 +46,19 @@ async def read_contact(connection: AsyncConnection, scope: Scope, resource: str)
         )
     ).one()
     return ContactRow(*row)
+
+
+async def read_unlisted(connection: AsyncConnection, scope: Scope) -> list[str]:
+    """Resources of views that were never listed completely, by name: no object of theirs is known."""
+    table = handlers.c
+    is_listed = exists().where(syncs.c.scope == table.scope, syncs.c.resource == table.resource, _IS_LISTED)
+    rows = await connection.execute(
+        select(table.resource)
+        .where(table.scope == scope.number, table.kind == "view", ~is_listed)
+        .distinct()
+        .order_by(table.resource)
+    )
+    return [resource for (resource,) in rows if not resource.endswith(DELETED)]
 
 
 async def read_errors(connection: AsyncConnection, scope: Scope) -> list[tuple[str, str]]:

@@ -272,7 +272,8 @@ async def test_a_resource_that_is_not_served_is_waited_for_and_told_once(
             await until(is_served, "gizmos to be watched")
             assert ingest.snapshot()[1].detail == ""
     told = [record.getMessage() for record in caplog.records if "does not serve" in record.getMessage()]
-    assert told == ["waits for gizmos.example.com: the cluster does not serve gizmos.example.com in version v1"]
+    absent = "waits for gizmos.example.com: the cluster does not serve gizmos.example.com in version v1"
+    assert told == [f"{absent}; install its CustomResourceDefinition"]
 
 
 async def test_a_missing_permission_names_verb_and_resource_and_is_tried_again(

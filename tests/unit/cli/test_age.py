@@ -33,6 +33,6 @@ def test_the_last_contact_is_told_once_it_is_older_than_two_bookmarks_are_apart(
         stream_created="",
         resets=0,
     )
-    levels = LevelsNow(scopes=[scope], lines=[], skipped=[], silent=[], contacts={1: ("pods", NOON)})
+    levels = LevelsNow(scopes=[scope], lines=[], skipped=[], silent=[], unlisted=[], contacts={1: ("pods", NOON)})
     print_age(levels, NOON + timedelta(seconds=seconds))
     assert capsys.readouterr() == ("", said)
