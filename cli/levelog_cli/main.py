@@ -13,7 +13,7 @@ from levelog_cli.commands.history import history, writers
 from levelog_cli.commands.levels import levels, retry
 from levelog_cli.commands.plan import plan
 from levelog_cli.commands.replay import export, replay
-from levelog_cli.commands.run import actuate, ingest, process, run
+from levelog_cli.commands.run import RunCommand, actuate, ingest, process, run
 from levelog_cli.commands.setup import crd, doctor, import_crd, init, manifests, migrate, rbac, remove_finalizers
 from levelog_cli.commands.why import why
 
@@ -51,7 +51,7 @@ _COMMANDS = (
     completion,
 )
 for command in _COMMANDS:
-    app.command()(command)
+    app.command(cls=RunCommand if command is run else None)(command)
 
 
 def _print_version(is_asked: bool) -> None:

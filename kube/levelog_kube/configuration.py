@@ -36,7 +36,7 @@ async def load_configuration(kubeconfig: Path | None = None, context: str | None
     if not is_in_pod():
         raise ConfigurationError(
             f"no cluster is configured: there is no {_DEFAULT_KUBECONFIG}, KUBECONFIG is not set, "
-            "and this is not a pod with a service account"
+            "and this is not a pod with a service account; `levelog dev` brings a cluster in memory"
         )
     return load_service_account(FOLDER)
 

@@ -1,5 +1,6 @@
 """Classes of objects and of other systems' records: the fields that a handler declares are what wakes it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -153,7 +154,12 @@ class ResourceMeta(msgspec.StructMeta):
         if given.get("scope", "Namespaced") not in get_args(Scope):
             raise OperatorError(f'class {name}: scope is "Namespaced" or "Cluster", not {given["scope"]!r}')
         defined = {key: options.pop(key) for key in Definition.__struct_fields__ if key in options}
-        struct: Any = super().__new__(cls, name, bases, namespace, **options)
+        try:
+            struct: Any = super().__new__(cls, name, bases, namespace, **options)
+        except TypeError as error:
+            if unknown := re.match(r"'(\w+)' is an invalid keyword", str(error)):
+                raise OperatorError(f"class {name}: takes no option {unknown[1]!r}") from error
+            raise
         if plural is not None:
             struct.resource_type = ResourceType(
                 group=given.get("group", ""),

@@ -79,6 +79,7 @@ def kubeconfig_of(url: str, path: Path) -> Path:
 async def test_no_cluster_is_configured(tmp_path: Path) -> None:
     sentence = await Levelog(tmp_path).refused("run", WEBS_FILE, status=2)
     assert sentence.startswith("no cluster is configured: there is no ~/.kube/config, KUBECONFIG is not set")
+    assert sentence.endswith("; `levelog dev` brings a cluster in memory")
     assert not (tmp_path / ".levelog").exists()
 
 

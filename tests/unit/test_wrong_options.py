@@ -131,3 +131,10 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def test_what_is_written_wrongly_is_refused_by_what_to_write(register: Callable[[Any], object], says: str) -> None:
     with pytest.raises(OperatorError, match=says):
         register(Operator("webs"))
+
+
+def test_a_class_with_an_option_that_classes_have_not_is_refused_by_its_name() -> None:
+    with pytest.raises(OperatorError, match=r"^class Box: takes no option 'singular'$"):
+
+        class Box(Resource, group="example.com", version="v1", plural="boxes", singular="box"):  # pyright: ignore
+            pass

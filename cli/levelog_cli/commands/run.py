@@ -1,11 +1,12 @@
 """`levelog run`, and its parts as processes of their own: `ingest`, `process`, `actuate`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 
 from levelog_cli.running import execute
 from levelog_cli.settings import NATS, Settings, taking
@@ -17,11 +18,33 @@ Files = Annotated[
     ),
 ]
 Reload = Annotated[bool, typer.Option("--reload", help="Start anew when a file changes; run prints what that changes.")]
+_OF_KOPF: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("-A", "--all-namespaces"), "all namespaces are watched unless --namespace names some"),
+    "-n": "write --namespace",
+    **dict.fromkeys(("-v", "--verbose", "-d"), "write --log-level debug"),
+    **dict.fromkeys(("-q", "--quiet"), "write --log-level warning"),
+    **dict.fromkeys(("--log-prefix", "--log-refkey"), "--log-format json has the object in a field of its own"),
+    **dict.fromkeys(("-L", "--liveness"), "--listen 127.0.0.1:8080 serves /healthz and /readyz"),
+    **dict.fromkeys(("-m", "--module"), "name the file, or the folder of a package"),
+    **dict.fromkeys(("--standalone", "--dev", "-P", "--peering", "-p", "--priority"), "processes share the work"),
+}
+"""What is here in place of the options that `kopf run` has beside."""
 _CLUSTER: Final = ("kubeconfig", "context")
 _WRITES: Final = ("requests", "group_requests", "max_backoff", "dry_run")
 _PROCESSING: Final = ("threads", "backfill_rate", "events_from")
 _REDACTION: Final = ("redaction_key_file", "redact", "redaction")
 _SHARED: Final = (*NATS, "database_url", "application", "cluster")
+
+
+class RunCommand(TyperCommand):
+    """`levelog run`, which knows what is here in place of an option of `kopf run`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; an option of Kopf's ends the command with what to write instead."""
+        for name in (each.partition("=")[0] for each in args):
+            if name in _OF_KOPF:
+                ctx.fail(f"No such option: {name} (of kopf run; here {_OF_KOPF[name]})")
+        return super().parse_args(ctx, args)
 
 
 @taking(*_SHARED, *_CLUSTER, "namespace", "data_dir", *_REDACTION, *_PROCESSING, *_WRITES, "listen")

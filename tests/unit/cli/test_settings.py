@@ -101,4 +101,4 @@ OF_KOPF_RUN = """
 def test_options_of_kopf_run_that_levelog_run_has_not_are_refused(option: str) -> None:
     refused = CliRunner().invoke(main.app, ["run", "shops.py", option])
     assert refused.exit_code == 2
-    assert f"No such option: {option}" in refused.output
+    assert f"No such option: {option} (of kopf run; here " in refused.output
