@@ -304,6 +304,7 @@ class Registrar:
         return web.Response()
 
 
+@pytest.mark.long  # its tokens are renewed every few seconds
 async def test_domains_are_at_the_registrar_as_they_are_in_the_cluster_and_tokens_are_renewed_over_a_restart(
     private_control_plane: ControlPlane, tmp_path: Path
 ) -> None:

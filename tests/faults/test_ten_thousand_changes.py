@@ -28,7 +28,7 @@ from rigs.waiting import until
 
 CHANGES: Final = int(os.environ.get("LEVELOG_TEST_CHANGES", "1500"))
 """10,000, which take some minutes, are for a night."""
-FEW_CHANGES: Final = 200
+FEW_CHANGES: Final = 100
 FEWEST_KILLS: Final = 2
 """Between answer and receipt, for up to a thousand changes."""
 ANSWERED: Final = Seam("actuate", Moment.AFTER, SideEffect.WRITE)

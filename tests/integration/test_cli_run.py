@@ -18,6 +18,7 @@ import yaml
 
 from levelog_sandbox import Denial, Sandbox
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
+from rigs.logs import forget_leases
 from rigs.nats import NatsServer
 from rigs.ports import is_listening
 from rigs.preloaded import PROGRAM
@@ -183,6 +184,7 @@ async def test_each_part_as_a_process_of_its_own(
         assert f"-{ingest.pid}-" in (await levelog.ends("doctor", WEBS_FILE)).stdout
         ingest.kill()
         sandbox.user.delete("pods", "shop-1")  # while nobody watches
+        await forget_leases(nats_server)
         await standby.says("leads: does ingest")
         await levelog.in_sync(2)
         assert not levelog.data.exists()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from levelog_sandbox import Sandbox
 from rigs.kopfrivals import DEFINITION, SHOPS, Handlers, rival
 from rigs.levelog import Levelog, define
@@ -9,6 +11,7 @@ from rigs.nats import NatsServer
 from rigs.waiting import until
 
 
+@pytest.mark.long  # three tries, six seconds apart; a story of kopfalike.py has one over a restart
 async def test_a_handler_that_waits_goes_on_with_its_retry_start_and_timeout_after_a_restart(tmp_path: Path) -> None:
     source = """
 @kopf.on.create(*SHOPS, timeout=15)

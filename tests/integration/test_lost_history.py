@@ -75,7 +75,7 @@ async def test_invariant_13_what_expired_while_a_processor_stood_still_is_no_sil
         assert await stack.find_level("gone") is None
 
 
-@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("is_running", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_invariant_13_a_restored_log_that_has_grown_is_folded_from_its_beginning(
     nats_server: NatsServer, tmp_path: Path, *, is_running: bool
 ) -> None:

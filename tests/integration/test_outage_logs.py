@@ -36,9 +36,8 @@ def told(process: Running, after: int) -> list[dict[str, Any]]:
     return [line for line in lines if not {"object", "intent"} & line.keys()]
 
 
-@pytest.mark.parametrize(
-    "server", [pytest.param("database", marks=pytest.mark.long), pytest.param("nats", marks=pytest.mark.long), "api"]
-)
+@pytest.mark.long  # until the first reminder; actuator/test_outages.py has one process, unit/test_absence.py the lines
+@pytest.mark.parametrize("server", ["database", "nats", "api"])
 async def test_a_server_that_is_away_is_a_few_lines_of_each_process_and_work_goes_on_soon_after(
     nats_server: NatsServer,
     postgres_url: str,

@@ -55,7 +55,7 @@ def found_by_pyright(folder: Path) -> Iterator[tuple[Place, str]]:
         yield (Path(found["file"]).name, found["range"]["start"]["line"] + 1), found["message"]
 
 
-@pytest.mark.parametrize("checker", [found_by_mypy, found_by_pyright])
+@pytest.mark.parametrize("checker", [pytest.param(found_by_mypy, marks=pytest.mark.long), found_by_pyright])
 def test_each_marked_mistake_is_reported_and_nothing_else(checker: Checker, tmp_path: Path) -> None:
     reported = dict(checker(tmp_path))
     expected = marked()

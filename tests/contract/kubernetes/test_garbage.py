@@ -3,15 +3,24 @@
 import secrets
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from rigs.clusterclient import ClusterClient
 from rigs.customresources import DEFINITIONS, Webs, define, definition, webs_of
+from rigs.fixtures import KUBE_APISERVER, SANDBOX
 from rigs.waiting import until
 
 from .conftest import new_namespace
 
 SECONDS = 60.0
+QUICK_ON_SANDBOX = pytest.mark.parametrize(
+    "controlled_server",
+    [SANDBOX, pytest.param(KUBE_APISERVER, marks=pytest.mark.long)],
+    indirect=True,
+    scope="module",
+)
+"""A real namespace takes 5 s for each round."""
 
 
 @pytest_asyncio.fixture
@@ -111,6 +120,7 @@ async def test_orphans_stay_and_forget_their_owner(controlled: ClusterClient, ow
     assert "ownerReferences" not in child.metadata
 
 
+@QUICK_ON_SANDBOX
 async def test_a_namespace_ends_with_all_that_is_in_it(
     controlled: ClusterClient, namespace: str, owners: Webs, dependents: str
 ) -> None:
@@ -135,6 +145,7 @@ def conditions(body: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
     return {each["type"]: (each["status"], each["reason"], each["message"]) for each in found}
 
 
+@QUICK_ON_SANDBOX
 async def test_the_status_of_a_namespace_that_ends_says_what_remains(
     controlled: ClusterClient, namespace: str, dependents: str
 ) -> None:

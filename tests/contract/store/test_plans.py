@@ -113,37 +113,45 @@ async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database)
     assert not reads_all(plan), plan
 
 
-@pytest.mark.parametrize(
-    ("read", "columns", "tables"),
-    [
-        (read_buckets, ("index", "key"), 2),
-        (read_versions, ("index", "key"), 1),
-        (lock_keys, ("index", "key"), 1),
-        (read_dependants, ("index", "key"), 1),
-        (read_dependencies, ("view", "parent"), 1),
-        (read_open_intents, ("view", "parent"), 1),
-        (read_generations, ("view", "parent"), 1),
-        (partial(read_due, at=NOON), ("view", "parent"), 1),
-    ],
+BY_KEYS: tuple[tuple[Any, tuple[str, ...], int], ...] = (
+    (read_buckets, ("index", "key"), 2),
+    (read_versions, ("index", "key"), 1),
+    (lock_keys, ("index", "key"), 1),
+    (read_dependants, ("index", "key"), 1),
+    (read_dependencies, ("view", "parent"), 1),
+    (read_open_intents, ("view", "parent"), 1),
+    (read_generations, ("view", "parent"), 1),
+    (partial(read_due, at=NOON), ("view", "parent"), 1),
 )
-async def test_invariant_5_many_keys_are_looked_up_each_by_itself(
-    filled: Database, read: Any, columns: tuple[str, ...], tables: int
-) -> None:
+"""What is read, by which columns, and of how many tables."""
+BY_NAMES: tuple[tuple[Any, str], ...] = (
+    (read_parents, "object"),
+    (read_levels, "parent"),
+    (read_targets, "object"),
+    (read_last_applied, "target"),
+)
+
+
+async def test_invariant_5_many_keys_are_looked_up_each_by_itself(filled: Database, subtests: pytest.Subtests) -> None:
     """However many others there are."""
-    wanted = KEYS if columns[0] == "index" else LEVELS
-    plan = await plan_of(filled, lambda connection: read(connection, SCOPE, wanted))
-    assert found_by(plan, *columns) >= tables, plan
-    assert not reads_all(plan), plan
+    for read, columns, tables in BY_KEYS:
+        with subtests.test(read=str(read)):
+            wanted = KEYS if columns[0] == "index" else LEVELS
+            plan = await plan_of(filled, _of(read, wanted))
+            assert found_by(plan, *columns) >= tables, plan
+            assert not reads_all(plan), plan
 
 
-@pytest.mark.parametrize(
-    ("read", "column"),
-    [(read_parents, "object"), (read_levels, "parent"), (read_targets, "object"), (read_last_applied, "target")],
-)
-async def test_many_names_are_looked_up_each_by_itself(filled: Database, read: Any, column: str) -> None:
-    plan = await plan_of(filled, lambda connection: read(connection, SCOPE, NAMES))
-    assert found_by(plan, column) >= 1, plan
-    assert not reads_all(plan), plan
+async def test_many_names_are_looked_up_each_by_itself(filled: Database, subtests: pytest.Subtests) -> None:
+    for read, column in BY_NAMES:
+        with subtests.test(read=str(read)):
+            plan = await plan_of(filled, _of(read, NAMES))
+            assert found_by(plan, column) >= 1, plan
+            assert not reads_all(plan), plan
+
+
+def _of(read: Any, wanted: Any) -> Callable[[AsyncConnection], Awaitable[Any]]:
+    return lambda connection: read(connection, SCOPE, wanted)
 
 
 async def test_what_has_expired_is_found_without_looking_at_what_does_not_expire(filled: Database) -> None:

@@ -143,7 +143,7 @@ async def test_records_that_were_deleted_are_named_and_passed(
     assert "no records 15 to 15" in caplog.text
 
 
-@pytest.mark.parametrize("partitions", [None, [Partition(0), Partition(1)]])
+@pytest.mark.parametrize("partitions", [pytest.param(None, marks=pytest.mark.long), [Partition(0), Partition(1)]])
 async def test_invariant_13_a_reader_notices_a_restored_log_that_has_grown_past_its_old_end(
     nats_server: NatsServer, tmp_path: Path, partitions: list[Partition] | None
 ) -> None:

@@ -99,7 +99,7 @@ async def test_invariant_12_in_mode_log_decisions_are_the_same_on_both_databases
 
 async def test_invariant_12_in_mode_log_decisions_are_the_same_with_any_hash_seed() -> None:
     found: set[bytes] = set()
-    for seed in ("0", "1", "77"):
+    for seed in ("1", "77"):
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             __file__,

@@ -185,12 +185,20 @@ async def test_a_line_that_a_killed_sandbox_did_not_finish_is_left_out(sandbox: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--create", "absent.yaml"], "absent.yaml cannot be read: No such file or directory"),
+        pytest.param(
+            ["--create", "absent.yaml"], "absent.yaml cannot be read: No such file or directory", marks=pytest.mark.long
+        ),
         (["--create", "broken.yaml"], "broken.yaml is not YAML: "),
-        (["--create", "text.yaml"], "text.yaml holds something that is not a manifest"),
+        pytest.param(
+            ["--create", "text.yaml"], "text.yaml holds something that is not a manifest", marks=pytest.mark.long
+        ),
         (["--create", str(WEBS / "shop.yaml")], "Web shop: the server could not find the requested resource"),
         (["--journal", "text.yaml"], "text.yaml is not of a sandbox: line 1: "),
-        (["--journal", "absent/journal"], "absent/journal cannot be used: No such file or directory"),
+        pytest.param(
+            ["--journal", "absent/journal"],
+            "absent/journal cannot be used: No such file or directory",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_what_it_cannot_start_with_ends_it_in_one_sentence(tmp_path: Path, arguments: list[str], said: str) -> None:
