@@ -1,4 +1,4 @@
-"""Running a command to its end: logs, event loop, signals, and what becomes of an error."""
+"""Runs a command to its end: logs, event loop, signals, and errors."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What can be set, each by a flag and by the variable of the same name; a flag wins over its variable."""
+"""All settings, each with a flag and a variable of the same name; the flag wins."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""Where the console script begins: before anything that takes time is imported."""
+"""The entry point of the console script, before any slow import."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""What differs between two versions of an object, field by field, so that a person can read it."""
+"""The differences between two versions of an object, field by field, for people to read."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

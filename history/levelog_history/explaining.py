@@ -1,4 +1,4 @@
-"""Why a level is as it is: each decision with what led to it, what it changed, and what became of its writes."""
+"""Why a level is as it is: each decision with its causes, its changes, and the outcome of its writes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

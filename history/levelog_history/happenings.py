@@ -1,4 +1,4 @@
-"""What the log says of given records, and of the objects that they are about."""
+"""The text of given records, and of the changes that they made to their objects."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

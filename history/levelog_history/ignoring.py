@@ -1,4 +1,4 @@
-"""Which changes of the objects that a level is about led to no decision, and why not."""
+"""Which changes of a level's objects led to no decision, and why."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias

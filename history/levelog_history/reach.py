@@ -1,4 +1,4 @@
-"""How far history reaches: where it begins and ends, and what to say of what it does not hold."""
+"""How far history reaches: where it begins and ends, and the messages for what lies outside."""
 
 import re
 from collections.abc import Collection, Sequence

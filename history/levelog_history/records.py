@@ -1,4 +1,4 @@
-"""The records of the log that tell about some objects."""
+"""The records of the log about given objects."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Which objects are looked at: one, those of a namespace, those of a resource, or some of them by their labels."""
+"""Which objects a command is about: one, a namespace, a resource, or a selection by labels."""
 
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Objects that nothing was decided on: which one is meant, who reads it, and what there are decisions on."""
+"""Objects without decisions: which one is meant, who reads it, and which objects do have decisions."""
 
 from collections.abc import Collection, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""The levels that a name stands for, and which of the decisions on them somebody asks about."""
+"""Which levels a name stands for, and which of their decisions to show."""
 
 from datetime import UTC, datetime
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who writes what, how often, to what effect, and whether at a fixed period."""
+"""Who writes which objects, how often, to what effect, and at what period."""
 
 import statistics
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Calling functions of then: without the network, and where a debugger can stop them if somebody wants to."""
+"""Calls recorded functions again: without network, and with a debugger where one is wanted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping

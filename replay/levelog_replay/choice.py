@@ -1,4 +1,4 @@
-"""What is replayed: the choice among recorded decisions, checked against the code and the history."""
+"""What to replay: a selection of recorded decisions, checked against the code and the history."""
 
 from collections.abc import Sequence
 from datetime import datetime

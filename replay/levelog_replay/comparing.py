@@ -1,4 +1,4 @@
-"""What came out of a decision, made twice: how many are the same, view by view, and the first that is not."""
+"""Compares two runs of the same decisions: counts per view, and the first difference."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

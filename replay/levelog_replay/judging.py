@@ -1,4 +1,4 @@
-"""Making recorded decisions again: on the same parent, reads, time and level before, by the code that decides live."""
+"""Repeats recorded decisions: same parent, reads, time and previous level, by the code that decides live."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Where recorded history comes from, and which of its decisions are made again."""
+"""Where recorded history comes from, and which of its decisions are repeated."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""A history decided again, by one version of the code or by two, and what comes out compared."""
+"""Decides a history again with one or two versions of the code, and compares the results."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence

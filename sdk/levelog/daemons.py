@@ -1,4 +1,4 @@
-"""What a daemon is given: its object as it changes, its state, which is kept, and word of when it has to end."""
+"""What a daemon gets: its object as it changes, its saved state, and a signal to end."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What edge handlers are called for: how an object differs from what they handled of it last."""
+"""Edges: how an object differs from the state that an edge handler handled last."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias

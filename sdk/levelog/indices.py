@@ -1,4 +1,4 @@
-"""What functions look up: indices, once or for as long as they run, and other objects."""
+"""How functions look things up: indices, live indices, and other objects."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Classes of objects and of other systems' records: the fields that a handler declares are what wakes it."""
+"""Classes of Kubernetes objects and external records: only a change of a declared field wakes a function."""
 
 import re
 from collections.abc import Mapping

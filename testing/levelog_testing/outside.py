@@ -1,4 +1,4 @@
-"""What is outside the cluster: records as the test gives them, and what is called in place of effects."""
+"""External systems of a simulation: records that the test gives, and stubs of effects."""
 
 import copy
 import inspect

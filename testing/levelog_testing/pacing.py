@@ -1,4 +1,4 @@
-"""Daemons in the time of a simulation: they run until each of them waits for something, then time may pass."""
+"""Daemons in simulated time: they run until each of them waits, then time may pass."""
 
 import asyncio
 from collections.abc import Coroutine, Generator

@@ -1,4 +1,4 @@
-"""What a test reads of a simulation."""
+"""What a test can read of a simulation."""
 
 from collections.abc import Mapping
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""The cluster: whether it answers, to whom, and what that user may do there."""
+"""Checks of the cluster: whether it answers, as whom, and which rights that user has."""
 
 from collections.abc import AsyncIterator, Sequence
 

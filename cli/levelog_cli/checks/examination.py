@@ -1,4 +1,4 @@
-"""What the doctor looks at, in the order in which an application needs it."""
+"""What the doctor checks, in the order in which an application needs it."""
 
 import sys
 from collections.abc import AsyncIterator, Sequence

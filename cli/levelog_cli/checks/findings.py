@@ -1,4 +1,4 @@
-"""What the doctor says of one thing."""
+"""One finding of the doctor."""
 
 import sys
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""NATS and the database: whether each answers, is fit for levelog, and keeps what it is given."""
+"""Checks of NATS and the database: whether each answers, fits levelog, and keeps its data."""
 
 from collections.abc import AsyncIterator
 from typing import Final

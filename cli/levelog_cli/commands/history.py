@@ -1,4 +1,4 @@
-"""`levelog history`: what happened to an object, whoever changed it; `levelog writers`: who writes what, how often."""
+"""`levelog history`: all changes of an object, by whomever; `levelog writers`: who writes what, how often."""
 
 from pathlib import Path
 from typing import Annotated

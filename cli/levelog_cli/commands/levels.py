@@ -1,4 +1,4 @@
-"""`levelog levels`: what is, against what should be, of each parent; `levelog retry`: it is tried again at once."""
+"""`levelog levels`: desired against actual of each parent; `levelog retry`: tries again at once."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`levelog plan`: what other code would decide on the state as it is, before it runs."""
+"""`levelog plan`: what new code would decide on the current state, before it runs."""
 
 from typing import Annotated
 

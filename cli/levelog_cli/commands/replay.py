@@ -1,4 +1,4 @@
-"""`levelog replay`: recorded history, decided again; and `levelog export`: history in one file."""
+"""`levelog replay`: decides recorded history again; `levelog export`: writes history into one file."""
 
 import sys
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`levelog why`: what led to a level, and to each write."""
+"""`levelog why`: the causes of a level, and of each write."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Writing a bundle: history that is at hand, or one that was read from a bundle and came out otherwise."""
+"""Writes a bundle: from the log and SQL, or from another bundle whose decisions came out differently."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""What calls came to, made twice: how many are the same, function by function, and the first that is not."""
+"""Compares two outcomes of each call: counts per function, and the first difference."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Calls that decisions ask for: those of then with those of now, or of two versions, made again and compared."""
+"""Pairs recorded calls with new ones, or those of two versions; makes them again, and compares."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar

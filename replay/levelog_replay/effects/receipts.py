@@ -1,4 +1,4 @@
-"""What recorded calls came to, as the receipts in the log tell."""
+"""The outcomes of recorded calls, from the receipts in the log."""
 
 from collections.abc import Collection
 from contextlib import aclosing

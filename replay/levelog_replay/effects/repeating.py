@@ -1,4 +1,4 @@
-"""Calling handlers, timers and effects again: without doing anything to the world, unless that is allowed."""
+"""Calls handlers, timers and effects again: without side effects, unless these are allowed."""
 
 import asyncio
 from collections.abc import Callable

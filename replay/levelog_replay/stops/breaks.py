@@ -1,4 +1,4 @@
-"""Where a replay is to stop: what `--break` names, looked up in the code and in what was decided."""
+"""Where a replay stops: resolves `--break` against the code and the recorded decisions."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""When a replay stops in a function of the user, and what is told of the decision that it is called for."""
+"""When a replay stops in a user's function, and what it prints of the decision."""
 
 import inspect
 import os

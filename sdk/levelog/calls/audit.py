@@ -1,4 +1,4 @@
-"""What users' functions may not do, refused when they do it, by the one audit hook of the process.
+"""Refuses users' functions what they must not do, with the one audit hook of the process.
 
 There are two policies. A function that only computes does no I/O: its thread has a `Guard`. What replay calls does not
 reach the network, nor do the tasks that it starts: it runs `offline`. If it was called for what it does to the world,

@@ -1,4 +1,4 @@
-"""What a user's function did wrong: one sentence for the level, one warning for the log."""
+"""Errors of users' functions: one sentence for the level, one warning for the log."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""A plain object as a view sees it: a read-only mapping that notes every place that is looked at.
+"""A plain object as a view sees it: a read-only mapping that records every read.
 
 Not a subclass of dict or list: what is written in C reads those past any method, unnoticed.
 """

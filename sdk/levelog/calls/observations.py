@@ -1,4 +1,4 @@
-"""What a function looked at in an object that it takes as a plain mapping, and what it would see in another body.
+"""What a function read of a plain object, and what the same reads give in another version of the object.
 
 An observation is a place in the JSON and a kind of look at it. Two bodies in which every observation gives the same are
 the same to the function, since it can decide where to look next only by what it saw before.

@@ -1,4 +1,4 @@
-"""What is recorded of an error that a call of an effect raised: the same words live and when it is called again."""
+"""How an error of an effect is recorded: the same text live and in a replay."""
 
 from levelog.calls.faults import described
 from levelog.effects import EffectHandler, GiveUp, Retry

@@ -1,4 +1,4 @@
-"""The finalizer of an operator: on an object while handlers hold up its end, and off once they have handled it."""
+"""The operator's finalizer: added while handlers need the object, removed once they have handled its deletion."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`@op.on.startup` and `@op.on.cleanup`: what an operator does before its work begins and when it ends."""
+"""`@op.on.startup` and `@op.on.cleanup`: functions that run before an operator's work begins and after it ends."""
 
 import inspect
 from collections.abc import Callable, Mapping

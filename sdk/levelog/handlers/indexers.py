@@ -1,4 +1,4 @@
-"""Index functions, and the indices that levelog keeps by itself, whose names begin with `@`."""
+"""Index functions, and the indices that levelog maintains by itself, whose names begin with `@`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta

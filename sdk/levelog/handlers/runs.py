@@ -1,4 +1,4 @@
-"""`@op.daemon`: from a function to a view of whether it has ended, and an effect that runs it."""
+"""`@op.daemon`: makes of a function a view of whether its run has ended, and an effect that runs it."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping

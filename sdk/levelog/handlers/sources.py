@@ -1,4 +1,4 @@
-"""`@op.source`: functions that tell what is there in an external system, inspected when the file is loaded."""
+"""`@op.source`: functions that list an external system, checked when the file is loaded."""
 
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable

@@ -1,4 +1,4 @@
-"""`@op.timer`: from a function to a view of when it was called last, and an effect."""
+"""`@op.timer`: makes of a function a view of when it was called last, and an effect."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,4 +1,4 @@
-"""Texts of others, errors above all, without values that are not to be seen in them."""
+"""Removes secret values from texts of others, errors above all."""
 
 import json
 import re

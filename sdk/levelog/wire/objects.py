@@ -1,4 +1,4 @@
-"""Names of resources and objects, as every part of levelog writes them."""
+"""Names of resources and objects, in the one form that all of levelog uses."""
 
 import re
 from functools import lru_cache

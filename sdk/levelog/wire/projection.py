@@ -1,4 +1,4 @@
-"""What an object holds of a manifest: only the fields that the manifest sets are compared.
+"""The part of an object that a manifest sets: only that is compared.
 
 Mappings are compared by the keys that the manifest sets. A list whose items all have a `name` of their own is matched
 by name, whatever the order, and items that the manifest does not name do not count. Every other list is compared item
