@@ -1,6 +1,7 @@
 """What is shown of an application: levels, parents without one, and why."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,8 @@ from msgspec.structs import replace
 from sqlalchemy import insert, update
 
 from levelog.wire.objects import Application, Cluster
+from levelog_cli.wiring.levelwatch import changes
+from levelog_history.levels import LevelFilter
 from levelog_store.connect.database import Database
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.overview import (
@@ -337,3 +340,25 @@ async def test_work_is_counted_by_view_and_status_in_the_partitions_that_are_nam
         Workload("webs/pods", "in_sync", 2),
     ]
     assert {each.status: each.count for each in both} == {"": 3, "failed": 1, "in_sync": 3}
+
+
+async def test_who_watches_levels_is_shown_a_call_that_waits_once_however_the_queue_changes(database: Database) -> None:
+    scope = await scope_of(database)
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    held: dict[str, Any] = {"state": "claimed", "owner": "one", "due_at": soon, "expires_at": soon}
+    rows = [call("a", **held), call("b"), call("c")]
+    for row in rows:
+        row["scope"] = scope.number
+
+    async def evaluate(*intents: dict[str, Any]) -> None:
+        await decide(database, *intents)
+        async with database.transaction() as connection:
+            await connection.execute(update(levels).values(evaluated_at=NOON))
+
+    await evaluate(*rows[:2])
+    async with aclosing(changes(database, [scope], LevelFilter())) as changing:
+        first = await anext(changing)
+        await evaluate(rows[2])
+        second = await anext(changing)
+    shown = [[(line.parent[-1], line.reason.rpartition(", ")[2]) for _, line in each.lines] for each in (first, second)]
+    assert shown == [[("a", ""), ("b", "1 waits")], [("c", "2 wait")]]
