@@ -235,7 +235,7 @@ def _require_json(effect: str, what: str, hint: Any) -> None:
         msgspec.json.schema(hint)
     except (TypeError, ValueError, NameError) as error:
         raise OperatorError(
-            f"effect {effect}: {what} {shown(hint)}, which has no JSON form: use a Struct of texts, numbers, times, "
+            f"effect {effect}: {what} {shown(hint)}, which has no JSON form: use a Struct of strings, numbers, times, "
             "lists and mappings"
         ) from error
 

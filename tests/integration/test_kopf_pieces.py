@@ -154,8 +154,8 @@ def test_what_a_child_has_of_its_own_stays_unless_it_is_forced() -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ('@kopf.timer("example.com", "v1", "shops")', "says no interval"),
-        ('@kopf.timer("example.com", "v1", "shops", idle=10)', "says no interval"),
+        ('@kopf.timer("example.com", "v1", "shops")', "needs an interval"),
+        ('@kopf.timer("example.com", "v1", "shops", idle=10)', "needs an interval"),
         ('@kopf.timer("example.com", "v1", "shops", interval=1, idle=0.5)', "each change is recorded"),
         ('@kopf.timer("example.com", "v1", "shops", interval="1")', "not a number of seconds"),
         ('@kopf.timer("example.com", "v1", "shops", interval=0.1)', "less than a second"),

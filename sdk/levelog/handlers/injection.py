@@ -86,7 +86,7 @@ class Lender:
         except (TypeError, ValueError, msgspec.MsgspecError) as error:
             raise OperatorError(
                 f"operator {operator!r}: settings of class {type(settings).__name__} have no JSON form ({error}): "
-                "use a Struct of numbers, texts, times, lists and mappings"
+                "use a Struct of numbers, strings, times, lists and mappings"
             ) from error
 
     def logger(self, function: str) -> logging.Logger:

@@ -57,7 +57,7 @@ class DaemonHandler:
         if yields(function):
             raise OperatorError(f"daemon {self.name}: yields; save what it has to know by daemon.save(…)")
         if not inspect.iscoroutinefunction(function):
-            raise OperatorError(f"daemon {self.name}: is not async: a thread could not be ended with its object")
+            raise OperatorError(f"daemon {self.name}: is not async: write async def, since a thread cannot be stopped")
         require_time(function, "daemon", grace, option="grace")
         require_options(f"daemon {self.name}", options)
         hints = type_hints(function)
@@ -129,7 +129,7 @@ class DaemonHandler:
         except (TypeError, ValueError, NameError) as error:
             raise OperatorError(
                 f"daemon {self.name}: its state is {shown(self.state_type)}, which has no JSON form: use a Struct of "
-                "texts, numbers, times, lists and mappings"
+                "strings, numbers, times, lists and mappings"
             ) from error
 
     def _value_type(self, parameter: str, hint: Any, indices: Mapping[str, object]) -> Any:

@@ -339,7 +339,8 @@ def unseal(key: bytes, sealed: bytes, about: str) -> bytes:
         return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
     except (InvalidTag, ValueError) as error:
         raise ConfigurationError(
-            "what was encrypted cannot be opened: it was with another redaction key, or was changed since"
+            "cannot decrypt an intent: it was encrypted with another redaction key, or was changed since; give all "
+            "processes the same --redaction-key-file"
         ) from error
 
 

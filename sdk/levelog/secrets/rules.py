@@ -66,7 +66,9 @@ class Rules(Struct, frozen=True, kw_only=True):
             elif rule.startswith(_ANNOTATION):
                 annotations = _with(annotations, rule.removeprefix(_ANNOTATION), entry, is_plain=is_plain)
             elif is_plain:
-                raise ConfigurationError(f"redaction rule {entry!r}: only env: and annotation: have exceptions")
+                raise ConfigurationError(
+                    f"redaction rule {entry!r}: only env: and annotation: rules can be exempted with !"
+                )
             else:
                 resource, _, path = rule.partition(":")
                 if not _RESOURCE.fullmatch(resource) or not path:

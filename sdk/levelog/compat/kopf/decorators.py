@@ -60,7 +60,7 @@ class KopfOn:
     def field(self, *selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]:
         """Call the function when the field in `field=` is set or changed."""
         if not options.get("field"):
-            raise OperatorError("kopf.on.field: says no field: field='spec.replicas'")
+            raise OperatorError("kopf.on.field: names no field: give field='spec.replicas'")
         return _changing("field", ("create", "update"), selectors, options)
 
     def resume(
@@ -163,7 +163,7 @@ def timer(*selectors: Any, **options: Any) -> Callable[[DecoratedF], DecoratedF]
     idle = seconds_of(where, "idle", options.get("idle") or None)
     interval = seconds_of(where, "interval", options.get("interval"))
     if interval is None:
-        raise OperatorError(f"{where}: says no interval: interval=60, in seconds")
+        raise OperatorError(f"{where}: needs an interval: give interval=60, in seconds")
     if interval < LEAST:
         raise OperatorError(f"{where}: interval={options['interval']!r} is less than a second; each call is recorded")
     if idle is not None and idle < LEAST:
