@@ -1,4 +1,4 @@
-"""`levelog levels`: desired against actual of each parent; `levelog retry`: tries again at once."""
+"""`levelog levels`: how each level stands, and its drift; `levelog retry`: tries again at once."""
 
 from typing import Annotated
 
@@ -35,7 +35,7 @@ def levels(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> None:
-    """Show desired against actual for each parent, while the application runs or afterwards."""
+    """Show the status of each level and how actual differs from desired, while the application runs or afterwards."""
 
     async def work() -> None:
         from levelog.errors import ConfigurationError
