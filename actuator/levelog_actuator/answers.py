@@ -137,7 +137,7 @@ def _is_manager_conflict(reply: Reply) -> bool:
 
 ANSWER_RULES: Final = (
     AnswerRule(
-        "200 to an apply of a target that was not seen",
+        "200 to an apply of a target that the decision did not see",
         lambda order, reply: reply.status == 200 and order.verb == "apply" and order.makes_object,
         Judgement.LOOK,
         "it existed already: the answer shows who controls it",
@@ -171,7 +171,7 @@ ANSWER_RULES: Final = (
         "409 otherwise",
         lambda _, reply: reply.status == 409,
         Judgement.LOOK,
-        "uid, version or existence is not what was expected: the target tells which",
+        "uid, version or existence is not as expected: the target shows which",
     ),
     AnswerRule(
         "422",
@@ -184,7 +184,7 @@ ANSWER_RULES: Final = (
         "429",
         lambda _, reply: reply.status == 429,
         Judgement.RETRY,
-        "the server has too much to do; after Retry-After",
+        "the server is overloaded; after Retry-After",
     ),
     AnswerRule(
         "500 about a typed patch",

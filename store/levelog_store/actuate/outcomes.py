@@ -15,6 +15,7 @@ from sqlalchemy import (
     bindparam,
     case,
     exists,
+    literal_column,
     null,
     select,
     text,
@@ -160,7 +161,8 @@ def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
     Those of levels that are gone are left out: nobody waits for them.
     """
     table, level = intents.c, levels.c
-    has_level = exists().where(*(level[name] == table[name] for name in ("scope", "view", "parent", "parent_uid")))
+    same = (level[name] == table[name] for name in ("scope", "view", "parent", "parent_uid"))
+    has_level = exists(literal_column("1")).where(*same)  # an actuator may not read all columns, as * does
     return (
         select(*(table[name] for name in _UNSEEN), table.decided_at, now(dialect).label("now"))
         .where(
