@@ -251,11 +251,11 @@ async def test_an_actuator_that_stood_still_past_its_claim_writes_nothing_more(
     }
 
 
-SLOW = msgspec.structs.replace(BRIEF, requests=1)
+SLOW = msgspec.structs.replace(BRIEF, requests=1, lease=timedelta(seconds=5), request=timedelta(seconds=2.5))
 
 
 async def test_a_request_is_not_begun_that_may_outlast_its_claim(on_sandbox: Acting) -> None:
-    """Four intents, claimed together for 4 s and sent one at a time, 1 s each: the last would begin after 3 s."""
+    """Four intents, claimed together for 5 s and sent one at a time, 1 s each; a request may take 2.5 s."""
     seen = [await on_sandbox.make("configmaps", f"a-{number}") for number in range(4)]
     on_sandbox.proxy.add(Delay(seconds=1, stage="answer"), writes, times=None)
     async with on_sandbox.running(SLOW) as actuator:
