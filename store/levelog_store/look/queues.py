@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from msgspec import Struct
-from sqlalchemy import Dialect, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Dialect, Select, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CALL, CLAIMED, IS_IN_SCOPE, PENDING, effect_column, is_one_of_keys
@@ -58,15 +58,14 @@ async def read_queues(connection: AsyncConnection, scope: Scope, keys: Collectio
 def _waiting(dialect: Dialect) -> Select[str, str]:
     """Those of the rows `of_keys` that are calls which may be claimed now."""
     effect = effect_column(dialect, intents).label("effect")
-    may_be_claimed = or_(intents.c.due_at.is_(None), intents.c.due_at <= now(dialect))
-    return select(intents.c.key, effect).where(is_one_of_keys(dialect), _IS_OPEN_CALL, may_be_claimed)
+    return select(intents.c.key, effect).where(is_one_of_keys(dialect), _IS_OPEN_CALL, _may_be_claimed(dialect))
 
 
 @built_once
 def _counts(dialect: Dialect) -> Select[str, int, int, int]:
     """How many calls of each effect are claimed, by how many, and how many may be claimed now."""
     effect = effect_column(dialect, intents).label("effect")
-    may_be_claimed = or_(intents.c.due_at.is_(None), intents.c.due_at <= now(dialect))
+    may_be_claimed = _may_be_claimed(dialect)
     is_held = and_(intents.c.owner != "", ~may_be_claimed)
     return (
         select(
@@ -78,3 +77,7 @@ def _counts(dialect: Dialect) -> Select[str, int, int, int]:
         .where(_IS_OPEN_CALL)
         .group_by(effect)
     )
+
+
+def _may_be_claimed(dialect: Dialect) -> ColumnElement[bool]:
+    return or_(intents.c.due_at.is_(None), intents.c.due_at <= now(dialect))
