@@ -172,7 +172,7 @@ class TcpConnection:
             if most <= self.sent[source] + len(piece):
                 due.append((max(0, most - self.sent[source]), lambda connection: connection.cut(how)))
         for trigger in self._conditions.triggers:
-            if trigger.source == source and trigger.where(self):
+            if trigger.source == source:
                 due += [(end, trigger.fire) for end in self._ends_of(trigger, piece)]
         return sorted(due, key=lambda one: one[0])
 
@@ -185,7 +185,7 @@ class TcpConnection:
         after = 0
         while (found := window.find(trigger.pattern, after)) >= 0:
             after = found + length
-            if trigger.is_due():
+            if trigger.where(self) and trigger.is_due():
                 ends.append(max(0, (after if trigger.is_passed else found) - len(tail)))
         self._tails[trigger] = window[max(after, len(window) - length + 1) :]
         return ends
