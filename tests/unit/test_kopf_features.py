@@ -1,5 +1,7 @@
 """docs/kopf-features.md has each page of Kopf's documentation, and each row its tests."""
 
+import re
+
 import pytest
 
 from rigs.kopfalike import ALIKE
@@ -20,21 +22,42 @@ idempotence reconciliation tips-and-tricks troubleshooting
 STORIES = {"a_story_that_fails_on_kopf_passes_here": CASES, "a_story_that_users_rely_on_is_as_with_kopf": ALIKE}
 
 
+NOTE = re.compile(r"^\[\^(\w+)\]: (.*)$", re.MULTILINE)
+VERDICT = re.compile(r"(works|differs|refused)\[\^(\w+)\]")
+TEST = re.compile(r"`[^`]+::[^`]+`")
+
+
 def rows() -> list[list[str]]:
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in cells if row[0] != "page"]
 
 
+def notes() -> dict[str, str]:
+    return dict(NOTE.findall(PAGE.read_text()))
+
+
+def verdict(row: list[str]) -> tuple[str, str]:
+    """What becomes of a feature, and the label of its note."""
+    found = VERDICT.fullmatch(row[2])
+    assert found, row
+    return found[1], found[2]
+
+
 def test_each_page_of_kopfs_documentation_has_rows_in_its_order() -> None:
     assert list(dict.fromkeys(row[0] for row in rows())) == PAGES.split()
 
 
+def test_each_row_has_a_note_and_each_note_has_a_row() -> None:
+    assert sorted(verdict(row)[1] for row in rows()) == sorted(label for label, _ in NOTE.findall(PAGE.read_text()))
+
+
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]}: {row[1]}")
-def test_each_row_says_what_becomes_of_a_feature_and_names_tests_that_are_there(row: list[str]) -> None:
-    _, _, verdict, how, held_by = row
-    assert verdict in ("works", "differs", "refused")
-    assert how or verdict != "differs", "how does it differ?"
-    for text in held_by.split(", "):
+def test_each_row_says_what_becomes_of_a_feature_and_its_note_names_tests_that_are_there(row: list[str]) -> None:
+    becomes, label = verdict(row)
+    assert row[3] or becomes != "differs", "how does it differ?"
+    tests = TEST.findall(notes()[label])
+    assert tests, label
+    for text in tests:
         stem, name, story = named_test(text)
         assert (story in STORIES[name]) if stem == "kopf_itself" else (story is None), text
