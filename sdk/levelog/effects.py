@@ -17,7 +17,7 @@ from levelog.handlers.injection import Given, Injections, Lender, injections, sh
 from levelog.handlers.readers import ObjectReader
 from levelog.handlers.signatures import parameters, require_max_concurrency, require_time, type_hints, yields
 from levelog.intents import Intent
-from levelog.resources import Resource
+from levelog.resources import Resource, ResourceType
 from levelog.selectors import Selector
 from levelog.wire.canonical import canonical, digest
 
@@ -94,8 +94,9 @@ class EffectIndex(IndexHandler):
     has_objects: ClassVar[bool] = False
 
     def __init__(self, name: str, request: Any, result: Any) -> None:
-        options = {"group": GROUP, "version": "v1", "plural": name, "kind": name}
-        reader = ObjectReader(new_class(name, (Resource,), options), Selector())
+        cls: type[Resource] = new_class(name, (Resource,))
+        cls.resource_type = ResourceType(group=GROUP, version="v1", plural=name, kind=name, scope="Namespaced")
+        reader = ObjectReader(cls, Selector())
         calls: Any = Call[request, result]
         super().__init__(
             _no_entries,

@@ -144,12 +144,16 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """Paths of the wanted replicas, of the actual ones and, if there is one, of their selector."""
 
 
+_PLURAL: Final = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+"""A DNS label that begins with a letter: so kube-apiserver wants the plurals of definitions."""
+
+
 class ResourceMeta(msgspec.StructMeta):
     """Takes group, version, plural, kind and scope from the class statement, and what only its definition says."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
         """Build the struct and note which resource it stands for."""
-        plural: str | None = options.pop("plural", None)
+        plural: Any = options.pop("plural", None)
         given = {key: options.pop(key) for key in ("group", "version", "kind", "scope") if key in options}
         if given.get("scope", "Namespaced") not in get_args(Scope):
             raise OperatorError(f'class {name}: scope is "Namespaced" or "Cluster", not {given["scope"]!r}')
@@ -161,6 +165,11 @@ class ResourceMeta(msgspec.StructMeta):
                 raise OperatorError(f"class {name}: takes no option {unknown[1]!r}") from error
             raise
         if plural is not None:
+            if given.get("group") != EXTERNAL_GROUP and not (isinstance(plural, str) and _PLURAL.fullmatch(plural)):
+                raise OperatorError(
+                    f"class {name}: plural={plural!r} is not as the API names resources: of a-z, 0-9 and -, beginning "
+                    "with a letter, as in webs"
+                )
             struct.resource_type = ResourceType(
                 group=given.get("group", ""),
                 version=given.get("version", "v1"),

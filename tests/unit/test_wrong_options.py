@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import new_class
 from typing import Any
 
 import pytest
@@ -124,6 +125,18 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
                 ("effect page", lambda op, wrong=wrong: op.effect(max_concurrency=wrong)(page)),
             )
         ),
+        (lambda op: op.on.validate(handle), r"^op\.on\.validate: levelog serves no webhooks: write the rule into the"),
+        (
+            lambda op: op.on.mutate(Web),
+            r"^op\.on\.mutate: levelog serves no webhooks: write defaults into the definition",
+        ),
+        (lambda op: op.on.timer(every=HOUR), r"^op\.on\.timer: write @op\.timer$"),
+        (lambda op: op.on.created(Web), r"^op\.on\.created: did you mean @op\.on\.create\?$"),
+        (
+            lambda op: op.on.everything(Web),
+            r"^op\.on\.everything: there is no such decorator; there are cleanup, create, delete, event, field, "
+            r"resume, startup, update$",
+        ),
         (lambda op: op.daemon(max_concurrency=2)(handle), "daemon handle: takes no option 'max_concurrency'"),
         (lambda op: op.on.event(max_concurrency=2)(handle), "on.event: takes no option 'max_concurrency'"),
     ],
@@ -138,3 +151,9 @@ def test_a_class_with_an_option_that_classes_have_not_is_refused_by_its_name() -
 
         class Box(Resource, group="example.com", version="v1", plural="boxes", singular="box"):  # pyright: ignore
             pass
+
+
+@pytest.mark.parametrize("plural", ["Webs", "webs.example.com", "my_webs", "-webs", "webs-", "1webs", "", 7, "w" * 64])
+def test_a_class_whose_plural_no_api_can_serve_is_refused(plural: Any) -> None:
+    with pytest.raises(OperatorError, match=rf"^class Web: plural={re.escape(repr(plural))} is not as the API names"):
+        new_class("Web", (Resource,), {"group": "example.com", "version": "v1", "plural": plural})

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar, overload
 
 from msgspec import UNSET
 
@@ -22,6 +22,23 @@ from levelog.selectors import Selector, Value, taken_from
 
 _FIELD: Final = re.compile(r"[^./\[\]][^.\[\]]*(\.[^.\[\]]+)*|(/[^/]+)+")
 """A field by its keys between dots, or as a JSON pointer."""
+
+NO_WEBHOOKS: Final = {
+    "validate": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
+    "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
+}
+"""Decorators that Kopf has for webhooks, and what to do instead."""
+_INSTEAD: Final = {
+    **NO_WEBHOOKS,
+    "webhook": NO_WEBHOOKS["validate"],
+    "login": "levelog logs in by itself, with KUBECONFIG or as the service account of its pod",
+    "probe": "levelog answers probes by itself: --listen, docs/monitoring.md",
+    **{
+        name: f"write @op.{name}"
+        for name in ("timer", "daemon", "index", "view", "reconcile", "children", "effect", "source")
+    },
+}
+"""What is no decorator of `op.on`, and what to write instead."""
 
 HandlerF = TypeVar("HandlerF", bound=Callable[..., Any])
 RegisterRecords: TypeAlias = Callable[[RecordHandler], None]
@@ -44,6 +61,13 @@ class On(Hooks):
         super().__init__(lender, indices)
         self._register = register
         self._register_records = register_records
+
+    if not TYPE_CHECKING:  # whose readers are to go on knowing which names there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(f"op.on has no {name!r}")
+            raise OperatorError(f"op.on.{name}: {_INSTEAD.get(name) or _known(name)}")
 
     @overload
     def create(
@@ -288,3 +312,12 @@ class On(Hooks):
             return function
 
         return register if function is None else register(function)
+
+
+def _known(name: str) -> str:
+    """The decorators that there are, or the one whose name is alike."""
+    from difflib import get_close_matches  # noqa: PLC0415 - loaded by nobody who writes what there is
+
+    names = [each for each in dir(On) if not each.startswith("_")]
+    alike = get_close_matches(name, names, n=1)
+    return f"did you mean @op.on.{alike[0]}?" if alike else f"there is no such decorator; there are {', '.join(names)}"

@@ -28,16 +28,11 @@ from levelog.compat.kopf.subhandlers import InnerHandler, at_work
 from levelog.edges import Reason, value_at
 from levelog.errors import OperatorError
 from levelog.handlers.hooks import When
+from levelog.handlers.on import NO_WEBHOOKS
 from levelog.handlers.runs import GRACE
 from levelog.handlers.timers import LEAST
 
 DecoratedF = TypeVar("DecoratedF", bound=Callable[..., Any])
-
-REFUSED: Final[Mapping[str, str]] = {
-    "validate": "levelog serves no webhooks: write the rule into the definition, docs/custom-resources.md",
-    "mutate": "levelog serves no webhooks: write defaults into the definition, docs/custom-resources.md",
-}
-"""Decorators of Kopf that mean nothing here, and what to do instead."""
 
 
 class KopfOn:
@@ -123,8 +118,8 @@ class KopfOn:
         return subhandler(**options)
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name in REFUSED:
-            raise OperatorError(f"kopf.on.{name}: {REFUSED[name]}")
+        if name in NO_WEBHOOKS:
+            raise OperatorError(f"kopf.on.{name}: {NO_WEBHOOKS[name]}")
         raise AttributeError(f"kopf.on has no {name!r}")
 
 
