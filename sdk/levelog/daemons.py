@@ -18,37 +18,36 @@ the claim."""
 
 
 class LiveLevel(ABC):
-    """How a level of a daemon's object stands: `daemon.level(fresh)`.
+    """A level of a daemon's object: `daemon.level(fresh)`.
 
-    It is what a view gets by `levels: Levels`, but for `children`, which is empty; None where there is no level: the
-    view was not called for the object yet, or its filters leave it out. It is as it was decided on last, so a change of
-    the object may be newer. Waiting costs nothing while no level of the operator stands otherwise. A daemon that loses
-    its database goes on to wait.
+    You get what `levels: Levels` gives a view, with empty `children`; None if there is no level, because the view was
+    not called for the object yet or its filters exclude it. It is the level of the last decision, so the object may
+    have changed since. Waiting does not poll. If the database is away, the daemon continues to wait.
     """
 
     @abstractmethod
     async def get(self) -> Standing | None:
-        """How it stands now. Raises Unavailable."""
+        """The level now. Raises Unavailable."""
 
     @abstractmethod
     def changes(self) -> AsyncIterator[Standing | None]:
-        """Yield how it stands, then after each change but one of `since` alone, until the daemon has to end.
+        """Yield the level now, then after each change except one of `since` alone, until the daemon has to end.
 
-        Changes that come faster than they are taken are one.
+        If changes come faster than you take them, you get only the newest.
         """
 
     @abstractmethod
     async def until(self, condition: Callable[[Standing], bool]) -> Standing | None:
-        """Wait until the condition holds, and return how the level stands; None: the daemon has to end first.
+        """Wait until the level meets the condition, and return it; None if the daemon has to end first.
 
-        While there is no level, the condition is not asked.
+        While there is no level, the condition is not called.
         """
 
 
 class Daemon(ABC, Generic[ObjectT, StateT]):
-    """A function that runs for as long as its object is there, as it sees itself: `daemon: Daemon[Job, Progress]`.
+    """The running daemon, as its function gets it: `daemon: Daemon[Job, Progress]`.
 
-    `Progress` is the type of its state, which has a JSON form of up to 64 KiB.
+    `Progress` is the type of its state, which takes up to 64 KiB as JSON.
     """
 
     @property
@@ -59,45 +58,45 @@ class Daemon(ABC, Generic[ObjectT, StateT]):
     @property
     @abstractmethod
     def state(self) -> StateT | None:
-        """What was kept last, by this run or one before it; None: nothing was."""
+        """The state that this run or an earlier one saved last; None if none did."""
 
     @property
     @abstractmethod
     def reason(self) -> StopReason | None:
-        """Why it has to end; None: it may go on."""
+        """Why the daemon has to end; None while it may continue."""
 
     @abstractmethod
     async def save(self, state: StateT) -> None:
-        """Store the state, so that the next run begins with it.
+        """Store the state; the next run begins with it.
 
-        Raises DaemonLost, and stores nothing, if this process does not have the claim of the daemon any more; and
-        Unavailable if the database does not answer: it may have been stored or not.
+        Raises DaemonLost, and stores nothing, if this process has lost the claim of the daemon. Raises Unavailable if
+        the database does not answer; the state may be stored or not.
         """
 
     @abstractmethod
     async def stopped(self) -> StopReason:
-        """Wait until it has to end, and return why."""
+        """Wait until the daemon has to end, and return why."""
 
     @abstractmethod
     async def sleep(self, delay: timedelta) -> bool:
-        """Wait; returns whether to go on: False, at once, when it has to end."""
+        """Wait, and return whether to continue; returns False at once when the daemon has to end."""
 
     @abstractmethod
     def changes(self) -> AsyncIterator[ObjectT]:
-        """Yield the object as it is, then after each change, until the daemon has to end.
+        """Yield the object now, then after each change, until the daemon has to end.
 
-        Changes that come faster than they are taken are one.
+        If changes come faster than you take them, you get only the newest object.
         """
 
     @abstractmethod
     async def until(self, condition: Callable[[ObjectT], bool]) -> bool:
-        """Wait until the condition holds of the object; False: the daemon has to end first."""
+        """Wait until the object meets the condition; returns False if the daemon has to end first."""
 
     @abstractmethod
     def level(self, view: Callable[..., Any]) -> LiveLevel:
-        """How the level of a view of this object stands, to look at and to wait for.
+        """The level that a view has for this object, to read or to wait for.
 
-        The function is one of `@op.view` or `@op.children`, of the same operator and resource; raises OperatorError for
+        `view` is an `@op.view` or `@op.children` function of the same operator and resource; raises OperatorError for
         any other.
         """
 

@@ -46,11 +46,11 @@ looked_up: Final[ContextVar[Mapping[str, Mapping[Any, Collection[Any]]]]] = Cont
 
 
 class Retry(Exception):
-    """Raised by an effect that did nothing: call it again, after `delay` or when the actuator's schedule says.
+    """Raised by an effect that did nothing: call it again, after `delay` or by the actuator's schedule.
 
-    A delay is cut to `MOST_DELAY`, 366 days. Of a handler's `retries` it is one.
+    The longest delay is `MOST_DELAY`, 366 days. It counts as one of a handler's `retries`.
 
-    Raise anything else when it is not certain that nothing was done.
+    Raise any other exception if something may have been done.
     """
 
     is_counted: ClassVar[bool] = True
@@ -62,7 +62,7 @@ class Retry(Exception):
 
     @property
     def asked(self) -> timedelta | None:
-        """The delay, cut to what can be waited for; None: there is none, or what was given is no timedelta."""
+        """The delay, limited to `MOST_DELAY`; None if there is none, or if it is no timedelta."""
         delay: object = self.delay
         return min(max(delay, timedelta(0)), MOST_DELAY) if isinstance(delay, timedelta) else None
 
@@ -74,16 +74,16 @@ class Retry(Exception):
 
 
 class GiveUp(Exception):
-    """Raised by an effect that is refused for good: it is not called again, and the level fails with the message."""
+    """Raised by an effect that can never succeed: it is not called again, and the level fails with the message."""
 
 
 class Call(Struct, Generic[RequestT, ResultT], frozen=True, kw_only=True):
-    """An effect that took place, as an index of the effect's name has it under the uid of the parent."""
+    """A finished call of an effect: an entry of the effect's index, under the uid of the parent."""
 
     request: RequestT
     result: ResultT
     name: str = ""
-    """That `call` was given; the last call of each name is kept."""
+    """The name that was passed to `call`; the index keeps the last call of each name."""
     idempotency_key: str
     called_at: datetime
 

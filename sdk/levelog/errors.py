@@ -21,7 +21,7 @@ Every message names the object and the step that failed, and is raised from its 
 
 
 class LevelogError(Exception):
-    """Something that levelog understands went wrong."""
+    """The base of all errors that levelog raises on purpose."""
 
     is_told = False
     """The process has logged already that the server behind it is away."""
@@ -32,7 +32,7 @@ class ConfigurationError(LevelogError):
 
 
 class OperatorError(ConfigurationError):
-    """The operator's file does not say something that can be run."""
+    """The operator file has a mistake: a handler, a type or a name."""
 
 
 class MigrationRequired(ConfigurationError):

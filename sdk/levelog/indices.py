@@ -14,91 +14,91 @@ R = TypeVar("R", bound=ResourceBase)
 
 
 class Index(Mapping[K, Collection[V_co]]):
-    """A read-only mapping from keys to the values that objects gave under them.
+    """A read-only mapping from keys to the values that index functions yielded under them.
 
-    Every read is recorded as a dependency of the view that makes it, so that a change of just that key wakes it.
-    Values under a key come in the order of the objects' names. Lookup is O(1) in the number of objects.
+    Every read is recorded as a dependency of the view, so that a change of just that key wakes it. Values under a key
+    are in the order of the objects' names. A lookup is O(1) in the number of objects.
     """
 
     @abstractmethod
     def __getitem__(self, key: K) -> Collection[V_co]:
-        """Values under the key; an empty collection if no object gave any, which is recorded as a read too."""
+        """Values under the key; an empty collection if there are none, which counts as a read too."""
 
     @property
     @abstractmethod
     def is_stale(self) -> bool:
         """Whether history was missed and the objects behind the index are being listed again.
 
-        What the index says is then older than usual, by an unknown time. It is recorded as a read, so that the view
-        wakes when this changes.
+        If so, its values are older than usual, by an unknown time. This counts as a read: the view wakes when it
+        changes.
         """
 
     @abstractmethod
     def __iter__(self) -> Iterator[K]:
-        """Keys in canonical order; depends on every key of the index."""
+        """Keys in canonical order; the view then depends on every key of the index."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Count the keys; depends on every key of the index."""
+        """The number of keys; the view then depends on every key of the index."""
 
     @abstractmethod
     def __contains__(self, key: object) -> bool:
-        """Tell whether any object gave a value under the key."""
+        """Tell whether there is a value under the key."""
 
 
 class Contact(NamedTuple):
-    """How far the watch behind an index can be trusted."""
+    """How far you can trust the watch behind an index."""
 
     is_stale: bool
-    """The resource is not listed to the end: for the first time, or again after history was missed."""
+    """A list of the resource is not complete: the first one, or one after history was missed."""
     last_contact: datetime | None
-    """When a list or a bookmark last came, about each minute while the watch goes on; None: never."""
+    """When the last list or bookmark came, about once a minute on a healthy watch; None: never."""
 
 
 class LiveIndex(ABC, Generic[K_contra, V_co]):
-    """An index that a start-up hook, and the tasks that it starts, read and wait for: `images: LiveIndex[str, str]`.
+    """An index for start-up hooks, the tasks that they start, and daemons: `images: LiveIndex[str, str]`.
 
-    The parameter is named as the index. Values are those that the log has shown up to now, in the order of the objects'
-    names. Waiting costs nothing while nothing changes: no server is polled. A process that loses its database goes on
-    to wait, and looks again once it is back.
+    The parameter has the name of the index. Values are those that the log has shown so far, in the order of the
+    objects' names. Waiting does not poll. If the database is away, it continues to wait, and reads again once the
+    database is back.
     """
 
     @abstractmethod
     async def get(self, key: K_contra) -> Collection[V_co]:
-        """Values under the key now; an empty collection if no object gave any. Raises Unavailable."""
+        """Values under the key now; an empty collection if there are none. Raises Unavailable."""
 
     @abstractmethod
     async def everything(self) -> Mapping[Any, Collection[V_co]]:
-        """Values under every key now, as of one moment; held in memory until the index changes. Raises Unavailable."""
+        """Values under every key, in one snapshot; kept in memory until the index changes. Raises Unavailable."""
 
     @abstractmethod
     def changes(self, key: K_contra) -> AsyncIterator[Collection[V_co]]:
-        """Yield the values under the key: those of now, then those of each change.
+        """Yield the values under the key now, then after each change.
 
-        Changes that come faster than they are taken are one: the newest values count.
+        If changes come faster than you take them, you get only the newest values.
         """
 
     @abstractmethod
     async def until(self, key: K_contra, condition: Callable[[Collection[V_co]], bool]) -> Collection[V_co]:
-        """Return the values under the key as soon as the condition holds of them."""
+        """Return the values under the key as soon as they meet the condition."""
 
     @abstractmethod
     async def contact(self) -> Contact:
-        """Tell when the objects behind the index were last heard of. Raises Unavailable."""
+        """Tell how old the last contact with the objects behind the index is. Raises Unavailable."""
 
 
 class Objects(ABC):
-    """Looks up objects of the classes that the view declares: `@op.view(reads=[Quota])`, parameter `objects: Objects`.
+    """Looks up objects of the classes in `@op.view(reads=[Quota])`, as the parameter `objects: Objects`.
 
-    Every lookup is recorded as a dependency of the view, also one that finds nothing: the view wakes when a field that
-    the class names changes, and when the object comes or goes. Labels and annotations count if the class has them.
-    Lookup is O(1) in the number of objects.
+    Every lookup is recorded as a dependency of the view, even if it finds nothing: the view wakes when a field of the
+    class changes, and when the object comes or goes. Labels and annotations count if the class has them. A lookup is
+    O(1) in the number of objects.
     """
 
     @abstractmethod
     def get(self, resource: type[R], name: str, namespace: str | None = None) -> R | None:
-        """Return the object as the log last showed it, or None where there is none.
+        """Return the object as the log last showed it, or None.
 
-        Without a namespace, the one of the view's parent; of no effect for classes with `scope="Cluster"`. Raises
-        OperatorError for a class that is not in the view's `reads=`, and for no namespace where the parent has none.
+        The default namespace is that of the view's parent; classes with `scope="Cluster"` ignore it. Raises
+        OperatorError if the class is not in the view's `reads=`, or if neither the call nor the parent has a namespace.
         """

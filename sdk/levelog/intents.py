@@ -22,28 +22,28 @@ MOST_CALL_NAME_CHARACTERS: Final = 253
 
 
 class IntentOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an intent is to be sent; part of its identity."""
+    """How to send an intent; part of the intent's identity."""
 
     force: bool = False
     """apply: take over fields that another field manager owns."""
     patch_type: PatchType = "merge"
     propagation: Propagation = "Background"
-    """delete: what happens to the dependants."""
+    """delete: what happens to the dependents."""
     if_unchanged: bool = False
-    """Refuse if the target's resourceVersion is not the one that the decision was made on."""
+    """Refuse if the target's resourceVersion is no longer the one that the decision saw."""
     owned: bool = True
     """apply, create: make the parent the controlling owner, unless the manifest names owners itself."""
     remembered: bool = False
-    """apply: the receipt says what the server made of the manifest (of children)."""
+    """apply: the receipt records what the server made of the manifest. Set for children."""
     name: str = ""
-    """call: which call of the effect it is, where a parent has several. event: what it is about, which counts once."""
+    """call: tells calls of an effect for one parent apart. event: Events of one name are counted as one."""
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """One write, or another thing to do, that a reconcile function asks for.
+    """A write, a call of an effect, or an Event that a reconcile function asks for.
 
-    The target is given as its Resource class, or left to the manifest's apiVersion and kind. An empty namespace
-    means the parent's.
+    The target is the `resource` class, or else the apiVersion and kind of the manifest. An empty namespace means the
+    parent's.
     """
 
     verb: Verb
@@ -55,7 +55,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     body: Any = None
     options: IntentOptions = IntentOptions()
     effect: Callable[..., Any] | None = None
-    """call: the function."""
+    """call: the function to call."""
 
     def __post_init__(self) -> None:
         _refuse_names(self)
@@ -135,16 +135,16 @@ def _refuse_identity(verb: Verb, kind: str, metadata: Any) -> None:
 
 
 def apply(manifest: Manifest, *, force: bool = False, owned: bool = True, if_unchanged: bool = False) -> Intent:
-    """Server-side apply of a manifest, by the operator's one field manager.
+    """Server-side apply of a manifest; all applies of an operator use one field manager.
 
-    Fields that were applied before and are left out now are removed by the server. The parent becomes the controlling
-    owner unless the manifest has ownerReferences or `owned` is False.
+    The server removes fields that the last apply set and this one leaves out. The parent becomes the controlling owner,
+    unless the manifest has ownerReferences or `owned` is False.
     """
     return _from_manifest("apply", manifest, IntentOptions(force=force, owned=owned, if_unchanged=if_unchanged))
 
 
 def create(manifest: Manifest, *, owned: bool = True) -> Intent:
-    """Create an object that is left alone afterwards; one that exists already with the same owner is accepted."""
+    """Create an object and never change it afterwards; an existing one with the same owner is accepted."""
     return _from_manifest("create", manifest, IntentOptions(owned=owned))
 
 
@@ -193,7 +193,7 @@ def delete(
     propagation: Propagation = "Background",
     if_unchanged: bool = False,
 ) -> Intent:
-    """Delete an object, given itself or as class and name; only the incarnation that the decision saw is deleted."""
+    """Delete an object, given itself or as class and name; only the uid that the decision saw is deleted."""
     options = IntentOptions(propagation=propagation, if_unchanged=if_unchanged)
     if not isinstance(target, type):
         metadata = _require_object("delete", target)
@@ -207,10 +207,10 @@ def delete(
 
 
 def call(effect: Callable[Concatenate[RequestT, ...], Any], request: RequestT, *, name: str = "") -> Intent:
-    """Have an effect of the operator (`@op.effect`) called with a request, at least once.
+    """Call an effect of the operator (`@op.effect`) with a request, at least once.
 
-    `name` tells several calls of one effect for one parent apart: for each name, calls are made one after the other,
-    and the index of the effect holds the last one.
+    `name` tells several calls of one effect for one parent apart: calls of the same name run one after the other, and
+    the effect's index holds the last one.
     """
     if not callable(effect):  # pyright: ignore[reportUnnecessaryComparison]
         raise TypeError(f"call: it takes a function under @op.effect, not {_kind(effect)}")
@@ -228,10 +228,10 @@ def event(
     action: str = "Reconcile",
     regarding: ResourceBase | None = None,
 ) -> Intent:
-    """Tell users something by a Kubernetes Event (events.k8s.io/v1), of the parent unless `regarding` is given.
+    """Post a Kubernetes Event (events.k8s.io/v1) about the parent, or about `regarding`.
 
-    `reason` and `action` are words in CamelCase, `note` is a sentence for people, cut to 1,024 bytes. The same again
-    raises the count of the Event that is there. No level waits for an Event, or fails because of one.
+    `reason` and `action` are words in CamelCase; `note` is a sentence for people, cut to 1,024 bytes. The same Event
+    again raises the count of the existing one. No level waits for an Event or fails because of one.
     """
     for what, word in (("reason", reason), ("action", action)):
         if not word or len(word) > MOST_REASON_CHARACTERS:

@@ -19,15 +19,15 @@ WHOLE: Final = "."
 class Drift(Struct, frozen=True):
     """How actual differs from desired, by the keys of a mapping, the fields of a struct or the members of a set.
 
-    Values without parts (scalars, lists) differ under the key `"."`; None counts as nothing there.
+    A value without parts (a scalar, a list) differs as a whole, under the key `"."`; None counts as absent.
     """
 
     missing: frozenset[Any] = frozenset()
-    """Desired, not there."""
+    """Desired but not there."""
     extra: frozenset[Any] = frozenset()
-    """There, not desired."""
+    """There but not desired."""
     changed: frozenset[Any] = frozenset()
-    """On both sides, not equal."""
+    """On both sides, but not equal."""
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.extra or self.changed)
@@ -37,14 +37,14 @@ class Drift(Struct, frozen=True):
         return "; ".join(parts) or "none"
 
     def parts(self) -> tuple[tuple[str, frozenset[Any]], ...]:
-        """Names and keys of the three parts."""
+        """The three parts, each with its name and its keys."""
         return (("missing", self.missing), ("extra", self.extra), ("changed", self.changed))
 
 
 class Level(Generic[T]):
-    """What a view says of one parent: the desired and the actual value, of one type; equal means in sync.
+    """What a view returns for one parent: a desired and an actual value of one type; equal means in sync.
 
-    `recheck_at` asks for another evaluation at that time even if nothing that was read changes.
+    `recheck_at` asks for another evaluation at that time, even if nothing that the view reads changes.
     """
 
     __slots__ = ("_drift", "actual", "desired", "is_known", "recheck_at", "waits")
@@ -71,7 +71,7 @@ class Level(Generic[T]):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How the level of another view stands."""
+    """The status of another view's level."""
 
     status: str
     """`in_sync`, `drifting`, `settling`, `failed`, `blocked` or `deleting`."""
@@ -80,13 +80,13 @@ class Standing(Struct, frozen=True, kw_only=True):
     drift: Mapping[str, tuple[str, ...]] = {}
     """Keys that are missing, extra and changed."""
     since: datetime | None = None
-    """When it got that status; None: nobody knows. A change of this alone wakes nobody."""
+    """When it got that status; None if unknown. A change of this alone wakes nothing."""
     children: tuple[str, ...] = ()
-    """Of a level of children: those wanted whose own levels can be looked up, as `webs.example.com/default/shop`."""
+    """Of a level of children: the wanted ones that have levels to look up, as `webs.example.com/default/shop`."""
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What wakes who reads it."""
+        """The part whose change wakes the views that read it."""
         return self.status, self.reason, self.drift, self.children
 
 

@@ -33,11 +33,11 @@ from levelog.selectors import Selector, Value, taken_from
 
 
 class Operator:
-    """A named set of indices, views and reconcile functions.
+    """A named set of indices, views, reconcile functions, handlers and effects.
 
-    Names are unique in an operator, and indices and views share one name space with the SQL views made of them.
-    `settings` are given to every function that has a parameter annotated with their class. They are read when the
-    operator is made, and count as part of the code: other values are another version of the functions that take them.
+    Names are unique in an operator; indices and views share a namespace with the SQL views made of them. Every function
+    that has a parameter annotated with the class of `settings` gets them. They count as part of the code: a function
+    with other settings is another version of it.
     """
 
     def __init__(self, name: str, *, settings: object | None = None) -> None:
@@ -96,16 +96,17 @@ class Operator:
         errors: OnError = "block",
         expires: timedelta | None = None,
     ) -> IndexF | Callable[[IndexF], IndexF]:
-        """Register `(object) -> yields (key, value)`, or one that returns a mapping.
+        """Register `(object) -> yields (key, value)`, or a function that returns a mapping.
 
-        Keys are JSON scalars or tuples of them. Objects that the filters leave out have no entries; `when` is asked
-        with the object as the function takes it. With `of=Pod` the function takes pods as plain `Mapping[str, Any]`.
+        Keys are JSON scalars or tuples of them. Objects that the filters exclude have no entries; `when` gets the
+        object as the function takes it. With `of=Pod` the function takes pods as plain `Mapping[str, Any]`.
 
-        An object for which the function raises keeps the entries that it had. If it had none, the views that read the
-        index are blocked, as they would take it for absent; with `errors="ignore"` they go on without it.
+        If the function raises for an object, the object keeps its old entries. If it has none, levelog blocks the views
+        that read the index, because they would take the object for absent; with `errors="ignore"` they continue without
+        it.
 
-        With `expires` the entries of an object go once it has not changed for that long, by the time of what the log
-        records; its next change brings them back.
+        With `expires`, an object's entries are removed once the object has not changed for that long, by the time of
+        the records; its next change restores them.
         """
 
         def register(function: IndexF) -> IndexF:
@@ -147,15 +148,17 @@ class Operator:
         reads: Iterable[type[ResourceBase]] = (),
         levels_of: Iterable[type[ResourceBase]] = (),
     ) -> ViewF | Callable[[ViewF], ViewF]:
-        """Register a pure function of one parent and of the indices and objects it names; it returns a Level.
+        """Register a pure function of one parent, and of indices and other objects; it returns a Level.
 
-        `deleting=True` also evaluates parents that have a deletionTimestamp. Indices are defined before the views
-        that read them. `reads` are the Resource classes that the view looks up through a parameter `objects: Objects`;
-        their resources are watched. With `of=Web` the function takes Webs as plain `Mapping[str, Any]`, and wakes for
-        changes at the places that it looked at. A parent that the filters leave out has no level; `when` is asked with
-        the parent, decoded or plain. A view that computes for longer than `timeout` is ended, and its level fails.
-        With a parameter `levels: Levels` it is given how the other levels of its parent stand; `levels_of` are the
-        classes of other parents whose levels it looks up by `levels.of(Web, name)`.
+        Define indices before the views that read them. `reads` are the Resource classes that the view looks up through
+        a parameter `objects: Objects`; levelog watches their resources. With `of=Web` the function takes Webs as plain
+        `Mapping[str, Any]`, and wakes on changes of the fields that it read. A parent that the filters exclude has no
+        level; `when` gets the parent as the view does. `deleting=True` also evaluates parents that have a
+        deletionTimestamp.
+
+        A view that computes for longer than `timeout` is ended, and its level fails. A parameter `levels: Levels` gives
+        the other levels of the parent; `levels_of` are the classes of other parents whose levels the view looks up with
+        `levels.of(Web, name)`.
         """
 
         def register(function: ViewF) -> ViewF:
@@ -185,12 +188,14 @@ class Operator:
     def conditions(self, cls: type[ResourceBase], *, name: str = "conditions", events: bool = True) -> None:
         """Keep `Ready`, `Reconciling` and `Stalled` in `status.conditions` of each object of a class.
 
-        They sum up its levels whose views have reconcile functions: in sync, under way, failed. The definition of the
-        class needs the field and the status subresource; conditions of other types stay as they are. A status is
-        written when one of them changes, and not while a level settles for less than a second. `name` is that of the
-        view that is made. A level that fails, with another error than before, leaves a Kubernetes Event on the object
-        (`Failed`, a warning), unless `events=False`. Functions of this operator are given the objects without these
-        conditions, which would wake them; indices have them, and so has who takes plain objects.
+        They sum up the object's levels whose views have reconcile functions: in sync, under way, failed. The CRD needs
+        the field and the status subresource; conditions of other types stay as they are. levelog writes the status when
+        a condition changes, and not for a level that settles within a second. `name` is the name of the view that this
+        makes.
+
+        A level that fails with a new error also posts a Kubernetes Event about the object (`Failed`, a warning), unless
+        `events=False`. This operator's functions get the objects without these conditions, whose changes would wake
+        them; indices, and functions that take plain objects, see them.
         """
 
         def inspect_view(view: Callable[..., Any]) -> ViewHandler:
@@ -211,11 +216,13 @@ class Operator:
     ) -> Callable[[ReconcileF], ReconcileF]:
         """Register the function that yields intents for a view; called once per round while the level drifts.
 
-        An async function, or async generator, runs in the event loop and is cancelled after `timeout`; a plain one runs
-        in a thread beside others, which cannot be ended: after `timeout` the level fails, and the function is not
-        called for that object again before the thread has returned. `writes={Pod: ["apply", "delete"]}` says which
-        intents it yields, by the class of what they write; any other is refused then, and fails the level. `levelog
-        rbac` makes roles of it, and kinds that no handler of the operator reads become known by it.
+        An async function or generator runs in the event loop and is cancelled after `timeout`. A plain one runs in a
+        thread, which cannot be ended: after `timeout` the level fails, and the function is not called for that object
+        again until the thread has returned.
+
+        `writes={Pod: ["apply", "delete"]}` declares the intents that it may yield, by target class; any other intent is
+        refused and fails the level. `levelog rbac` derives roles from it, and it declares kinds that no handler of the
+        operator reads.
         """
         if not callable(view):  # pyright: ignore[reportUnnecessaryComparison]
             raise OperatorError(f"reconcile takes the function of a view, not {view!r}: @op.reconcile({view})")
@@ -251,16 +258,16 @@ class Operator:
     def effect(
         self, function: EffectF | None = None, *, timeout: timedelta = EFFECT_TIME, max_concurrency: int | None = None
     ) -> EffectF | Callable[[EffectF], EffectF]:
-        """Register what is done outside the cluster: `(request) -> result`, both of any type that has a JSON form.
+        """Register a function with side effects outside the cluster: `(request) -> result`, both with a JSON form.
 
-        A reconcile function asks for it by `call(function, request)`. The actuator calls it at least once, each time
+        A reconcile function asks for it with `call(function, request)`. The actuator calls it at least once, each time
         with the same `idempotency_key: str`, if it takes one; it may take a logger and the settings too. A plain
-        function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. One that
-        raises is called again until it does not; `Retry` says that nothing was done, and `GiveUp` that it is no use. At
-        most `max_concurrency` calls run at a time in one process; None: as many as the process has room for.
+        function runs in a thread, an async one in the event loop, where it is cancelled after `timeout`. If it raises,
+        it is called again; raise `Retry` if nothing was done, and `GiveUp` if another attempt cannot succeed. At most
+        `max_concurrency` calls run at a time in one process; None: no limit of its own.
 
-        The calls that took place are an index of the effect's name: `page: Index[str, Call[Page, Ticket]]`, by the uid
-        of the parent, is what a view reads.
+        Views read the finished calls from an index with the effect's name, by the uid of the parent: `page: Index[str,
+        Call[Page, Ticket]]`.
         """
 
         def register(function: EffectF) -> EffectF:
@@ -286,12 +293,14 @@ class Operator:
     ) -> Callable[[ChildrenF], ChildrenF]:
         """Register a pure function of a parent, and of what a view may take, that returns manifests of its children.
 
-        One manifest, several (also yielded), or None. levelog makes a view of the function's name, and writes: a child
-        that is missing or differs in a field that its manifest sets is applied, kind by kind in the order of `of`; one
-        that is not returned any more is deleted, once all others are as wanted, the last kind first. The parent's
-        children of these kinds are this function's alone. With `force=False` a field that another manager has taken is
-        a conflict, with its name, and not taken back. Filters, `reads` and `timeout` are those of views; a parent
-        that the filters leave out keeps its children as they are.
+        It returns or yields any number of manifests, or returns None. levelog makes a view with the function's name,
+        and writes the children. It applies a child that is missing or differs in a field of its manifest, kind by kind
+        in the order of `of`. Once all of these match, it deletes children that are no longer returned, in the reverse
+        order of kinds. All of the parent's children of these kinds belong to this function.
+
+        With `force=False`, a field that another manager has taken is a conflict that names the manager, and is not
+        taken back. Filters, `reads` and `timeout` are those of views; a parent that the filters exclude keeps its
+        children as they are.
         """
 
         def register(function: ChildrenF) -> ChildrenF:
@@ -330,15 +339,15 @@ class Operator:
     def source(
         self, record: type[External], *, every: timedelta | None = None, timeout: timedelta | None = None
     ) -> Callable[[Any], Any]:
-        """Register the function that tells which records of a class there are in an external system.
+        """Register the function that lists the records of a class in an external system.
 
-        It runs in ingest, in one process at a time, and may take `logger` and `settings`. With `every` it gives the
-        whole set at each call: returned or yielded, by a plain function, which runs in a thread, or an async one. A
-        record that is missing then is gone. Without `every` it is an async generator that waits for changes by itself:
-        it yields whole sets, a list first, or single changes, a record or `Branch.gone("main")`.
+        It runs in ingest, in one process at a time, and may take `logger` and `settings`. With `every`, each call gives
+        the whole set, returned or yielded; it may be plain, and run in a thread, or async. A record that is no longer
+        in the set is gone. Without `every` it is an async generator that waits for changes by itself. It yields whole
+        sets, the first as a list, or single changes: a record, or `Branch.gone("main")`.
 
-        Only what differs is recorded. While it raises, or takes longer than `timeout`, the records stay as they are,
-        indices of them are stale, and it is called again with backoff.
+        Only differences are recorded. If it raises, or takes longer than `timeout`, it is called again with backoff;
+        until then the records stay as they are, and indices of them are stale.
         """
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -373,13 +382,14 @@ class Operator:
         give_up_after: timedelta | None = None,
         max_concurrency: int | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
-        """Call a function for each object, `initial_delay` after its creation, then `every` so often after each call.
+        """Call a function for each object: first `initial_delay` after its creation, then `every` after each call.
 
-        When it was called is kept in the log and in SQL: a restart does not begin anew, and what was missed is called
-        once. With `sharp`, calls are due at whole multiples of `every` after the first one. With `idle`, a call waits
-        until nothing that the function reads of the object has changed for so long. The function is one as
-        `op.on.create` takes, but yields nothing, and so are the other options; while an object is being deleted, it is
-        not called.
+        The time of the last call is in the log and in SQL: a restart does not start over, and calls that were missed
+        become one. With `sharp`, calls are due at whole multiples of `every` after the first. With `idle`, a call waits
+        until nothing that the function reads of the object has changed for that long.
+
+        The function and the other options are those of `op.on.create`, except that it yields nothing. It is not called
+        while an object is being deleted.
         """
 
         def register(function: HandlerF) -> HandlerF:
@@ -435,9 +445,10 @@ class Operator:
         """Run an async function for each object: in one process at a time, until it returns or the object is gone.
 
         It takes the object, and by name `daemon: Daemon[Web, State]`, live indices, and what `op.on.create` gives. It
-        has to end when its object is being deleted or does not fit the filters any more, and when the process ends: it
-        is told through the Daemon, and cancelled after `grace`. A run that the process cut short goes on elsewhere,
-        with the state that it kept. What it raises is tried again; `retries`, `backoff`, Retry and GiveUp are as there.
+        has to end when its object is being deleted, when the filters exclude the object, and when the process ends. The
+        Daemon tells it so, and after `grace` it is cancelled. A run that ended with its process continues elsewhere,
+        with the state that it saved. If the function raises, it is run again; `retries`, `backoff`, Retry and GiveUp
+        work as for `op.on.create`.
         """
         function, said = function_or_class("daemon", of, options)
 
@@ -468,10 +479,10 @@ class Operator:
         return register if function is None else register(function)
 
     def remove_finalizer(self, cls: type[ResourceBase]) -> None:
-        """Take this operator's finalizer off all objects of a class, whose handlers that wanted it were removed.
+        """Remove this operator's finalizer from all objects of a class whose finalizer handlers you removed.
 
-        Needed where no edge handler of the class is left, which would do it too. Keep it as long as `levelog
-        levels` lists objects under the view that it makes, `webs_finalizer` for Webs.
+        You need it if no edge handler of the class is left; any other edge handler of the class does the same. Keep it
+        as long as `levelog levels` lists objects under the view that it makes: `webs_finalizer` for Webs.
         """
         require_resource("op.remove_finalizer: ", cls)
         if is_external(cls.resource_type.group_resource):

@@ -22,10 +22,11 @@ StructT = TypeVar("StructT", bound="Struct")
 
 @dataclass(frozen=True)  # mypy takes a Struct that decorates for one that makes dataclasses
 class CEL:
-    """A rule that the API server holds objects to, written in the Common Expression Language.
+    """A validation rule in the Common Expression Language, which the API server checks.
 
-    It stands with a type, `replicas: Annotated[int, CEL("self <= 5", message="at most five")]`, or above a class:
-    `@CEL("self.least <= self.most")`. `levelog crd` prints it; nothing else evaluates it, the simulation included.
+    Use it in a type, `replicas: Annotated[int, CEL("self <= 5", message="at most five")]`, or as a decorator of a
+    class: `@CEL("self.least <= self.most")`. `levelog crd` prints it; nothing in levelog evaluates it, not even the
+    simulation.
     """
 
     rule: str
@@ -34,7 +35,7 @@ class CEL:
     field_path: str = ""
 
     def __call__(self, cls: type[StructT]) -> type[StructT]:
-        """Hold every value of a Struct or Resource class to the rule."""
+        """Apply the rule to a Struct or Resource class."""
         cls.cel_rules = (self, *cls.cel_rules)
         return cls
 
@@ -43,7 +44,7 @@ class CEL:
 class Struct(msgspec.Struct, frozen=True, rename="camel"):
     """Part of an object: field names in snake_case stand for Kubernetes' camelCase ones.
 
-    Frozen, as functions that only compute change nothing; so one may stand as a default, `status: Status = Status()`.
+    Instances are frozen, so one can be a default: `status: Status = Status()`.
     """
 
     cel_rules: ClassVar[tuple[CEL, ...]] = ()
@@ -68,7 +69,7 @@ class Metadata(Struct):
     namespace: str = ""
     owner_references: tuple[OwnerReference, ...] = ()
     creation_timestamp: datetime | None = None
-    """Wakes nothing: it does not change while the uid is the same."""
+    """Wakes nothing: it never changes while the uid is the same."""
     deletion_timestamp: datetime | None = None
 
     @property
@@ -194,23 +195,25 @@ class ResourceBase(Struct, metaclass=ResourceMeta):
 class Resource(ResourceBase):
     """An object of the API, decoded to the fields that the subclass names.
 
-    `class Web(Resource, group="example.com", version="v1", plural="webs")`; the kind is the class's name unless
-    `kind=` says otherwise, `scope="Cluster"` for objects without a namespace. Labels and annotations do not count.
-    Of your own resources, `short_names=`, `categories=`, `columns=`, `wide_columns=`, `scale=`, `storage=`, `served=`,
-    `deprecated=` and `crd=` say what `levelog crd` prints.
+    `class Web(Resource, group="example.com", version="v1", plural="webs")`. The kind is the name of the class unless
+    you pass `kind=`; pass `scope="Cluster"` for objects without a namespace. Changes of labels and annotations do not
+    count.
+
+    For your own resources, `short_names=`, `categories=`, `columns=`, `wide_columns=`, `scale=`, `storage=`, `served=`,
+    `deprecated=` and `crd=` control what `levelog crd` prints.
     """
 
     metadata: Metadata
 
 
 class LabelledResource(ResourceBase):
-    """A Resource whose handler also reads labels, so that a changed label wakes it."""
+    """A Resource whose handlers also read labels, so that a changed label wakes them."""
 
     metadata: LabelledMetadata
 
 
 class AnnotatedResource(ResourceBase):
-    """A Resource whose handler also reads labels and annotations."""
+    """A Resource whose handlers also read labels and annotations, so that a change of either wakes them."""
 
     metadata: AnnotatedMetadata
 
@@ -227,7 +230,7 @@ _OPTIONS: Final = {"group", "version", "kind", *Definition.__struct_fields__}
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """What a source yields to say that a record is no longer there; made by `External.gone`."""
+    """A source yields it for a record that no longer exists; make it with `External.gone`."""
 
     cls: type["External"]
     name: str
@@ -268,11 +271,11 @@ class ExternalMeta(ResourceMeta):
 
 
 class External(ResourceBase, metaclass=ExternalMeta, kw_only=True):
-    """A record of an external system, given by a function under `@op.source` and read like an object of the API.
+    """A record of an external system: an `@op.source` function lists it, views and indices read it like an object.
 
-    `class Branch(External, plural="branches"): commit: str`, made as `Branch(name="main", commit="2f1c")`. The name is
-    the record's own among all of its class; with `scope="Namespaced"` among those of one namespace. Nothing of it is
-    in the cluster: it is neither written nor the parent of a view.
+    `class Branch(External, plural="branches"): commit: str` declares one, and `Branch(name="main", commit="2f1c")`
+    makes one. The name is unique within the class; with `scope="Namespaced"`, within the class and a namespace. The
+    record is not in the cluster: you cannot write to it, and it cannot be the parent of a view.
     """
 
     name: str
@@ -280,18 +283,18 @@ class External(ResourceBase, metaclass=ExternalMeta, kw_only=True):
 
     @property
     def metadata(self) -> Metadata:
-        """Name and namespace where an object of the API has them."""
+        """Name and namespace, in the place where an API object has them."""
         return Metadata(name=self.name, namespace=self.namespace)
 
     @classmethod
     def gone(cls, name: str, *, namespace: str = "") -> Gone:
-        """What an async generator yields when one record is no longer there."""
+        """What an async generator yields when a record no longer exists."""
         return Gone(cls=cls, name=name, namespace=namespace)
 
     def traced(self, traceparent: str) -> Traced:
-        """Have the record name the trace that it comes from: the header `traceparent` of a request or a message.
+        """Link the record to a trace, by the header `traceparent` of a request or a message.
 
-        The log keeps it beside the record; it wakes nothing. What is no traceparent is left out, as the standard says.
+        The log keeps the header with the record; it wakes nothing. An invalid header is dropped, as the standard says.
         """
         return Traced(record=self, traceparent=traceparent if is_traceparent(traceparent) else "")
 

@@ -28,16 +28,16 @@ _SHOWN: Final = 5
 
 
 class Simulation:
-    """A cluster in memory and an operator on it, on the fold, decide and sending that run live; no server is needed.
+    """A cluster in memory with an operator on it: fold, decisions and writes are the live code. It needs no server.
 
-    Used once, as `with Simulation(op) as simulation`, in tests with a running event loop too. Several operators that
-    run together are given together. `now` is where time begins; only `advance` moves it. With `echo=False` the
-    operator's own writes do not reach the log until `echo` is set to True. At `kubeconfig` it writes one of its
-    cluster, before start-up hooks run, for functions with a client of their own.
+    Use it once, as `with Simulation(op) as simulation`, also in tests with a running event loop. Pass operators that
+    run together to one simulation. `now` is the time at which it begins; only `advance` moves it. With `echo=False` the
+    operator's own writes do not reach the log until you set `echo` to True. `kubeconfig` is a path to which it writes a
+    kubeconfig of its cluster, before start-up hooks run, for functions with a client of their own.
 
-    What it does not imitate: processes do not fail, and the cluster is the sandbox, with the limits that its docstring
-    lists. It serves the built-in kinds and the resources that the operators' classes declare, those with any content;
-    apply a CustomResourceDefinition to have more, or to have content checked.
+    What it does not imitate: its processes never fail, and the cluster is the sandbox, whose docstring lists further
+    limits. It serves the built-in kinds and the resources that the operators' classes declare, those without
+    validation; apply a CustomResourceDefinition for other resources, or to have objects validated.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Simulation:
         return self._clock.now
 
     def apply(self, manifest: Manifest) -> Manifest:
-        """Create or change an object as a user with server-side apply; returns what the cluster stores.
+        """Create or change an object by server-side apply, as a user does; returns what the cluster stores.
 
-        Raises StatusError, with the `code` and message of the API, if that refuses it.
+        Raises StatusError, with the `code` and message of the API, if the cluster refuses it.
         """
         world = self._open
         return self._in_loop(lambda: world.user_apply(manifest))
@@ -99,7 +99,7 @@ class Simulation:
     def patch_status(
         self, resource: type[ResourceBase], name: str, status: Mapping[str, Any], *, namespace: str = "default"
     ) -> Manifest:
-        """Merge into an object's status, as another controller does. Raises as `apply`."""
+        """Merge a patch into an object's status, as another controller does. Raises like `apply`."""
         user = self._open.sandbox.user
         kind = str(resource.resource_type.group_resource)
         return self._in_loop(
@@ -109,18 +109,18 @@ class Simulation:
     def patch(
         self, resource: type[ResourceBase], name: str, change: Mapping[str, Any], *, namespace: str = "default"
     ) -> Manifest:
-        """Merge into an object, as somebody who edits it by hand."""
+        """Merge a patch into an object, like somebody who edits it by hand."""
         user = self._open.sandbox.user
         kind = str(resource.resource_type.group_resource)
         return self._in_loop(lambda: user.patch(kind, name, dict(change), namespace=namespace))
 
     def mutate(self, resource: type[ResourceBase], change: Callable[[Manifest], Manifest]) -> None:
-        """Pass what is written of a resource from now on through a function, as a mutating webhook does."""
+        """Change every later write of a resource by a function, as a mutating webhook does."""
         kind = str(resource.resource_type.group_resource)
         self._in_loop(lambda: self._open.sandbox.mutate(kind, change))
 
     def delete(self, resource: type[ResourceBase], name: str, *, namespace: str = "default") -> None:
-        """Delete an object as a user; what it owns is collected. Raises as `apply`, also for one that is not there."""
+        """Delete an object and its dependents, as a user does. Raises like `apply`, also for an absent object."""
         kind = str(resource.resource_type.group_resource)
         user = self._open.sandbox.user
         self._in_loop(lambda: user.delete(kind, name, namespace=namespace))
@@ -132,29 +132,29 @@ class Simulation:
         return self._in_loop(lambda: user.list(kind))
 
     def observe(self, record: type[External], records: Iterable[External]) -> None:
-        """Let a source give this whole set of its records; what is missing in it is gone.
+        """Let a source list this set of records; a record that is no longer in it is gone.
 
-        Sources are not called unless a test asks for it with `poll`; their sets are empty at first. Raises LevelogError
-        for a record that could not be recorded.
+        A source's set is empty at first. A simulation calls the source itself only for `poll`. Raises LevelogError for
+        a record that cannot be recorded.
         """
         world = self._open
         self._call(world.observe(world.externals.observe(record, records, self.now)))
 
     def poll(self, record: type[External]) -> None:
-        """Call the source of a class once, as ingest does; what it raises makes it fail as with `fail_source`."""
+        """Call the source of a class once, as ingest does; an exception has the effect of `fail_source`."""
         self._call(self._poll(record))
 
     def fail_source(self, record: type[External], error: str) -> None:
-        """Let the source of a class fail: its records stay, indices of them are stale until it is heard of again."""
+        """Let the source of a class fail: its records stay, and indices of them are stale until it answers again."""
         world = self._open
         self._call(world.observe(world.externals.lose(record, error, self.now)))
 
     def refuse(self, status: int, *, target: str = "", times: int = -1) -> None:
         """Let the cluster answer the operator's writes with an HTTP status instead of carrying them out.
 
-        All of them, or those to one target, named as in intents (`pods/default/shop-0`); for good, or so many times.
-        422 fails the level for 16 minutes; 409, 429 and 503 are tried again soon. For fields that another manager
-        owns, `apply` them.
+        This concerns all writes, or those to one target, named as in intents (`pods/default/shop-0`); for good, or the
+        given number of times. 422 fails the level for 16 minutes; 409, 429 and 503 are retried soon. For a conflict
+        over fields, `apply` them yourself.
         """
         if not 400 <= status <= 599:
             raise ValueError(f"an API server refuses with a status of 400 to 599, not {status}")
@@ -163,52 +163,52 @@ class Simulation:
         self._open.refusals.append(Refusal(status, target, times))
 
     def stub(self, effect: Callable[Concatenate[RequestT, ...], Any], function: Callable[[RequestT], Any]) -> None:
-        """Call a function in place of an effect from now on, with the request: it returns a result, or raises.
+        """Replace an effect by a function of the request, which returns a result or raises.
 
-        Effects themselves are not called in a simulation: without a stub they return None. `Retry`, `GiveUp` and
-        any other exception do what they do live. What was asked for is in `intents`, and how often in `calls`.
+        A simulation does not call effects themselves: without a stub they return None. `Retry`, `GiveUp` and other
+        exceptions work as they do live. `intents` has the requests, and `calls` their number.
 
-        Raises KeyError for a function that is no effect of the operators.
+        Raises KeyError for a function that is not an effect of the operators.
         """
         world = self._open
         self._in_loop(lambda: world.effects.put(effect, function))
 
     def call_through(self, *effects: Callable[..., Any]) -> None:
-        """Call the real functions of these effects, handlers, timers and daemons from now on, as live.
+        """Call the real functions of these effects, handlers, timers and daemons from now on.
 
-        Raises KeyError for a function that is none of the operators.
+        Raises KeyError for a function that is not registered in the operators.
         """
         world = self._open
         self._in_loop(lambda: world.effects.call_through(effects))
 
     @property
     def events(self) -> list[SeenEvent]:
-        """Every Kubernetes Event that the cluster holds, by namespace and name."""
+        """Every Kubernetes Event in the cluster, by namespace and name."""
         user = self._open.sandbox.user
         return [seen_event(found) for found in self._in_loop(lambda: user.list("events.events.k8s.io"))]
 
     def run(self) -> None:
-        """Fold, decide and write until nothing is pending at this time.
+        """Fold, decide and write until nothing is pending at the current time.
 
         Raises LevelogError if that does not end.
         """
         self._call(self._open.run())
 
     def advance(self, time: timedelta) -> None:
-        """Run, then let time pass: it stops, and runs, at each moment at which something is due, and at the end.
+        """Run, then let time pass; it stops at each moment at which something is due, and at the end, and runs.
 
-        So a level that is to be looked at each minute is looked at sixty times in an hour, at those times. Raises
-        LevelogError as `run`, ValueError for a negative time.
+        So a level with a `recheck_at` each minute is evaluated sixty times in an hour, at those times. Raises
+        LevelogError like `run`, and ValueError for a negative time.
         """
         self._call(self._open.advance(time))
 
     def level(self, view: str, namespace: str | None, name: str) -> SeenLevel:
-        """The level of a view's parent, as it is after the last `run`.
+        """The level of a view's parent, as of the last `run`.
 
-        `view` is its name, or `operator/view` where several operators have one of that name. A parent without a
-        namespace is asked for with "" or None.
+        `view` is its name, or `operator/view` if several operators have a view of that name. For a parent without a
+        namespace pass "" or None.
 
-        Raises KeyError if there is no such view, or no level: the parent is gone, or was not evaluated yet.
+        Raises KeyError if there is no such view or no level: the parent is gone, or was not evaluated yet.
         """
         source = self._source(view)
         resource = self._open.program.views[source].handler.resource
@@ -216,12 +216,12 @@ class Simulation:
 
     @property
     def intents(self) -> list[SeenIntent]:
-        """Every intent, in the order of decision."""
+        """Every intent, in the order of the decisions."""
         return self._call(_intents(self._open))
 
     @property
     def calls(self) -> dict[str, int]:
-        """How often each view, reconcile function and effect was called, by name; those never called are not there."""
+        """How often each view, reconcile function and effect was called, by name; those never called are absent."""
         return {name.partition("/")[2]: n for name, n in self._open.engine.calls.functions.items()}
 
     @property
@@ -295,7 +295,7 @@ async def _intents(world: World) -> list[SeenIntent]:
 
 
 class Simulate(Protocol):
-    """What the fixture `simulate` gives: it starts simulations, which end with the test."""
+    """The fixture `simulate`: it starts simulations, which end with the test."""
 
     def __call__(self, *operators: Operator, echo: bool = True, now: datetime = BEGIN) -> Simulation:
         """Start a simulation of operators; the options are those of Simulation."""

@@ -18,7 +18,7 @@ class NotSeen(KeyError):
 
 
 class SeenLevel(Struct, frozen=True, kw_only=True):
-    """A level as it stands; desired and actual have the type that the view's annotation names."""
+    """A level; desired and actual have the type in the view's annotation."""
 
     status: str
     """in_sync, drifting, settling, failed, blocked or deleting."""
@@ -27,7 +27,7 @@ class SeenLevel(Struct, frozen=True, kw_only=True):
     desired: Any
     actual: Any
     round: int
-    """How often its reconcile function was called with a result."""
+    """How many calls of its reconcile function returned."""
 
     @property
     def drift(self) -> Drift:
@@ -36,7 +36,7 @@ class SeenLevel(Struct, frozen=True, kw_only=True):
 
 
 class SeenIntent(Struct, frozen=True, kw_only=True):
-    """An intent that was decided, and what became of it."""
+    """An intent and what happened to it."""
 
     verb: str
     target: str
@@ -45,15 +45,15 @@ class SeenIntent(Struct, frozen=True, kw_only=True):
     state: str
     """pending, written, settled, satisfied, failed or superseded."""
     body: Any
-    """The manifest or patch as it is sent; None for a delete."""
+    """The manifest or patch that is sent; None for a delete."""
     attempts: int
     """How often it was sent."""
     error: str
-    """What the cluster answered the last time, if it was no success."""
+    """The last answer of the cluster, if it was an error."""
 
 
 class SeenEvent(Struct, frozen=True, kw_only=True):
-    """A Kubernetes Event as users see it."""
+    """A Kubernetes Event, as users see it."""
 
     type: str
     """Normal or Warning."""
@@ -61,7 +61,7 @@ class SeenEvent(Struct, frozen=True, kw_only=True):
     action: str
     note: str
     kind: str
-    """Of the object that it is about."""
+    """Of the object that the Event is about."""
     namespace: str
     name: str
     count: int

@@ -19,7 +19,7 @@ class RefusalCause(NamedTuple):
 
 
 class StatusError(Exception):
-    """A refused request; `status` is the object that goes over the wire."""
+    """A refused request; `status` is the `Status` object that the API returns."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class StatusError(Exception):
 
     @property
     def status(self) -> Json:
-        """The `Status` object that goes over the wire."""
+        """The `Status` object that the API returns."""
         status: Json = {
             "kind": "Status",
             "apiVersion": "v1",

@@ -42,7 +42,7 @@ class Hook(Struct, frozen=True, kw_only=True):
 
 
 class Hooks:
-    """Registers hooks of one operator. They may take `logger`, `settings`, and `LiveIndex[K, V]` by an index's name.
+    """Registers hooks of an operator. They may take `logger`, `settings`, and `LiveIndex[K, V]` by an index's name.
 
     Plain functions run in a thread, async ones in the event loop.
     """
@@ -65,7 +65,7 @@ class Hooks:
         """Register a function that runs in each processor before anything is folded, decided or written.
 
         Hooks run one after the other, in the order of definition. One that raises, or takes longer than `timeout`, ends
-        the process. Tasks that it leaves running are cancelled when the process ends.
+        the process. Tasks that a hook starts are cancelled when the process ends.
         """
         return self._decorate("startup", function, timeout)
 
@@ -78,10 +78,10 @@ class Hooks:
     def cleanup(
         self, function: HookFunction | None = None, *, timeout: timedelta = CLEANUP_TIME
     ) -> HookFunction | Callable[[HookFunction], HookFunction]:
-        """Register a function that runs when a processor ends, also after a failure, unless it is killed.
+        """Register a function that runs when a processor ends, even after a failure, unless the process is killed.
 
-        Hooks run one after the other, in the order of definition, when the tasks of startup hooks have ended. One that
-        raises, or takes longer than `timeout`, is logged, and does not keep the others from running.
+        Hooks run one after the other, in the order of definition, once the tasks of start-up hooks have ended. If one
+        raises, or takes longer than `timeout`, levelog logs that and runs the others.
         """
         return self._decorate("cleanup", function, timeout)
 

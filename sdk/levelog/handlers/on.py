@@ -46,13 +46,14 @@ Register: TypeAlias = Callable[[Callable[..., Any], Reason, EdgeOptions | None],
 
 
 class On(Hooks):
-    """Registers edge handlers and hooks of one operator.
+    """Registers edge handlers and hooks of an operator.
 
-    An edge handler takes an object of a class derived from Resource, or a `Mapping[str, Any]` where a decorator
-    names the class, `@op.on.create(Web)`; by name also `old`, `new`, `diff: Diff`, `reason: str`, `retry: int`,
-    `started: datetime` (when the call was decided) and `idempotency_key: str`, and a logger and the settings. It may
-    yield intents, for the classes in `writes`: they are written once it has returned, and it is called again only
-    then. It may stand under several of these decorators; one of them may have the options.
+    An edge handler takes an object of a class derived from Resource, or a `Mapping[str, Any]` if the decorator names
+    the class: `@op.on.create(Web)`. By name it may also take `old`, `new`, `diff: Diff`, `reason: str`, `retry: int`,
+    `started: datetime` (when the call was decided), `idempotency_key: str`, a logger and the settings.
+
+    It may yield intents for the classes in `writes`. levelog writes them once the handler has returned, and calls it
+    again only after that. One function may have several of these decorators, and one of them the options.
     """
 
     def __init__(
@@ -93,17 +94,17 @@ class On(Hooks):
     def create(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
-        """Call the function for each object, once: for new ones, and for those that it did not know yet.
+        """Call the function once for each object: for new ones, and for existing ones that it has not handled yet.
 
-        It is called at least once, until it returns: what it raises, or that it takes longer than `timeout`, is tried
-        again, `retries` times or for ever, after `backoff` or by the schedule of writes. `GiveUp` ends that, and so
-        does `give_up_after`, counted from when the call was decided; one attempt is made at least. An object that the
-        filters leave out is not handled, until it fits. At most `max_concurrency` calls of the function run at
-        a time in one process; None: as many as the process has room for.
+        It is called at least once, until it returns. If it raises, or takes longer than `timeout`, it is called again:
+        up to `retries` times or for ever, after `backoff` or by the schedule of writes. `GiveUp` ends that, and so does
+        `give_up_after`, counted from when the call was decided; at least one attempt is made. An object that the
+        filters exclude is not handled until they include it. At most `max_concurrency` calls of the function run at a
+        time in one process; None: no limit of its own.
 
-        With `since`, a time with its zone, an object that was created before is none of `create`'s: it is for `resume`,
-        if the function has it, and else only noted, so that its changes and its end are handled. Say when the handler
-        was first deployed.
+        `since`, a time with its zone, excludes objects that were created earlier, unless the function has `resume`:
+        levelog only notes them, to handle their changes and their deletion. Give the time when you first deployed the
+        handler.
         """
         return self._decorator("create", of, options)
 
@@ -123,7 +124,7 @@ class On(Hooks):
         max_concurrency: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
-        """Call the function, once, for each object that was created before `since`, when the handler was not there.
+        """Call the function once for each object that was created before `since`, when the handler did not exist yet.
 
         A restart calls nothing again. The options are those of `create`.
         """
@@ -156,10 +157,10 @@ class On(Hooks):
     def update(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
-        """Call the function when an object differs from what the function handled, or saw of it first.
+        """Call the function when an object differs from the state that the function last handled or first saw.
 
-        Changes that come and go before it is called are none; several are one. While it is tried again, a newer state
-        takes the place of the one that it failed for. The options are those of `create`.
+        A change that is undone before the call causes none; several changes cause one call. If a call fails and the
+        object changes meanwhile, the next attempt gets the newer state. The options are those of `create`.
         """
         return self._decorator("update", of, options)
 
@@ -188,13 +189,14 @@ class On(Hooks):
     def delete(
         self, of: HandlerF | type[ResourceBase] | None = None, **options: Any
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
-        """Call the function once an object is gone, with its last state; no finalizer is needed for that.
+        """Call the function after an object is gone, with its last state; this needs no finalizer.
 
-        Also for an object that went while nothing ran. It is called for objects that it has seen before: `create` and
-        `update` of the same function, or a note that levelog takes when it sees the object first. The filters say
-        which these are; at its end an object is handled whatever it was last. The options are those of `create`.
+        It is called for an object that went while nothing ran, too. It is called only for objects that levelog knew:
+        the same function handled them in `create` or `update`, or levelog noted them when it first saw them. The
+        filters decide which objects it knows; the deletion of a known object is handled whatever its last labels were.
+        The options are those of `create`.
 
-        With `finalizer=True` it is called before: once the object is being deleted, which stays until the function has
+        With `finalizer=True` it is called before that: the object is being deleted, and stays until the function has
         returned or given up. All edge handlers of the class wait until the finalizer is on the object.
         """
         return self._decorator("delete", of, options)
@@ -219,11 +221,11 @@ class On(Hooks):
         max_concurrency: int | None = None,
         writes: Writes | None = None,
     ) -> Callable[[HandlerF], HandlerF]:
-        """Call the function when an object is new, or one field of it is another: `spec.image`, or `/spec/image`.
+        """Call the function when an object is new or one of its fields changes: `spec.image`, or `/spec/image`.
 
-        Its parameters `old` and `new` are the values of the field, None where there is none. `value`, `old` and `new`
-        filter on them, by a literal, `PRESENT`, `ABSENT` or a function: where `value` does not hold, the object is
-        left alone until it does; an edge for which `old` or `new` do not hold counts as handled.
+        Its parameters `old` and `new` are the values of the field, None if it is absent. `value`, `old` and `new`
+        filter them by a literal, `PRESENT`, `ABSENT` or a function. An object whose value does not pass `value` is left
+        alone until it does; a change that does not pass `old` or `new` counts as handled.
         """
         if not isinstance(field, str) or not _FIELD.fullmatch(field):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(
@@ -275,12 +277,14 @@ class On(Hooks):
     ) -> HandlerF | Callable[[HandlerF], HandlerF]:
         """Call the function for each record of an object in the log, at least once, in order for each object.
 
-        It runs in the processor that owns the object's partition, from a position of its own in SQL, and beside the
-        calls for other objects. By name it takes `is_deleted: bool`, `origin: str` (`list` or `watch`), `recorded_at:
-        datetime`, `sequence: int`, `retry: int` and `idempotency_key: str`, and a logger and the settings. What it
-        raises holds up the later records of that object alone: it is called again, `retries` times or for ever, after
-        `backoff` or a second, doubled up to a minute; then, and after `GiveUp`, the record is passed by. A handler that
-        is new begins with what is recorded from then on; with an empty database, where the log begins.
+        It runs in the processor that owns the object's partition, reads from its own position in SQL, and handles
+        several objects concurrently. By name it may take `is_deleted: bool`, `origin: str` (`list` or `watch`),
+        `recorded_at: datetime`, `sequence: int`, `retry: int`, `idempotency_key: str`, a logger and the settings.
+
+        If it raises, the later records of that object wait. It is called again, up to `retries` times or for ever,
+        after `backoff`, or after a second, doubled up to a minute. After the last retry, or after `GiveUp`, the record
+        is skipped. A new handler begins with the records that come after it; with an empty database, at the beginning
+        of the log.
         """
         function, said = function_or_class("on.event", of, options)
         selector, rest = taken_from(said)
