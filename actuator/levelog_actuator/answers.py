@@ -1,4 +1,4 @@
-"""The rule for each answer of the API: what an intent comes to, or what is done next.
+"""The rule for each answer of the API: how it ends the intent, or what to do next.
 
 Two tables, read from the top, the first rule that fits holds: `ANSWER_RULES` for what the API answered to a write,
 `SIGHT_RULES` for what was found when the target was read, before a write or after one of unclear effect.

@@ -1,4 +1,4 @@
-"""Levels that daemons wait for: read together when a processor hints that one has changed, and at each sweep."""
+"""Levels that daemons wait for: read together after a hint that one has changed, and at each sweep."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Daemons: runs that last, each kept alive by the claim of its call, and ended with its object, claim or process."""
+"""Daemons: long calls, each kept alive by its claim, and ended with its object, its claim or the process."""
 
 import asyncio
 import contextlib

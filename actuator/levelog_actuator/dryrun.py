@@ -1,4 +1,4 @@
-"""Dry run: what the actuator would write, as the API answers it; nothing is written, claimed or stored."""
+"""Dry run: what the actuator would write, with the API's answers. Writes, claims and stores nothing."""
 
 import logging
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Calls effects, and keeps each claim for as long as the function runs."""
+"""Calls effects, and renews each claim while the function runs."""
 
 import asyncio
 import logging

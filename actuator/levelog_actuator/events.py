@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events: one that is repeated raises the count of the Event that exists."""
+"""Writes Kubernetes Events: a repeated one raises the count of the existing Event."""
 
 import socket
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,4 @@
-"""Whether claims that waited for their turn are still held, looked up for all of them together."""
+"""Checks that claims which waited for their turn are still held, in one query for all of them."""
 
 import asyncio
 from collections.abc import Callable

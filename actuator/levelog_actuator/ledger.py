@@ -1,4 +1,4 @@
-"""Takes results: receipts of writes go to the log at once, everything else into the database first."""
+"""Records results: receipts of writes go to the log at once, all others to the database first."""
 
 import asyncio
 import logging

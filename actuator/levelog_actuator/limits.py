@@ -1,4 +1,4 @@
-"""Limits of an actuator: its settings, requests at once, retries, groups that rest after 429, outages."""
+"""Limits of an actuator: settings, concurrent requests, retries, API groups that rest after 429, outages."""
 
 import asyncio
 import logging

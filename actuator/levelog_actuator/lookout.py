@@ -1,4 +1,4 @@
-"""Looks after writes that the log has not shown for a while: reads their targets, and tells the log what it saw."""
+"""Checks writes that the log has not shown for a while: reads their targets and records a sighting."""
 
 import asyncio
 import logging

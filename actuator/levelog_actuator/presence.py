@@ -1,4 +1,4 @@
-"""The actuator's own presence: its claims are its own as long as it is renewed in time."""
+"""The actuator's own presence: its claims are safe while it renews this in time."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Publishes receipts to the log, also those that an earlier process stored and could not publish."""
+"""Publishes stored receipts to the log, including those of an earlier process."""
 
 import asyncio
 import logging

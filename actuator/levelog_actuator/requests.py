@@ -1,4 +1,4 @@
-"""The request that carries out an intent, with the guards that keep it from another incarnation."""
+"""The request for an intent, with the guards against another incarnation."""
 
 from collections.abc import Mapping
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What carrying out an intent comes to: it has ended, or is tried again later."""
+"""Results of an attempt: the intent has ended, or is tried again later."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""Verbs of the API that the role of an actuator has to allow, by the verb of an intent."""
+"""The API verbs that an actuator needs for each verb of an intent."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,4 +1,4 @@
-"""Carries out one intent: sends it, looks at the target, and follows the rule for each answer."""
+"""Carries out one intent: sends it, reads the target if needed, and follows the rule for each answer."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

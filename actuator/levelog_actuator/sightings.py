@@ -1,4 +1,4 @@
-"""What an object shows of a write: its identity, its controlling owner, and whether it holds the fields."""
+"""What an object tells about a write: identity, controlling owner, and whether it has the fields."""
 
 from collections.abc import Mapping
 from typing import Any

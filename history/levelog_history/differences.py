@@ -1,4 +1,4 @@
-"""The differences between two versions of an object, field by field, for people to read."""
+"""The differences between two versions of an object, field by field, as readable text."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

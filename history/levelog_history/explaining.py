@@ -1,4 +1,4 @@
-"""Why a level is as it is: each decision with its causes, its changes, and the outcome of its writes."""
+"""Explains a level: each decision with its causes, its changes, and the outcome of its writes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The text of given records, and of the changes that they made to their objects."""
+"""The text of given records and of the changes that they made to their objects."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

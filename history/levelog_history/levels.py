@@ -1,4 +1,4 @@
-"""Levels as they are, or as they were at a moment."""
+"""Levels now, or at a past moment."""
 
 from collections.abc import Sequence
 from datetime import datetime

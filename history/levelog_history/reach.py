@@ -1,4 +1,4 @@
-"""How far history reaches: where it begins and ends, and the messages for what lies outside."""
+"""How far back history reaches, and the messages for moments outside it."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""The revisions of objects: what the records of the log say of them, one after the other."""
+"""The revisions of objects, computed from the log's records."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What happened to objects, in the order of the log; a decision stands below the last record that it can have seen."""
+"""What happened to objects, in the order of the log; each decision follows the last record that it can have seen."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta

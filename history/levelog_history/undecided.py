@@ -1,4 +1,4 @@
-"""Objects without decisions: which one is meant, who reads it, and which objects do have decisions."""
+"""Objects without decisions: which one is meant, who reads it, and which objects have decisions."""
 
 from collections.abc import Collection, Sequence
 from typing import Final

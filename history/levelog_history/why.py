@@ -1,4 +1,4 @@
-"""Which levels a name stands for, and which of their decisions to show."""
+"""Finds the levels that a name stands for, and the decisions to show."""
 
 from datetime import UTC, datetime
 from typing import Final

@@ -1,4 +1,4 @@
-"""Who writes which objects, how often, to what effect, and at what period."""
+"""Who writes which objects: how often, how regularly, and with what effect."""
 
 import statistics
 from collections import defaultdict

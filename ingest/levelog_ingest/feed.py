@@ -1,4 +1,4 @@
-"""One part of a resource read from the API server into the log: lists and watches, one connection after another."""
+"""One part of a resource, from the API server into the log: lists and watches, one connection after another."""
 
 import logging
 import random

@@ -1,4 +1,4 @@
-"""Ingest: the resources of one cluster, watched side by side into its log."""
+"""Ingest: watches all resources of one cluster concurrently and appends to the cluster's log."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""From the bytes of one resource's objects to messages of the log."""
+"""Turns the bytes of a resource's objects into messages of the log."""
 
 import logging
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Where to go on: found out from the log itself, so that ingest keeps nothing of its own."""
+"""Where to resume: found in the log, so that ingest keeps no state of its own."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What ingest watches, how that goes, and how long it waits when it does not."""
+"""The status of each watch, and how long ingest waits after a failure."""
 
 import asyncio
 import logging

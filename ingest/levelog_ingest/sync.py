@@ -1,4 +1,4 @@
-"""A list of one resource over all its parts, in pages where the API server does not stream it."""
+"""A list of one resource over all its parts, in pages if the API server does not stream it."""
 
 import asyncio
 import logging

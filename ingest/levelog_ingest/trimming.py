@@ -1,4 +1,4 @@
-"""An object's bytes as they are recorded: what the API sent, cut but not re-encoded.
+"""The recorded form of an object's bytes: parts are cut out, nothing is re-encoded.
 
 Cut out are `metadata.managedFields`, of which manager and time of the newest entry are kept, and kubectl's annotation
 last-applied-configuration, in which secrets hide. The API server writes compact JSON, so that a member is found as its

@@ -1,4 +1,4 @@
-"""Keeps one resource flowing into the log, whatever happens to the API server, the network or the log."""
+"""Watches one resource for ever, through failures of the API server, the network and NATS."""
 
 import asyncio
 import logging

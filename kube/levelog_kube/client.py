@@ -1,4 +1,4 @@
-"""A connection to one API server: raw requests and raw streams of lines, with errors that say what was asked."""
+"""A connection to one API server: raw requests and raw streams of lines, with errors that name the request."""
 
 import asyncio
 import logging

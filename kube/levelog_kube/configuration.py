@@ -1,4 +1,4 @@
-"""Where the API server is and who asks: kubeconfig files, read by kubernetes_asyncio, and service accounts of pods."""
+"""Where the API server is and who asks: kubeconfig files, read by kubernetes_asyncio, and pods' service accounts."""
 
 import logging
 import os

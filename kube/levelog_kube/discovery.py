@@ -1,4 +1,4 @@
-"""What an API server serves, with which schemas, and which cluster it is."""
+"""What an API server serves, the schemas, and the identity of the cluster."""
 
 import difflib
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What a request to an API server can end in, beside an answer.
+"""The failures of a request to an API server.
 
 LevelogError
 ├── ApiError          the server answered with a status of 400 or more, and did nothing (409, 422, …)

@@ -1,4 +1,4 @@
-"""What levelog uses of kubernetes_asyncio, loaded without the models of all kinds: 34 MB and a third of a second less.
+"""The parts of kubernetes_asyncio that levelog uses, without its models: 34 MB and a third of a second less.
 
 The library's packages import every model with any of their modules. Empty packages stand in for them while this module
 is loaded; an `import kubernetes_asyncio` of your own gets the library whole.

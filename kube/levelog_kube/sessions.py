@@ -1,4 +1,4 @@
-"""HTTP sessions: their certificates, when another one is needed, and the proxy that they go through."""
+"""HTTP sessions: certificates, when to replace a session, and the proxy."""
 
 import ssl
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network

@@ -1,4 +1,4 @@
-"""Group commit: what many tasks append while one batch is being written goes into the next one."""
+"""Group commit: appends that arrive while a batch is being written go into the next batch."""
 
 import asyncio
 import logging

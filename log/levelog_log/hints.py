@@ -1,4 +1,4 @@
-"""Hints on core NATS: another process is told that there is work, so that nobody has to poll for it."""
+"""Hints on core NATS: tell another process that there is work, so that it need not poll."""
 
 import asyncio
 import secrets

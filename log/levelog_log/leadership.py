@@ -1,4 +1,4 @@
-"""What one of several processes does while the others stand by, and the lease on NATS that says which.
+"""Leader election: one of several processes does a task, chosen by a lease on NATS.
 
 A lease is a message that its holder replaces before it expires, and that others may only add once it is gone. A stream
 of its own, in memory, holds the last message of each task, and drops it when it is older than a lease lasts. So there

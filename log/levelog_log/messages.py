@@ -1,4 +1,4 @@
-"""Between records and messages: which subject a record has, and what a message of the log says."""
+"""Converts between records and messages: the subject of a record, and the record in a message."""
 
 import secrets
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Reading the log in order, from a position on, for as long as wanted.
+"""Reads the log in order, from a position on.
 
 A pull consumer, not a push one: each request says how much may come, so that memory is bounded by this file and not by
 the server's flow control, which lets 32 MiB through. It is as fast (measured: 57,000 records/s either way).

@@ -1,4 +1,4 @@
-"""The stream that is the log of one cluster: its settings, its identity, and records looked up in it."""
+"""The stream that is one cluster's log: settings, identity, and look-ups of single records."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What a reader has read of a log, compared with what the log holds when it reads on."""
+"""How far a reader has read, compared with what the log holds now."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Alembic, at work on a connection that is given."""
+"""Runs Alembic on a given connection."""
 
 from collections.abc import Callable
 from itertools import count

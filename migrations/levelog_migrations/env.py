@@ -1,4 +1,4 @@
-"""Alembic's environment: runs the revisions on the connection that `schema` gives it, in its transaction."""
+"""Alembic's environment: runs revisions on the connection that `schema` passes in, in its transaction."""
 
 from alembic import context
 

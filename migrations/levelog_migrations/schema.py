@@ -1,4 +1,4 @@
-"""Bringing a database to the revision that this code needs, and telling which one it is at.
+"""Brings a database to the revision of this code, and tells at which revision it is.
 
 Alembic is loaded where there is something to apply: every command that looks at a database comes through here first.
 """

@@ -1,4 +1,4 @@
-"""One engine to step: it folds records, decides on what is due, and tells what is due next."""
+"""The engine, one step at a time: fold records, decide what is due, tell what is due next."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping

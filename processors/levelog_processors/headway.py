@@ -1,4 +1,4 @@
-"""Progress of what takes long: reading the log up to its end, and recomputing what changed code left behind."""
+"""Progress of long work: reading the log up to its end, and recomputing after code changes."""
 
 import logging
 from collections.abc import Callable

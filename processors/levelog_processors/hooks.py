@@ -1,4 +1,4 @@
-"""The hooks of the operators of one process: run before its work begins, and when it ends."""
+"""Runs the hooks of the operators of one process, before its work begins and when it ends."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Indices for code that runs for long: read from the tables, and followed by this process's folds and by hints."""
+"""Live indices: read from the tables, updated after this process's folds and after hints."""
 
 import asyncio
 import logging

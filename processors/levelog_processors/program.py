@@ -1,4 +1,4 @@
-"""The operators of one application, arranged by what fold and decisions look up."""
+"""The operators of one application, arranged for look-ups by fold and decisions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar

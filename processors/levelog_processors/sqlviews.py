@@ -1,4 +1,4 @@
-"""The SQL views of a program, with a column for each field that its functions name a type of."""
+"""The SQL views of a program, with a typed column for each field in the annotations of its functions."""
 
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin

@@ -1,4 +1,4 @@
-"""Keeps the tables in step with the log: empties them if it is another one, and prunes what is older than it."""
+"""Keeps the tables in step with the log: empties them if the log is another one, prunes what is older than it."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a processor waits for between two cuts: records, a hint, or the time of a wakeup."""
+"""What a processor waits for between two cuts: records, a hint, or a due wakeup."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence

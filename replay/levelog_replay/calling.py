@@ -1,4 +1,4 @@
-"""Calls recorded functions again: without network, and with a debugger where one is wanted."""
+"""Calls recorded functions again: without network, and in a debugger if asked for."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping

@@ -1,4 +1,4 @@
-"""Mode `log`: history is folded in the order of the log, with a cut after each record, decided on as if it came now.
+"""Mode `log`: folds history in the order of the log, and decides after each record as if it arrived now.
 
 Time is what the records say, and never goes back. Wakeups whose time comes between two records are due then. Receipts
 are folded as they are live; what is decided here is sent by nobody.

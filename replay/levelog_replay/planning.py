@@ -1,4 +1,4 @@
-"""What other code would decide now: it runs on a copy of the tables.
+"""What other code would decide now, tried on a copy of the tables.
 
 It takes over as it would live: it is promoted, what its indices and views are is computed anew, and levels are decided
 on until nothing is due. Nobody is there who could write.

@@ -1,4 +1,4 @@
-"""Mode `recorded`: every decision is repeated on the tables as it saw them.
+"""Mode `recorded`: repeats every decision on the tables as it saw them.
 
 A decision notes how far each partition was folded in its snapshot. Snapshots of one database follow one another, so the
 scratch tables are folded from each to the next, whoever folded what and in which batches.

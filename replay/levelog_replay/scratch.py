@@ -1,4 +1,4 @@
-"""A database to fold recorded history into, thrown away afterwards: the tables as they were at some moment."""
+"""A temporary database for recorded history: the tables as they were at some moment."""
 
 import tempfile
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where recorded history comes from, and which of its decisions are repeated."""
+"""Where recorded history comes from, and which of its decisions to repeat."""
 
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol

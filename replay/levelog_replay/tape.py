@@ -1,4 +1,4 @@
-"""Records of the log, as far as each partition was folded at some moment, without versions that do not matter."""
+"""The records of the log up to the position of each partition at some moment, without superseded versions."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing

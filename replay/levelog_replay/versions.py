@@ -1,4 +1,4 @@
-"""Decides a history again with one or two versions of the code, and compares the results."""
+"""Repeats the decisions of a history with one or two versions of the code, and compares the results."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence

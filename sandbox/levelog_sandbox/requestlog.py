@@ -1,4 +1,4 @@
-"""What the API was asked, by whom, and whether it changed anything: the log that tests and the demo read."""
+"""The log of all requests: who asked, for what, and whether it changed anything. Tests and the demo read it."""
 
 import asyncio
 from collections import Counter, deque

@@ -1,4 +1,4 @@
-"""Somebody who changes things without HTTP: manifests in, objects out, every call in the request log."""
+"""A user who changes objects without HTTP: manifests in, objects out, every call in the request log."""
 
 from collections.abc import Sequence
 from typing import Any

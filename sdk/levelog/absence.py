@@ -1,4 +1,4 @@
-"""A server that is away: said once, then how long it has been, then that it is back, however many tasks wait for it."""
+"""A server that is away: logged when it goes, at intervals, and when it is back, once for all waiting tasks."""
 
 import asyncio
 import logging

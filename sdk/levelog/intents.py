@@ -1,4 +1,4 @@
-"""Intents: what a reconcile function asks to be written. Nothing is sent while the function runs."""
+"""Intents: the writes that a reconcile function asks for. Nothing is sent while the function runs."""
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence

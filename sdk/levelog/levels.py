@@ -1,4 +1,4 @@
-"""A level and its drift: what should be against what is. Of children: `handlers/owned.py`."""
+"""A level and its drift: desired against actual. For children: `handlers/owned.py`."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from datetime import datetime

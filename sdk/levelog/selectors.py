@@ -1,4 +1,4 @@
-"""Filters on labels and annotations, as users of Kopf know them."""
+"""Filters on labels and annotations, with the options that Kopf has."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum

@@ -1,4 +1,4 @@
-"""What PostgreSQL and SQLite write differently: types, the clock, sets of values, rows that may be there already.
+"""Differences between PostgreSQL and SQLite: types, the clock, sets of values, inserts of rows that may exist.
 
 A set of values is one bound value however many keys are asked for, so that statements are prepared once. Statements
 that run for each batch are also built once, since to build one takes longer than to run it: they stand in functions

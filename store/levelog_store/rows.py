@@ -1,4 +1,4 @@
-"""Rows that several stages handle: what one application knows of objects, indices, lists and levels."""
+"""Rows that several stages use: objects, index entries, lists and levels of one application."""
 
 from datetime import datetime
 from typing import Final

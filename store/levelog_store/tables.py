@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy Core knows them; the first revision creates them.
+"""The tables, as SQLAlchemy Core defines them; the first revision creates them.
 
 Every key begins with the scope: one number for a cluster and an application. Objects are named by their key as text,
 `webs.example.com/default/shop`, so that any table can be read by eye.

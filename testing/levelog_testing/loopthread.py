@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: a test may run in another loop, and then could not wait for it."""
+"""An event loop in its own thread: a test may run in a loop already, and could not wait for this one."""
 
 import asyncio
 import threading

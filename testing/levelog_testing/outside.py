@@ -1,4 +1,4 @@
-"""External systems of a simulation: records that the test gives, and stubs of effects."""
+"""External systems of a simulation: records given by the test, and stubs of effects."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Daemons in simulated time: they run until each of them waits, then time may pass."""
+"""Daemons in simulated time: time passes only once each of them waits."""
 
 import asyncio
 from collections.abc import Coroutine, Generator

@@ -1,4 +1,4 @@
-"""Bundles as tests: operators decide as was recorded."""
+"""Bundles as tests: operators must decide as recorded."""
 
 import os
 from collections.abc import Sequence

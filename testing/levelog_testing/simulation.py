@@ -1,4 +1,4 @@
-"""Simulation: an operator's whole loop, stepped by a test."""
+"""Simulation: an operator's whole loop, one step at a time."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack

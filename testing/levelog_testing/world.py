@@ -1,4 +1,4 @@
-"""The parts of a simulation: a sandbox cluster, tables in SQLite, and the fold, decide and sending that run live."""
+"""The parts of a simulation: a sandbox cluster, SQLite tables, and the live code that folds, decides and sends."""
 
 import asyncio
 import tempfile

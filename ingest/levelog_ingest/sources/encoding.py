@@ -1,4 +1,4 @@
-"""A source's records as they are recorded: named, encoded, redacted, and read back once to see that they can be."""
+"""Encodes a source's records: names, JSON, redaction, and a check that they can be read back."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the log holds of a source's records, and in which versions: where a process that takes over goes on."""
+"""The log's records of a source and their versions: where a process that takes over resumes."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Keeps one external source flowing into the log, whatever its function does."""
+"""Runs one source for ever, through failures of its function."""
 
 import asyncio
 import inspect

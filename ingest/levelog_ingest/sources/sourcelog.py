@@ -1,4 +1,4 @@
-"""What a source says, written to the log: lists, differences, and whether it is heard of."""
+"""Writes what a source reports to the log: lists, differences, and whether there is contact."""
 
 import logging
 import secrets

@@ -1,4 +1,4 @@
-"""Where NATS is, how a connection proves who it is, and whom it trusts."""
+"""Where NATS is, how a connection authenticates, and which certificates it trusts."""
 
 import base64
 import re

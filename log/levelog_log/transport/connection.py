@@ -1,4 +1,4 @@
-"""A connection to NATS that tells when it was lost, and speaks of failures in levelog's words."""
+"""A connection to NATS that reports when it is lost, and translates failures into levelog's errors."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Requests to JetStream's API: strict JSON, written as structs, with the fields that nats-py does not know."""
+"""Requests to the JetStream API as structs, with fields that nats-py does not know."""
 
 from datetime import timedelta
 from typing import Final, TypeVar

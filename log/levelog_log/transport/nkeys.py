@@ -1,4 +1,4 @@
-"""Nkeys, the Ed25519 keys of NATS: seeds and credentials files, public keys, and signatures.
+"""Nkeys, the Ed25519 keys of NATS: seeds, credentials files, public keys, signatures.
 
 The package nkeys is published as sources only, which an installation of wheels refuses. The format is base32 of two
 bytes of prefix (the first 5 bits say seed, the next 8 its kind), 32 of key, and a CRC-16: https://github.com/nats-io/nkeys.

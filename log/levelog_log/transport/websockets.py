@@ -1,4 +1,4 @@
-"""nats-py without aiohttp until something speaks over WebSockets: else each start of a command takes a fifth longer."""
+"""Loads nats-py without aiohttp until a WebSocket needs it: otherwise commands start a fifth slower."""
 
 import sys
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""nats-py's client, with the two operations that handle every record made cheap, and a stricter way to sign in.
+"""nats-py's client, with a faster path for the two operations of every record, and a stricter sign-in.
 
 These override or use members that nats-py names with an underscore. They are all in this file; without the overrides
 records are read at half the speed, and a server that offers no TLS is told who signs in. A test of each fails if

@@ -1,4 +1,4 @@
-"""One cut: reads wakeups, calls views and reconcile functions, writes the decisions. Counts calls."""
+"""One cut: reads wakeups, calls views and reconcile functions, writes the decisions, counts the calls."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

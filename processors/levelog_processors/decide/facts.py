@@ -1,4 +1,4 @@
-"""What a decision is made from, all frozen: the facts, what the view saw, what the round asked for."""
+"""The inputs of a decision, all frozen: the facts, what the view read, what the round asked for."""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Calls reconcile functions, checks what they yield, and keeps the slow ones running."""
+"""Calls reconcile functions, checks what they yield, and lets slow ones run beyond their cut."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What a view may look up, what it read, and which of that counts when its level is compared."""
+"""What a view may look up, what it read, and which reads count when its level is compared."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What may be decided: views whose resources are listed, wakeups whose causes are folded everywhere."""
+"""Which views and wakeups may be decided: their resources are listed, their causes are folded everywhere."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""What becomes of one level, given what was read: pure, shared by live processors, replay and tests.
+"""The decision on one level, from what was read: pure, shared by live processors, replay and tests.
 
 A wakeup's `Facts` say whether its view is called. With what that saw they are an `Outlook`, which says whether the
 reconcile function is called. That and its `Round` give the decision.

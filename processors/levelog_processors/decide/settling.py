@@ -1,4 +1,4 @@
-"""When a written intent is settled, and when the next round comes: after a backoff, which grows if it was undone."""
+"""When a written intent is settled, and when the next round comes: the backoff, which grows if a write was undone."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""What one cut reads, as of one moment: the facts of levels, and the buckets that their views look up."""
+"""The reads of one cut, in one snapshot: the facts of levels, and the index entries that their views look up."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How levels stand, for views that are given that or look it up, and so are decided on after the others."""
+"""The status of levels, for views that take or look up levels and are therefore decided last."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

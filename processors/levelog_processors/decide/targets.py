@@ -1,4 +1,4 @@
-"""Where an intent goes: the object that it names, or levelog's own choice for calls of effects and for Events."""
+"""The target of an intent: the object that it names, or one that levelog chooses for calls and Events."""
 
 import re
 from typing import Any, Final

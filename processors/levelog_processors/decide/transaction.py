@@ -1,4 +1,4 @@
-"""The transaction of a cut: which wakes it carries, what is claimed in it, and what follows once it has committed."""
+"""The transaction of a cut: the wakeups that it carries, its claims, and what follows its commit."""
 
 import logging
 import math

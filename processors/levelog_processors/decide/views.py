@@ -1,4 +1,4 @@
-"""Running views: each in a greenlet that pauses where it reads an index, so that many reads become one query.
+"""Runs views, each in a greenlet that pauses where it reads an index, so that many reads become one query.
 
 A view is an ordinary function and reads an index like a mapping. What it reads is recorded, also what is absent, and
 also what was read before it raised.

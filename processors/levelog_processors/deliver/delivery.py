@@ -1,4 +1,4 @@
-"""Record handlers: called for each record of the objects of some partitions, in order for each object.
+"""Record handlers: called for each record in some partitions, in order for each object.
 
 A position moves once all records up to it are handled, or held: an object whose function fails, or takes its time, is
 held with the first of its records that is not handled. Its later ones are read from the log again once that is done.

@@ -1,4 +1,4 @@
-"""Reads the log for record handlers: only what they ask for, in the partitions that are held."""
+"""Reads the log for record handlers: only the subjects that they need, in the leased partitions."""
 
 import asyncio
 import logging

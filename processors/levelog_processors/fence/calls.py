@@ -1,4 +1,4 @@
-"""Calls functions that only compute, in the thread of the event loop: with a time limit, and without I/O."""
+"""Calls pure functions in the event loop's thread: with a time limit, and without I/O."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Ends a function that computes for too long: a thread raises an exception in the thread that runs it.
+"""Ends a function that computes for too long, by an exception that another thread raises in it.
 
 Only Python code can be ended so: a call into C that does not return holds up the exception until it does.
 """

@@ -1,4 +1,4 @@
-"""Recomputes what changed code left behind: entries of indices, then wakeups of the parents of views.
+"""Recomputes after code changes: entries of indices, then wakeups of the parents of views.
 
 The owner of a partition does it, in the task that folds, so that the two never meet. Each page is one transaction with
 its position: a processor that is killed leaves the rest to whoever owns the partition next.

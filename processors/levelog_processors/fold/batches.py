@@ -1,4 +1,4 @@
-"""Folds batches into the tables: reads what is held, runs the pure fold, commits the changes with the checkpoint."""
+"""Folds batches into the tables: reads the stored state, runs the pure fold, commits changes and checkpoint."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

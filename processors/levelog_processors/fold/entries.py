@@ -1,4 +1,4 @@
-"""Entries of one object in one index: their keys, their values, and when they end."""
+"""The entries of one object in one index: keys, values, and when they expire."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime

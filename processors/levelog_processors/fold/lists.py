@@ -1,4 +1,4 @@
-"""Lists of a resource that begin and end, as a partition sees them, and the resources that are stale."""
+"""Lists of a resource as one partition sees them begin and finish, and which resources are stale."""
 
 from collections.abc import Mapping
 from typing import Final, TypeAlias

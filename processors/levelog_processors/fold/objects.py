@@ -1,4 +1,4 @@
-"""Objects in the fold: what a record says of one, and the newest record of each in a batch."""
+"""Objects in the fold: the state that a record gives of one, and the newest record of each in a batch."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Receipts in the fold: what they change of intents, and what they say of children and effects."""
+"""Receipts in the fold: how they change intents, and what they record about children and effects."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime

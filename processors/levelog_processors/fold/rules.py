@@ -1,4 +1,4 @@
-"""The fold: from records and what the tables hold of their objects to changes, and to the parents to wake. No I/O here.
+"""The fold: from records and the stored state of their objects to changes, and to the parents to wake. No I/O.
 
 Who read a key that changed is found in SQL, by `store/fold/changewrites.py`.
 

@@ -1,4 +1,4 @@
-"""A bundle as a test: operators must decide as it says, or it is rewritten with what they decide."""
+"""A bundle as a test: operators must decide as recorded, or the bundle is rewritten."""
 
 from collections.abc import Iterator
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""The lines of a bundle: a file of JSON lines, one of a heading, schemas, records, decisions, and one that ends it.
+"""The lines of a bundle, a JSON lines file: a heading, schemas, records, decisions, and an end line.
 
 A decision is a line of what it was made on, one of what it came to, and one for each of its writes, so that code that
 decides otherwise changes lines of the latter kinds alone.

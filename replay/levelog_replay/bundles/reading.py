@@ -1,4 +1,4 @@
-"""A bundle: history in one file, to look at and to decide again where there is neither cluster, NATS nor SQL server."""
+"""Reads a bundle: history in one file, to inspect and repeat without cluster, NATS or SQL server."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Sequence
 from contextlib import aclosing

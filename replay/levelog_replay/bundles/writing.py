@@ -1,4 +1,4 @@
-"""Writes a bundle: from the log and SQL, or from another bundle whose decisions came out differently."""
+"""Writes a bundle: from the log and SQL, or from another bundle with different decisions."""
 
 import os
 import tempfile

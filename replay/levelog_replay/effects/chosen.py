@@ -1,4 +1,4 @@
-"""Which handlers, timers and effects a replay calls again: what `--call` and `--break` name, looked up in the code."""
+"""Which handlers, timers and effects a replay calls again: looks up the names in `--call` and `--break`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Pairs recorded calls with new ones, or those of two versions; makes them again, and compares."""
+"""Pairs recorded calls with repeated ones, or those of two versions, and compares them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar

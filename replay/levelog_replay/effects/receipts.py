@@ -1,4 +1,4 @@
-"""The outcomes of recorded calls, from the receipts in the log."""
+"""The outcomes of recorded calls, read from receipts in the log."""
 
 from collections.abc import Collection
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Calls handlers, timers and effects again: without side effects, unless these are allowed."""
+"""Calls handlers, timers and effects again: without side effects, unless allowed."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Python's debugger, kept inside the functions of users: it stops neither in levelog's frames nor in the loop's."""
+"""Python's debugger, limited to users' functions: it skips frames of levelog and of the event loop."""
 
 import pdb  # noqa: T100 - this is no breakpoint that was left behind
 import signal

@@ -1,4 +1,4 @@
-"""When a replay stops in a user's function, and what it prints of the decision."""
+"""When a replay stops in a user's function, and what it prints about the decision."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""What clients ask before their first request: versions, groups, resources, and as much OpenAPI as kubectl reads.
+"""Discovery: versions, groups, resources, and as much OpenAPI as kubectl reads.
 
 Limits: OpenAPI has no schemas, so `kubectl explain` has nothing to say.
 """

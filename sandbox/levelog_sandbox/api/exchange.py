@@ -1,4 +1,4 @@
-"""One request on its way, and how bodies come and go over the wire."""
+"""One HTTP request: its bodies, read and written in the formats of the API."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final

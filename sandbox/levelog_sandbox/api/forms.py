@@ -1,4 +1,4 @@
-"""Other forms of an object that clients may ask for: a Table for `kubectl get`, and PartialObjectMetadata.
+"""Other representations of an object: a Table for `kubectl get`, and PartialObjectMetadata.
 
 Limits: core kinds have the columns NAME and AGE, pods, namespaces, deployments and definitions a few more.
 """

@@ -1,4 +1,4 @@
-"""The answers of an API server that refuses: one exception that carries a `Status` object.
+"""Error answers of the API server: one exception that carries a `Status` object.
 
 The code and reason say what the caller may do: 404, 409 and 410 want a fresh read, 400, 405, 406, 415 and 422 want
 another request.

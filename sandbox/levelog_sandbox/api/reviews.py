@@ -1,4 +1,4 @@
-"""Reviews: whose token is this, who am I, and may somebody do something? Asked by a create, answered, never stored.
+"""TokenReview, SelfSubjectReview and access reviews: a create asks, the answer is never stored.
 
 Limits: no SelfSubjectRulesReview; groups and selectors are taken, but do not change the answer.
 """

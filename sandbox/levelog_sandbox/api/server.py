@@ -1,4 +1,4 @@
-"""HTTP in front of a cluster: each request is routed, carried out, logged and answered, errors as `Status` objects."""
+"""The HTTP server of a cluster: routes, runs, logs and answers each request; errors become `Status` objects."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""From a URL's path to what it names, and who may do what with it."""
+"""The target of a request, from its URL path; and authorization: who may do what with it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

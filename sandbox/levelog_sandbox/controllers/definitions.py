@@ -1,4 +1,4 @@
-"""Custom resource definitions: from a stored CRD to resources that the API serves, and back when it is deleted.
+"""CustomResourceDefinitions: makes the API serve the resources of a stored CRD, and removes them with it.
 
 Limits: no conversion webhooks (versions differ in apiVersion only), no scale subresource.
 """

@@ -1,4 +1,4 @@
-"""What a cluster's controllers do after a delete: dependents of absent owners go, and the objects of definitions.
+"""Garbage collection: deletes dependents of absent owners, and the objects of deleted CRDs.
 
 Runs in its own task, a moment after the write that made the garbage, as in a cluster. Its deletes are logged under the
 user agent `levelog-sandbox-garbage-collector`.

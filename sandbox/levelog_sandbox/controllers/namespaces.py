@@ -1,4 +1,4 @@
-"""The end of a namespace: what is in it is deleted, its status says what remains, then its own finalizer goes.
+"""Deletion of a namespace: deletes its objects, reports the rest in its status, then removes its finalizer.
 
 Origin of the conditions and their words: the namespace controller of kube-controller-manager.
 """

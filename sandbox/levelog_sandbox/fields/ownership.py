@@ -1,4 +1,4 @@
-"""Who owns which field: `metadata.managedFields` under updates and server-side apply, and what an apply merges.
+"""Field ownership: `metadata.managedFields` under updates and server-side apply, and the merge of an apply.
 
 Rules: sigs.k8s.io/structured-merge-diff v6 and k8s.io/apimachinery/pkg/util/managedfields. An update takes what it
 changes; an apply claims what it says, refuses what another manager owns unless forced, and removes what the manager

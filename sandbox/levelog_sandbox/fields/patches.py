@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7396) and JSON patch (RFC 6902) on decoded objects, and the refusal of what cannot be."""
+"""JSON merge patch (RFC 7396) and JSON patch (RFC 6902) on decoded objects, and their errors."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sets of field paths: what a value holds, how two values differ, and their form in `managedFields` (FieldsV1).
+"""Sets of field paths: those of a value, the difference of two values, and the form in `managedFields` (FieldsV1).
 
 A path is a tuple of FieldsV1 elements: `f:name` for a field or map key, `k:{"name":"web"}` for an item of a keyed
 list, `v:"x"` for a member of a set. A set of paths is a plain Python set, so its algebra is Python's.

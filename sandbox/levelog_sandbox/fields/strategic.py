@@ -1,4 +1,4 @@
-"""Strategic merge patch: like a merge patch, but lists are merged where their kind says so, by the key that it names.
+"""Strategic merge patch: a merge patch that merges lists by the key that their schema names.
 
 A patch may also say how: `$patch` (replace, delete), `$retainKeys`, `$deleteFromPrimitiveList/LIST` and
 `$setElementOrder/LIST`. Origin of what each does, and of the codes and words of its refusals: what kube-apiserver

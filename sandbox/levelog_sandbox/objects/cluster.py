@@ -1,4 +1,4 @@
-"""The state behind the API, and every write to it, logged: what HTTP requests and direct calls share."""
+"""The state behind the API: every write to it is logged, from HTTP requests and direct calls alike."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime

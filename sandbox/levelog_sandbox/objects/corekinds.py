@@ -1,4 +1,4 @@
-"""What kube-apiserver adds to, and forbids in, objects of single core kinds, beyond what their schema says.
+"""Defaults and checks of kube-apiserver for single core kinds, beyond their schema.
 
 Limits: the rules below only. No service account tokens in pods, no quota, no taints or system data of nodes.
 """

@@ -1,4 +1,4 @@
-"""Delete: preconditions, finalizers, graceful deletion of scheduled pods, and whole collections.
+"""Delete: preconditions, finalizers, graceful deletion of scheduled pods, whole collections.
 
 An object with finalizers, a namespace, or a pod on a node is only marked; it goes when the last of these lets go.
 """

@@ -1,4 +1,4 @@
-"""From a request's body to an object that may be stored: its kind, its namespace, unknown fields, defaults."""
+"""From a request's body to an object to store: kind, namespace, unknown fields, defaults."""
 
 from dataclasses import dataclass
 from typing import Any

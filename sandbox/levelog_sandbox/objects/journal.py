@@ -1,4 +1,4 @@
-"""The objects of a store in a file, each change as it happens: a sandbox that is started again is the same cluster.
+"""A file with each change of a store: a sandbox that is started again is the same cluster.
 
 Limits: what is written is in the hands of the operating system: it outlives the process, not a power cut. There is no
 history: watches and continued lists of a former start go on if nothing of their kind changed since; else: 410.

@@ -1,4 +1,4 @@
-"""What the server does to `metadata`: names, uids, timestamps, generations, and what a writer may not change."""
+"""What the server sets in `metadata`: names, uids, timestamps, generations; and what a writer may not change."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Get and list: what selectors let through, in consistent pages, and the tokens with which they continue.
+"""Get and list: selectors, consistent pages, and their continue tokens.
 
 Field selectors reach `metadata.name`, `metadata.namespace`, and the paths that the server indexes per kind; another
 path is refused with 400, as by the server.

@@ -1,4 +1,4 @@
-"""Pod specs, in pods and in the templates of workloads: defaults that depend on other fields, and what is wrong."""
+"""Pod specs in pods and workload templates: defaults that depend on other fields, and validation."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""Objects by revision: one increasing counter for all, a history per collection for watches and continued lists.
+"""Objects by revision: one counter for all, and a history per collection for watches and continued lists.
 
 Limits: in memory only; history is kept until `compact()` or until a collection holds more than `history` changes.
 Bodies are never changed in place: each write stores a new one.

@@ -1,4 +1,4 @@
-"""The scale of an object: its replicas as an object of a kind of their own, which reads and writes that object."""
+"""The scale subresource: a Scale object that reads and writes the replicas of its object."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Watches: what a client sees of a collection from a revision on, as encoded lines.
+"""Watches: the events of a collection from a revision on, as encoded lines.
 
 Limits: a watcher that reads slowly is not cut off; its lines queue in memory.
 """

@@ -1,4 +1,4 @@
-"""What the API serves: each kind at each version, where it is stored, and the registry that finds it."""
+"""What the API serves: each kind in each version, where it is stored, and how to find it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Where a resource that scales keeps its replicas and its selector, and what may stand there."""
+"""Where a scalable resource keeps its replicas and its selector, and which values are allowed."""
 
 from dataclasses import dataclass
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The shape of a kind: what is a field, a map, a set or a keyed list, what is required, and what is filled in.
+"""The shape of a kind: fields, maps, sets and keyed lists, what is required, and defaults.
 
 Built from the OpenAPI in `builtin.json` or from a custom resource's structural schema; both speak the same words.
 """

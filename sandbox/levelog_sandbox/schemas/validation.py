@@ -1,4 +1,4 @@
-"""What the schema does to an object on its way in: unknown fields are pruned, defaults filled in, values checked.
+"""Applies a schema to an incoming object: prunes unknown fields, sets defaults, checks values.
 
 What does not fit the types is told in two ways, as by the server: a core kind is decoded into Go structs, and fails as
 Go's JSON decoder does; an applied configuration is typed by its schema, and fails as structured-merge-diff does.

@@ -1,4 +1,4 @@
-"""Refuses users' functions what they must not do, with the one audit hook of the process.
+"""Keeps users' functions from I/O and other forbidden calls, by the process's one audit hook.
 
 There are two policies. A function that only computes does no I/O: its thread has a `Guard`. What replay calls does not
 reach the network, nor do the tasks that it starts: it runs `offline`. If it was called for what it does to the world,

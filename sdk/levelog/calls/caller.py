@@ -1,4 +1,4 @@
-"""Calling users' functions: async ones in the loop, others in threads, each with its time limit."""
+"""Calls users' functions with a time limit: async ones in the event loop, others in threads."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""What a function read of a plain object, and what the same reads give in another version of the object.
+"""What a function read of a plain object, and what the same reads give in another version of it.
 
 An observation is a place in the JSON and a kind of look at it. Two bodies in which every observation gives the same are
 the same to the function, since it can decide where to look next only by what it saw before.

@@ -1,4 +1,4 @@
-"""`@op.children`: from a function that returns manifests to an index, a view and a reconcile function."""
+"""`@op.children`: makes an index, a view and a reconcile function from a function that returns manifests."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Edge handlers, as `@op.on` registers them: a view of what a function has handled, and an effect that calls it."""
+"""Edge handlers, as `@op.on` registers them: a view of what was handled, and an effect that calls the function."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Edge handlers of one operator, and the views, effects and reconcile functions that are made of them."""
+"""The edge handlers of one operator, and the views, effects and reconcile functions made from them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Identity of code: a function's own definition, what it reaches of its module, and the types that it is given."""
+"""Fingerprints: a digest of a function's code, what it uses from its module, and its types."""
 
 import ast
 import dis

@@ -1,4 +1,4 @@
-"""What levelog passes to a user's function besides its object: chosen by each parameter's name and type at load."""
+"""What levelog passes to a user's function besides its object, chosen by each parameter's name and type."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`@op.on.event`: functions that are called for each record of an object in the log, as it was recorded."""
+"""`@op.on.event`: functions that are called for each record of an object in the log."""
 
 import inspect
 from collections.abc import Callable, Mapping

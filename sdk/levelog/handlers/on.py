@@ -1,4 +1,4 @@
-"""`op.on`: the decorators of edge handlers, beside those of hooks."""
+"""`op.on`: the decorators of edge handlers and hooks."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The level of a parent's children: desired manifests against owned objects, their drift, and the next step."""
+"""The level of a parent's children: desired manifests, owned objects, their drift, and the next step."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final

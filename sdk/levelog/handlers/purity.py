@@ -1,4 +1,4 @@
-"""Finds clocks, random numbers, the environment and sleeping in the byte code of functions that must be pure.
+"""Finds clocks, random numbers, environment reads and sleeps in the byte code of pure functions.
 
 Followed are functions of the same folder that are called by a global name, and imports inside of functions. What is
 reached through methods, containers or other libraries is not seen.

@@ -1,4 +1,4 @@
-"""Objects as handlers take them: filtered, and decoded to the class that a parameter names, or as plain JSON."""
+"""Decodes objects for handlers: filtered, as the annotated class or as plain JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""`@op.daemon`: makes of a function a view of whether its run has ended, and an effect that runs it."""
+"""`@op.daemon`: makes a view of whether the run has ended, and an effect that runs it, from a function."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping

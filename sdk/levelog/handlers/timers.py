@@ -1,4 +1,4 @@
-"""`@op.timer`: makes of a function a view of when it was called last, and an effect."""
+"""`@op.timer`: makes a view of the last call, and an effect, from a function."""
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping

@@ -1,4 +1,4 @@
-"""Views and reconcile functions, inspected when the file is loaded: a wrong one is refused before anything runs."""
+"""Views and reconcile functions, checked when the file is loaded, before anything runs."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

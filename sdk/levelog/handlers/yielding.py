@@ -1,4 +1,4 @@
-"""Intents that edge handlers yield: stored as the result of the call, and written by a view of the unwritten ones."""
+"""Intents of edge handlers: stored as the result of the call, then written through a view of unwritten ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias

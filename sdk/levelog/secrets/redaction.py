@@ -1,4 +1,4 @@
-"""Replacing secret values, of Secrets and of what `rules.py` names, by keyed hashes that show when they change."""
+"""Replaces secret values (Secrets, and what `rules.py` names) by keyed hashes, which still show changes."""
 
 import hmac
 import os

@@ -1,4 +1,4 @@
-"""Which values are redacted: of environment variables, of annotations, and under paths of a resource's objects."""
+"""Redaction rules: environment variables, annotations, and paths in objects of a resource."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Removes secret values from texts of others, errors above all."""
+"""Removes secret values from other programs' texts, mainly error messages."""
 
 import json
 import re

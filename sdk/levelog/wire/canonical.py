@@ -1,4 +1,4 @@
-"""One encoding for everything that is compared, hashed or stored as JSON."""
+"""One JSON encoding for everything that is compared, hashed or stored."""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256

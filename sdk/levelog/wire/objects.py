@@ -1,4 +1,4 @@
-"""Names of resources and objects, in the one form that all of levelog uses."""
+"""Names of resources and objects, in one form for all of levelog."""
 
 import re
 from functools import lru_cache

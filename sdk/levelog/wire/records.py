@@ -1,4 +1,4 @@
-"""Records: the content of a message of the log, and which records of an object count.
+"""Records: the content of a message in the log, and which records of an object count.
 
 Object records are in the past tense of what the API reported; control records tell about the reading itself. An object
 too large for a message is recorded by its metadata, size and hash, and read by nobody.

@@ -1,4 +1,4 @@
-"""Reads the levels that daemons wait for, all of them in one statement."""
+"""Reads all levels that daemons wait for, in one statement."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The outbox: intents are claimed by actuators, and given back.
+"""The outbox: actuators claim intents here, and give them back.
 
 `pending` says that nothing was sent, or nothing that took effect, so that a processor may withdraw the intent.
 `claimed` says that a request may have taken effect, also while nobody holds the claim: whoever claims it next has to

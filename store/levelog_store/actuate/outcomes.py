@@ -1,4 +1,4 @@
-"""Results of claimed intents: stored, noted as being in the log, and looked up where the log shows nothing."""
+"""Results of claimed intents: stores them, marks them as logged, finds those that the log does not show."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Presence of actuators: while it lasts, nobody else ends their claims; once it has expired, others take them over.
+"""Presence of actuators: while it lasts, nobody else ends their claims; once it expires, others take them over.
 
 All times are the database's. An actuator that says too late that it is here finds its presence renewed, and its claims
 perhaps ended: it can tell by its own clock, which knows when the last presence was over at the latest.

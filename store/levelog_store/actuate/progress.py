@@ -1,4 +1,4 @@
-"""Progress of a call that lasts, kept in the row of its intent as long as its claim is held."""
+"""State of a running daemon, kept in its intent's row for as long as the claim is held."""
 
 from sqlalchemy import Dialect, Update, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection

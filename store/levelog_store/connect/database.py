@@ -1,4 +1,4 @@
-"""A database as the rest of levelog sees it: transactions that write, snapshots that read."""
+"""A database for the rest of levelog: write transactions and read snapshots."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

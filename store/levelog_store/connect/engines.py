@@ -1,4 +1,4 @@
-"""Engines for the two dialects, with the settings that the guarantees rest on.
+"""Engines for both dialects, with the settings that the guarantees depend on.
 
 SQLite runs on the thread of the event loop: a statement takes microseconds, and two switches of threads more than that.
 What waits for the disk, or for another process that writes, has a thread.

@@ -1,4 +1,4 @@
-"""Translates what database drivers raise into levelog's errors."""
+"""Translates the database drivers' errors into levelog's."""
 
 import os
 from ssl import SSLCertVerificationError, SSLError

@@ -1,4 +1,4 @@
-"""Reads database URLs, and locks a SQLite file, since one process writes to it."""
+"""Parses database URLs, and locks a SQLite file for its one writing process."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""A fast path for statements that are built once: it skips what SQLAlchemy repeats at each execution.
+"""A fast path for statements that are built once: skips what SQLAlchemy repeats at each execution.
 
 SQLAlchemy looks up the compiled form of a statement, makes its parameters, a context, a cursor and a result, and
 switches greenlets: that takes up to ten times as long as SQLite needs for the statement. Here all of it but the values

@@ -1,4 +1,4 @@
-"""Decisions as values: their inputs, their results, and the writes that they ask for."""
+"""Decisions as values: inputs, results, and the intents that they ask for."""
 
 from datetime import datetime
 from typing import Self

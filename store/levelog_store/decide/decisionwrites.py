@@ -1,4 +1,4 @@
-"""Reading what decisions need and writing them, in one transaction with the wakeups that they consume."""
+"""Writes decisions, in one transaction with the wakeups that they consume."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final

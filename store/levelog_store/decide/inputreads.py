@@ -1,4 +1,4 @@
-"""What decisions read: wakeups, parents, levels, buckets of indices, intents and their targets."""
+"""The inputs of decisions: wakeups, parents, levels, index entries, intents and their targets."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Positions of record handlers in each partition, and the objects whose records are held back."""
+"""Positions of record handlers in each partition, and the objects that are held back."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Calls of effects that took place: entries of the effects' indices, which outlive the log."""
+"""Finished calls of effects: entries of the effects' indices, which outlive the log."""
 
 from collections.abc import Collection
 from datetime import timedelta

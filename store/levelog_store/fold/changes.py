@@ -1,4 +1,4 @@
-"""What a fold reads and what it changes, as values; the records that asked for a level, as text."""
+"""What a fold reads and changes, as values; the causes of a wakeup, as text."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime

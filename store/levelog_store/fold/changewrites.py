@@ -1,4 +1,4 @@
-"""Writes what a fold changes, in one transaction with the checkpoint, and finds the levels to wake."""
+"""Writes the changes of a fold, in one transaction with the checkpoint, and finds the levels to wake."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows that stand for deleted objects until their deletion is handled."""
+"""Rows of deleted objects, kept until their deletion is handled."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""What a fold reads: the rows of the objects in its batch."""
+"""Reads for a fold: the rows of the objects in its batch."""
 
 from collections.abc import Collection
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""How the fold and `levelog retry` change levels: wakeups, receipts, sightings, levels whose parents are gone."""
+"""How the fold and `levelog retry` change levels: wakeups, receipts, sightings, levels of deleted parents."""
 
 from collections.abc import Collection, Mapping, Sequence
 from secrets import randbits

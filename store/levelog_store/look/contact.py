@@ -1,4 +1,4 @@
-"""The watches of an application: what is listed, stale or silent, and which records cannot be read. Reads only."""
+"""The watches of an application: listed, stale or silent; and its unreadable records. Reads only."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""The levels of a running application, and the parents that have none yet, as people see them. Reads only."""
+"""The levels of a running application for its users, and the parents without a level. Reads only."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Calls that no actuator has taken yet, and how many of the same effect are under way meanwhile. Reads only."""
+"""Calls that no actuator has claimed, and how many of the same effect are running. Reads only."""
 
 from collections.abc import Collection
 from typing import Final

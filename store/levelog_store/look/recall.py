@@ -1,4 +1,4 @@
-"""Reads past decisions, with the intents that they made. Reads only."""
+"""Reads past decisions with their intents. Reads only."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""A SQL view for each index and each view of the operators, with typed columns, and one of what they read.
+"""A SQL view for each index and view of the operators, with typed columns, and one for their inputs.
 
 In PostgreSQL they are in a schema named as the application, in SQLite beside the tables.
 """

@@ -1,4 +1,4 @@
-"""Copies the tables of an application to try other code on, and compares what that code decided."""
+"""Copies the tables of an application to try other code on them, and compares the decisions."""
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime

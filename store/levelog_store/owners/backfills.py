@@ -1,4 +1,4 @@
-"""What changed code has to recompute from `objects`, and how far it is, by partition, so that owners share it.
+"""What changed code has to recompute from `objects`, and how far each partition is.
 
 Objects are gone through in the order of their names. The position commits with what was computed up to it.
 """

@@ -1,4 +1,4 @@
-"""The handlers of a version of the code, and how two versions differ; loads no SQL."""
+"""The functions in a version of the code, and how two versions differ. Loads no SQL."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, TypeAlias

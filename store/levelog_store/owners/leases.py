@@ -1,4 +1,4 @@
-"""Leases of partitions: who may fold and decide, shared fairly between the processors that live.
+"""Leases of partitions: who may fold and decide, shared fairly between live processors.
 
 A lease has an owner, an end by the database's clock, and an epoch, which each change of owner raises. A transaction
 that works for a partition begins with `guard`; it cannot commit under an epoch that has passed:

@@ -1,4 +1,4 @@
-"""Promotes code: removes the rows of handlers that are gone, and marks what has to be recomputed.
+"""Promotes code: deletes the rows of removed functions, and marks what has to be recomputed.
 
 Nothing is computed here: `backfills` says what the owners of the partitions have to do.
 """

@@ -1,4 +1,4 @@
-"""Scopes: one application on one cluster, the code that may commit to it, and the stream that it comes from."""
+"""Scopes: one application on one cluster, the code that may commit to it, and the stream behind its tables."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Deletes what is older than the log and not needed any more, and has tables analyzed.
+"""Prunes what is older than the log and no longer needed, and has tables analyzed.
 
 What goes has its cause in records that expired: decisions, but those that held when it begins; intents that came to an
 end, but those of a level's last round and the last apply to each object that is there; marks of deleted objects;

@@ -1,4 +1,4 @@
-"""One call of a Kopf handler: its arguments, its patch and what it raises, in the words of levelog's effects."""
+"""One call of a Kopf handler: its arguments, its patch, and its errors as those of levelog's effects."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""The decorators of a Kopf file: `kopf.on`, `kopf.timer`, `kopf.daemon`, `kopf.index`, and those inside of handlers."""
+"""The decorators of a Kopf file: `kopf.on`, `kopf.timer`, `kopf.daemon`, `kopf.index`, and sub-handlers."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""What a handler raises, what other errors mean, and how often and for how long it is called."""
+"""Errors of Kopf handlers: which are retried, how often and for how long."""
 
 from datetime import timedelta
 from enum import Enum

@@ -1,4 +1,4 @@
-"""The operator of a Kopf file: made for the first decorator in it, and found there by `levelog run`."""
+"""The operator of a Kopf file: made by the first decorator in it; `levelog run` finds it."""
 
 import asyncio
 import inspect

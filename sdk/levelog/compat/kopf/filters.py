@@ -1,4 +1,4 @@
-"""Filters as Kopf has them: callbacks get the keyword arguments of handlers; `all_`, `any_`, `not_` and `none_`."""
+"""Kopf's filters: callbacks get the keyword arguments of handlers; `all_`, `any_`, `not_` and `none_`."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping

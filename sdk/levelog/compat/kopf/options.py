@@ -1,4 +1,4 @@
-"""What the decorators of a Kopf file take, checked when the file is loaded."""
+"""The options of a Kopf file's decorators, checked when the file is loaded."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Patches that handlers asked for: a view of those that were not written yet, by which each is written once."""
+"""Patches of handlers: a view of the unwritten ones, through which each is written once."""
 
 import logging
 from collections.abc import Callable, Mapping

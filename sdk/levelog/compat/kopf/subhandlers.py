@@ -1,4 +1,4 @@
-"""Handlers inside of handlers: registered while one runs, and each called until it has succeeded or given up.
+"""Sub-handlers: registered while a handler runs, each called until it has succeeded or given up.
 
 Which of them have ended is in the result of the call, from which the next one goes on.
 """

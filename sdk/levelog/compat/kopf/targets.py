@@ -1,4 +1,4 @@
-"""Which resource a Kopf decorator means: only what names one group, version and plural, without asking a cluster."""
+"""The resource of a Kopf decorator: refused unless group, version and plural follow without asking a cluster."""
 
 import re
 from types import new_class

@@ -1,4 +1,4 @@
-"""Kopf's settings, which a start-up handler changes: none means anything here, and each is named in a warning."""
+"""Kopf's settings, which a start-up handler may change: those without effect are named in a warning."""
 
 import logging
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Children of an object, prepared as Kopf prepares them: owner, name, namespace and labels of the object at hand."""
+"""Prepares children of an object as Kopf does: owner, name, namespace and labels."""
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar

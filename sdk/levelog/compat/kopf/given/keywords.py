@@ -1,4 +1,4 @@
-"""What Kopf handlers are given by keyword: read-only views of an object, a patch to fill, and how they differ."""
+"""The keyword arguments of Kopf handlers: read-only views of an object, a patch to fill, and diffs."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping

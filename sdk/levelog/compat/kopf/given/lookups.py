@@ -1,4 +1,4 @@
-"""Kopf's indices as handlers look them up: read-only mappings of keys to what objects gave under them."""
+"""Kopf's indices for handlers: read-only mappings from keys to objects' values."""
 
 import copy
 import inspect

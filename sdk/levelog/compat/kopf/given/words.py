@@ -1,4 +1,4 @@
-"""Names that Kopf files annotate parameters with, or compare them with."""
+"""Names that Kopf files use in annotations and comparisons."""
 
 import logging
 from collections.abc import Callable, Mapping

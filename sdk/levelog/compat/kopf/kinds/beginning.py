@@ -1,4 +1,4 @@
-"""Calls of start-up and clean-up handlers: tried again until one succeeds, or gives up."""
+"""Calls start-up and clean-up handlers, until they succeed or give up."""
 
 import itertools
 from collections.abc import Generator, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Kopf's change handlers as edge handlers: which edges they are called for, and what they are told of one."""
+"""Kopf's change handlers as edge handlers: which edges they are called for, and their arguments."""
 
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`kopf.index`: an index of levelog, of what a function of a Kopf file returns."""
+"""`kopf.index`: an index of levelog, filled from a Kopf function's results."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Kopf's daemons as those of levelog."""
+"""Kopf's daemons, run as levelog's."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Kopf's timers as those of levelog."""
+"""Kopf's timers, run as levelog's."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""`kopf.on.resume`: called once for each object that is there when the operator is started.
+"""`kopf.on.resume`: called once for each existing object when the operator starts.
 
 What counts as a start is a record: ingest notes when its process loaded the file.
 """
