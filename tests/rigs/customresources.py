@@ -38,6 +38,7 @@ SPEC: Json = {
             "x-kubernetes-map-type": "atomic",
         },
         "nested": {"type": "object", "properties": {"x": {"type": "string"}, "y": {"type": "integer"}}},
+        "bare": {"type": "object"},
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
 }

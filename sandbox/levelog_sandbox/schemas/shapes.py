@@ -121,7 +121,7 @@ class Schema:
         """Whether an object of this shape may hold the key; keys that it may not hold are pruned."""
         if self.fields is not None and key in self.fields:
             return True
-        return self.preserve or self.element is not None or self.is_any
+        return self.preserve or self.element is not None or (self.is_any and self.type != "object")
 
 
 RULES: Final = (
@@ -152,6 +152,8 @@ class SchemaBuilder:
             source = {**self._definitions[name], "nullable": True}
             node = self._built[name] = Schema(source)
             self._fill(node, source)
+            if name == "meta.v1.FieldsV1":
+                node.preserve = True  # a tree of the names of fields
             if name == "meta.v1.OwnerReference":
                 node.required = ()  # the server checks these itself, in words of its own
             for field, value in FILLED_IN.get(name, {}).items():

@@ -157,12 +157,14 @@ async def test_objects_that_break_their_schema_are_refused(
 
 
 async def test_unknown_fields_are_pruned_except_where_the_schema_keeps_them(api: ClusterClient, webs: Webs) -> None:
-    spec = {"image": "one", "bogus": 1, "nested": {"x": "1", "z": 1}, "free": {"any": {"thing": [1]}}}
+    spec: dict[str, Any] = {"image": "one", "bogus": 1, "nested": {"x": "1", "z": 1}, "bare": {"x": 1}}
+    spec["free"] = {"any": {"thing": [1]}}
     made = await api.create(webs.path, {**webs.manifest("a", spec), "extra": 1})
     assert made.code == 201
-    assert made.body["spec"] == {"image": "one", "replicas": 1, "nested": {"x": "1"}, "free": {"any": {"thing": [1]}}}
+    kept = {"nested": {"x": "1"}, "bare": {}, "free": {"any": {"thing": [1]}}}
+    assert made.body["spec"] == {"image": "one", "replicas": 1, **kept}
     assert "extra" not in made.body
-    assert len(made.warnings) == 3
+    assert len(made.warnings) == 4
     strict = await api.create(webs.path, webs.manifest("b", {"image": "one", "bogus": 1}), fieldValidation="Strict")
     assert (strict.code, strict.reason) == (400, "BadRequest")
     assert 'strict decoding error: unknown field "spec.bogus"' in strict.body["message"]
