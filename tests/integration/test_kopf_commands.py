@@ -4,6 +4,8 @@ import copy
 import re
 from pathlib import Path
 
+import pytest
+
 from rigs.kopfrivals import DEFINITION, rival
 from rigs.levelog import define
 from rigs.waiting import until
@@ -121,3 +123,39 @@ def gone(name, **_):
         await until(is_written, "the patch of an object without a namespace")
         one.sandbox.user.delete("stores.example.com", "a")
         await one.tells("gone", "a")
+
+
+@pytest.mark.parametrize("shown", [[], ["other"]])
+async def test_what_a_definition_drops_of_a_result_is_told_once_and_holds_nothing_up(
+    tmp_path: Path, shown: list[str]
+) -> None:
+    source = """
+@kopf.on.create("example.com", "v1", "stores")
+@kopf.on.update("example.com", "v1", "stores")
+def kept(spec, patch, **_):
+    tell("kept", spec["size"])
+    patch.status["other"] = spec["size"]
+    return {"size": spec["size"]}
+"""
+    definition = copy.deepcopy(DEFINITION)
+    definition["metadata"]["name"] = "stores.example.com"
+    definition["spec"]["names"] = {"plural": "stores", "singular": "store", "kind": "Store", "listKind": "StoreList"}
+    named = {"type": "object", "properties": {name: {"type": "integer"} for name in shown}}
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": spec, "status": named}}
+    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    async with rival("levelog", tmp_path, source) as one:
+        await define(one.sandbox, definition)
+        metadata = {"name": "a", "namespace": "default"}
+        store = {"apiVersion": "example.com/v1", "kind": "Store", "metadata": metadata, "spec": {"size": 1}}
+        one.sandbox.user.create(store)
+        await one.tells("kept", 1)
+        one.sandbox.user.apply({**store, "spec": {"size": 2}})
+        await one.tells("kept", 2)
+        await one.is_calm()
+        assert one.sandbox.user.get("stores.example.com", "a").get("status", {}) == dict.fromkeys(shown, 2)
+        levels = await one.command("levels")
+        assert len(re.findall(r"^shops/\w+ .* in_sync", levels, re.MULTILINE)) == 2, levels
+        fields = ", ".join(f"status.{name}" for name in ("kept", "other") if name not in shown)
+        told = f"what kept wrote, and the object does not show {fields}: the definition of stores.example.com drops"
+        assert one.log().count(told) == 2

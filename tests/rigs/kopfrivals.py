@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from levelog_sandbox import Sandbox
 from rigs.faultproxy import FaultProxy
 from rigs.faults import Refuse, Strike
-from rigs.levelog import Levelog, define
+from rigs.levelog import Levelog, Running, define
 from rigs.processes import Process
 from rigs.waiting import until
 
@@ -123,6 +123,11 @@ class Handlers:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_running
+
+    def log(self) -> str:
+        """What levelog has logged."""
+        assert isinstance(self._process, Running)
+        return self._process.log.read_text()
 
     def told(self, *begin: object) -> list[list[Any]]:
         """What handlers told that begins so."""

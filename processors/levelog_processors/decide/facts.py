@@ -226,6 +226,13 @@ class Outlook(Struct, frozen=True, dict=True):
         return digest(both.desired or b"", both.actual or b"")
 
     @property
+    def is_written(self) -> bool:
+        """Tell whether the API took all that a view that writes once has asked for, in a round for the same."""
+        facts = self.facts
+        is_as_decided = facts.view.handler.writes_once and self.digest == facts.before.decided_inputs
+        return is_as_decided and facts.before.status != "failed" and not facts.failures
+
+    @property
     def rests_until(self) -> datetime | None:
         """When the next round comes, if the ones before were undone each time: somebody else writes the same fields."""
         last, now = self.facts.repeats, self.facts.now

@@ -193,7 +193,8 @@ class Acting:
         is_called = not self._caller.is_lost(facts.name)
         try:
             arguments = {handler.parent_parameter: handler.reader.read(facts.parent.body)}
-            arguments |= handler.given.arguments({Given.LEVEL: look.level, Given.NOW: facts.now})
+            given = {Given.LEVEL: look.level, Given.NOW: facts.now, Given.WRITTEN: look.is_written}
+            arguments |= handler.given.arguments(given)
             wanted: Sequence[Intent] = await self._caller.call(facts.name, handler, arguments)
             for intent in wanted:
                 require_target(facts.view, facts.parent, intent)

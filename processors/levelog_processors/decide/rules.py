@@ -36,18 +36,12 @@ def must_act(look: Outlook) -> bool:
 
 
 def left_to_write(look: Outlook, wanted: Sequence[Intent], target_of: Callable[[Intent], str]) -> Sequence[Intent]:
-    """What a round asks for, of a view that writes once: all, what failed of the last round, or the note at the end.
-
-    A round that was decided on the same has written all but what its receipts say has failed.
-    """
+    """What a round asks for; of a view that writes once, what failed of a last round that was decided on the same."""
     facts = look.facts
-    if not facts.view.handler.writes_once:
-        return wanted
-    *writes, note = wanted
     failed = {(each.verb, each.target) for each in facts.failures}
-    if look.digest != facts.before.decided_inputs or (facts.before.status == "failed" and not failed):
-        return writes
-    return [each for each in writes if (each.verb, target_of(each)) in failed] or [note]
+    if not facts.view.handler.writes_once or look.digest != facts.before.decided_inputs or not failed:
+        return wanted
+    return [each for each in wanted if (each.verb, target_of(each)) in failed]
 
 
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:

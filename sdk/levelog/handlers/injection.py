@@ -30,6 +30,7 @@ class Given(StrEnum):
     KEY = "idempotency key"
     RETRY = "retry"
     STARTED = "started"
+    WRITTEN = "written"
     LOGGER = "logger"
     SETTINGS = "settings"
 
@@ -52,6 +53,7 @@ _HOW: Final[Mapping[Given, str]] = {
     Given.KEY: "idempotency_key: str",
     Given.RETRY: "retry: int",
     Given.STARTED: "started: datetime",
+    Given.WRITTEN: "is_written: bool",
     Given.LOGGER: "logger: logging.Logger",
     Given.SETTINGS: "settings (annotated with the class of Operator(settings=…))",
 }
@@ -172,6 +174,8 @@ def _given(name: str, hint: Any, lender: Lender) -> Given | None:
         return Given.KEY if name == "idempotency_key" else None
     if hint is int:
         return Given.RETRY if name == "retry" else None
+    if hint is bool:
+        return Given.WRITTEN if name == "is_written" else None
     found = _BY_TYPE.get(get_origin(hint) or hint) if hint is not None else None
     return found or (Given.SETTINGS if lender.lends(hint) else None)
 

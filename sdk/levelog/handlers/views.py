@@ -99,7 +99,7 @@ class ViewHandler:
         self.is_of_deleted = False
         """Whether its parents are what stands for deleted objects."""
         self.writes_once = False
-        """Whether its rounds ask for what is not done yet, and at the end for the last intent, which notes that."""
+        """Whether its rounds ask for what is not done yet; its reconcile function may take `is_written`."""
         self.stands_on: tuple[str, ...] = ()
         """Views whose levels alone it is given; empty: all."""
         self._takes_levels = Given.LEVELS in given.given.values()
@@ -234,7 +234,8 @@ class ReconcileHandler:
         hints = type_hints(function)
         first, *rest = parameters(function, "reconcile function", "parent")
         reader = _reconciled(function, view, first, hints.get(first))
-        given = injections(function, "reconcile function", rest, OF_RECONCILERS, lender)
+        offered = (*OF_RECONCILERS, Given.WRITTEN) if view.writes_once else OF_RECONCILERS
+        given = injections(function, "reconcile function", rest, offered, lender)
         for name, kind in given.given.items():
             if kind is Given.LEVEL:
                 require_level(function.__name__, name, hints[name], view.name, view.returns)

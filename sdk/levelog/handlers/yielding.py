@@ -198,10 +198,15 @@ def writes_writer(
 ) -> ReconcileHandler:
     """The reconcile function of such a view: what was yielded, and then the note that it is written."""
 
-    async def write(parent: Mapping[str, Any], level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
+    async def write(  # async, so that it needs no thread
+        parent: Mapping[str, Any],  # noqa: ARG001
+        level: Level[Any],
+        is_written: bool,
+    ) -> list[Intent]:
         wanted = level.desired
-        kept = msgspec.convert(wanted["intents"], tuple[YieldedIntent, ...])
-        return [*yielding.intents(kept), call(note.function, wanted["call"], name=end or "")]
+        if is_written:
+            return [call(note.function, wanted["call"], name=end or "")]
+        return yielding.intents(msgspec.convert(wanted["intents"], tuple[YieldedIntent, ...]))
 
     write.__name__ = f"{view.name}.write"
     made = ReconcileHandler.inspect(write, view, writes, lender)

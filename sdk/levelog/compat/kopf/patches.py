@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from levelog.calls.mappings import plain
-from levelog.compat.kopf.given.keywords import is_merged
+from levelog.compat.kopf.given.keywords import is_merged, unmerged
 from levelog.daemons import RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.handlers.injection import Lender
@@ -21,8 +21,8 @@ from levelog.resources import ResourceBase
 from levelog.wire.canonical import digest
 
 WRITTEN_FOR: Final = timedelta(hours=1)
-"""How long a patch is tried that the object does not show: refused, or changed by the API on its way in."""
-_CODE: Final = "kopf patches 2"
+"""How long a patch is tried that the API refuses."""
+_CODE: Final = "kopf patches 3"
 """Stands for this module in fingerprints: raised when the same calls lead to other writes."""
 
 
@@ -88,6 +88,7 @@ def patches_view(
         **dict(indices.values()),
     }
     made = inspect_view(declared(view, name, annotations, Level[dict[str, WantedPatch]]))
+    made.writes_once = True
     made.fingerprint = digest(_CODE, name, *indices)
     return made
 
@@ -95,17 +96,34 @@ def patches_view(
 def patches_writer(
     cls: type[ResourceBase], view: ViewHandler, marks: EffectHandler, lender: Lender, logger: logging.Logger
 ) -> ReconcileHandler:
-    """The reconcile function of such a view: one write for all patches, one of the status, then a note of each."""
+    """The reconcile function of such a view: one write for all patches, one of the status, then a note of each.
 
-    async def write(parent: Mapping[str, Any], level: Level[dict[str, WantedPatch]]) -> list[Intent]:
+    What the API took and the object does not show will never be seen, so it is noted too, with a warning.
+    """
+    resource = cls.resource_type.group_resource
+
+    async def write(
+        parent: Mapping[str, Any],
+        level: Level[dict[str, WantedPatch]],
+        is_written: bool,
+    ) -> list[Intent]:
         merged: dict[str, Any] = {}
         intents: list[Intent] = []
         for name in sorted(level.drift.missing | level.drift.changed):
             wanted, found = level.desired[name], level.actual.get(name)
-            if found is None:
+            if found is None and not is_written:
                 merge_patches(merged, wanted.patch)
                 continue
-            if found.has_lapsed:
+            if found is None:
+                fields = ", ".join(sorted(unmerged(parent, wanted.patch)))
+                logger.warning(
+                    "the API accepted what %s wrote, and the object does not show %s: the definition of %s drops what "
+                    "it does not name; name it there, or declare x-kubernetes-preserve-unknown-fields: true",
+                    name,
+                    fields,
+                    resource,
+                )
+            elif found.has_lapsed:
                 logger.warning("%s: its patch was not seen in the object within %s: dropped", name, WRITTEN_FOR)
             intents.append(call(marks.function, wanted.call, name=name))
             intents += [event(reason, note, type=_type(kind)) for kind, reason, note in wanted.events]
