@@ -112,6 +112,33 @@ async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(le
     assert uids[0] == uids[1]
 
 
+async def test_objects_wait_until_their_definitions_are_served_in_whichever_order_the_files_are_named(
+    levelog: Levelog,
+) -> None:
+    (levelog.folder / "box.yaml").write_text(
+        "apiVersion: example.com/v1\nkind: Box\nmetadata: {name: one, namespace: default}\n"
+    )
+    (levelog.folder / "boxes.yaml").write_text(
+        """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: boxes.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: boxes, kind: Box}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
+    )
+    running = levelog.start("dev", "shop.py", "--create", "box.yaml", "--create", "boxes.yaml")
+    try:
+        await running.says("created Box one")
+        assert "does not serve" not in running.log.read_text()
+        assert '"level":"error"' not in running.log.read_text()
+    finally:
+        running.kill()
+
+
 async def test_on_a_terminal_the_levels_are_below_the_log(levelog: Levelog) -> None:
     terminal, slave = pty.openpty()
     process = await asyncio.create_subprocess_exec(

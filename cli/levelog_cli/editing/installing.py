@@ -74,9 +74,8 @@ async def define(settings: Settings, files: Sequence[Path]) -> list[Break] | Non
                 path = await _path_of(client, definition)
                 version = int((await client.request("GET", path)).decode(_List).metadata.resource_version)
                 broken += await still_there(client, [Break(line, path, version) for line in lines])
-        for spec in (definition["spec"] for definition in definitions):
-            for version in spec["versions"]:
-                await _until_served(client, f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+        for definition in definitions:
+            await until_defined(client, definition)
     return broken if is_changed else None
 
 
@@ -121,6 +120,14 @@ async def _path_of(client: KubeClient, definition: dict[str, Any]) -> str:
     version = next(version["name"] for version in spec["versions"] if version["storage"])
     served = await _until_served(client, f"{spec['group']}/{version}", spec["names"]["kind"])
     return served.collection()
+
+
+async def until_defined(client: KubeClient, definition: dict[str, Any]) -> None:
+    """Wait until a definition that the API took is served. Raises ConfigurationError after ten seconds."""
+    spec = definition["spec"]
+    for version in spec["versions"]:
+        if version.get("served"):
+            await _until_served(client, f"{spec['group']}/{version['name']}", spec["names"]["kind"])
 
 
 async def _until_served(client: KubeClient, api_version: str, kind: str) -> Served:

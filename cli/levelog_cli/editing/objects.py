@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.errors import ConfigurationError, LevelogError
+from levelog_cli.crds.definitions import API_VERSION
 from levelog_cli.editing.children import Child, Family, until_gone
-from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there
+from levelog_cli.editing.installing import APPLY, MANAGER, Break, find_served, still_there, until_defined
 from levelog_cli.editing.notes import BoardNotes
 from levelog_cli.editing.sources import Stamp, stamp_of
 from levelog_cli.running import execute
@@ -140,27 +141,36 @@ class ObjectFiles:
 
 
 async def _applied(client: KubeClient, files: Sequence[Path], forced: Sequence[Path]) -> AppliedFiles:
-    """Apply what the files say; in those that are forced, against what others have set."""
+    """Apply what the files say, definitions first; in files that are forced, against what others have set."""
     applied = AppliedFiles()
+    found: list[tuple[Path, dict[str, Any]]] = []
     for file in files:
-        mend = f"mend {file}: it is applied when you save it"
         try:
-            manifests = _manifests(file)
+            found += [(file, manifest) for manifest in _manifests(file)]
         except ConfigurationError as error:
-            applied.refused.append(f"{error}; {mend}")
-            continue
-        for manifest in manifests:
-            try:
-                await _apply(client, manifest, is_forced=file in forced)
-            except ApiError as error:
-                if error.status == _CONFLICT and file not in forced:
-                    kept = f"{_named(manifest)} stays as others have set it ({error.message}); save {file} to"
-                    applied.kept.append(f"{kept} apply that all the same")
-                else:
-                    applied.refused.extend(f"{_named(manifest)}: {line}; {mend}" for line in _reasons(error))
-            except LevelogError as error:
-                applied.refused.append(f"{_named(manifest)}: {error}; {mend}")
+            applied.refused.append(f"{error}; {_mend(file)}")
+    for file, manifest in sorted(found, key=lambda each: not _is_definition(each[1])):
+        try:
+            await _apply(client, manifest, is_forced=file in forced)
+            if _is_definition(manifest):
+                await until_defined(client, manifest)
+        except ApiError as error:
+            if error.status == _CONFLICT and file not in forced:
+                kept = f"{_named(manifest)} stays as others have set it ({error.message}); save {file} to"
+                applied.kept.append(f"{kept} apply that all the same")
+            else:
+                applied.refused.extend(f"{_named(manifest)}: {line}; {_mend(file)}" for line in _reasons(error))
+        except LevelogError as error:
+            applied.refused.append(f"{_named(manifest)}: {error}; {_mend(file)}")
     return applied
+
+
+def _is_definition(manifest: dict[str, Any]) -> bool:
+    return manifest.get("apiVersion") == API_VERSION and manifest.get("kind") == "CustomResourceDefinition"
+
+
+def _mend(file: Path) -> str:
+    return f"mend {file}: it is applied when you save it"
 
 
 async def _apply(client: KubeClient, manifest: dict[str, Any], *, is_forced: bool) -> None:
