@@ -13,17 +13,22 @@ from rigs.pages import table
 PAGE: Final = ROOT / "docs/short-way.md"
 HEADINGS: Final = ("A pass", "Claims and receipts", "Cheap by construction")
 RULES: Final = [row for heading in HEADINGS for row in table(PAGE, heading)]
+NOTES: Final = re.findall(r"^\[(\^\w+)\]: (.*)$", PAGE.read_text(), re.MULTILINE)
 BUGS: Final = {case.bug.__name__ for case in PLANTED}
 
 
 @pytest.mark.parametrize("row", RULES, ids=lambda row: row[0])
 def test_each_rule_names_code_and_tests_that_are_there(row: list[str]) -> None:
-    _, code, held_by = row
+    _, code, note = row
     for each in code.split(", "):
         find_code(each)
-    for each in held_by.split(", "):
+    for each in dict(NOTES)[note.strip("[]")].split(", "):
         test = named_test(each)
         assert (test.story in BUGS) if test.stem == "planted_bugs" else (test.story is None), each
+
+
+def test_each_rule_has_a_note_and_each_note_has_a_rule() -> None:
+    assert sorted(note.strip("[]") for _, _, note in RULES) == sorted(label for label, _ in NOTES)
 
 
 def test_each_rule_is_there_once() -> None:
@@ -31,8 +36,8 @@ def test_each_rule_is_there_once() -> None:
     assert len(set(rules)) == len(rules) > 0
 
 
-def test_what_is_not_taken_names_a_decision() -> None:
-    for _, _, decision in table(PAGE, "Not taken"):
+def test_what_is_rejected_names_a_decision() -> None:
+    for _, _, decision in table(PAGE, "Rejected"):
         assert re.fullmatch(r"\[\d+\]\(decisions/\d{4}-[\w-]+\.md\)", decision), decision
 
 
