@@ -41,7 +41,7 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 BESIDE = timedelta(seconds=0.5)
-"""While groups are full or rest: how often the others are looked after; such a look passes by all that waits."""
+"""How often other groups are checked while a group is full or rests; this skips everything that waits."""
 
 
 class WriteCounts(Struct, frozen=True, kw_only=True):
@@ -62,7 +62,8 @@ class Actuator:
     """Carries out the intents of one application; several may run, on PostgreSQL, and share the work.
 
     Guarantees: at most one effective write for each intent, in the order of the decisions for each target; every
-    claimed intent gets a receipt in the log, that of a call in SQL first. A receipt may be in the log twice.
+    claimed intent gets a receipt in the log, and the receipt of a call is in SQL first. A receipt may be in the log
+    twice.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Actuator:
 
     @property
     def counts(self) -> WriteCounts:
-        """What was done since the start."""
+        """Counts of results since the start."""
         done = self._ledger.outcomes
         return WriteCounts(
             written=done["written"],
@@ -279,7 +280,7 @@ class Actuator:
             await self._outage.wait()
 
     async def _claim(self, loop: ClaimLoop) -> bool:
-        """Claim and start as many intents as there is room for; tells whether no more are due, of any group."""
+        """Claim and start as many intents as there is room for; returns whether no more are due, in any group."""
         room = self._limits.room
         limit = min(room.limit, 1) if self._outage.is_on else room.limit
         if not limit:
@@ -303,7 +304,7 @@ class Actuator:
         return len(claimed) < limit and not room.without
 
     async def _claim_limited(self, loop: ClaimLoop) -> bool:
-        """Claim and begin as many calls of effects with a limit as may run; tells whether no more may begin."""
+        """Claim and start calls of effects with a limit, as many as may run; returns whether no more may start."""
         if not (rooms := self._limits.rooms):
             return True
         began = self._clock()
@@ -325,9 +326,9 @@ class Actuator:
             self._limited.hint.set()
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
-        """Carry out what is claimed; the claims count from `since` on the clock `elapsed`.
+        """Carry out claimed intents; the claims count from `since` on the clock `elapsed`.
 
-        Claims from long ago, of which nobody may know whether they were committed, are looked up and given back.
+        At minus infinity it is unknown whether the claims were committed: they are looked up and given back.
         """
         for intent in claimed:
             log.debug("claimed", extra={"object": intent.target, "intent": intent.key})

@@ -1,8 +1,7 @@
 """The rule for each answer of the API: how it ends the intent, or what to do next.
 
-Two tables, read from the top, the first rule that fits holds: `ANSWER_RULES` for what the API answered to a write,
-`SIGHT_RULES` for what was found when the target was read, before a write or after one of unclear effect.
-docs/writes.md shows both.
+Two tables; the first rule that fits applies. `ANSWER_RULES` is for the API's answer to a write, `SIGHT_RULES` for the
+state of a target that was read before a write or after one of unclear effect. docs/writes.md shows both.
 """
 
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from levelog_kube.failures import FailureCause
 
 
 class Judgement(StrEnum):
-    """What follows."""
+    """What to do next."""
 
     WRITTEN = "written"
     """The target is as the intent wants it; `unchanged` if that is the version that the decision saw."""
@@ -30,7 +29,7 @@ class Judgement(StrEnum):
     CONFLICT = "conflict"
     """Refused, or not known; the next round decides on the target as it is then."""
     FAILED = "failed"
-    """Refused for good."""
+    """Refused; a retry cannot succeed."""
     RETRY = "retry"
     """Nothing took effect; send it again later."""
     LOOK_LATER = "look later"
@@ -42,7 +41,7 @@ class Judgement(StrEnum):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What came back from a write."""
+    """The answer to a write."""
 
     status: int
     """HTTP status; 0: no answer came."""
@@ -108,7 +107,7 @@ class Case(Struct, frozen=True, kw_only=True):
 
 
 class AnswerRule(Struct, frozen=True):
-    """One row: to which intents and answers it applies, and what follows."""
+    """One row: the intents and answers that it matches, and what to do."""
 
     answer: str
     applies: Callable[[Order, Reply], bool]
@@ -117,7 +116,7 @@ class AnswerRule(Struct, frozen=True):
 
 
 class SightRule(Struct, frozen=True):
-    """One row: what was found, and what follows."""
+    """One row: the state of the target that it matches, and what to do."""
 
     found: str
     applies: Callable[[Case], bool]

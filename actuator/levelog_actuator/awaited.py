@@ -86,7 +86,7 @@ class Awaited:
         self._told = told
 
     def take(self, found: tuple[str, Standing] | None) -> bool:
-        """Take note of what was read; tells whether the level stands otherwise than before."""
+        """Store a reading; returns whether the level has changed."""
         before, self.standing = self.standing, found[1] if found is not None and found[0] == self._uid else None
         if self.version and _identity(before) == _identity(self.standing):
             return False

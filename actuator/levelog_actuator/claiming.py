@@ -26,8 +26,8 @@ MOST_SPARED_SECONDS: Final = 0.5
 class ClaimLoop:
     """Claims intents of one kind in a loop.
 
-    `until_ready` waits until something may be claimed. `claim` claims and begins, and is given this loop; it tells
-    whether no more are due, and may raise Unavailable.
+    `until_ready` waits until something may be claimed. `claim` gets this loop, claims and starts intents, and returns
+    whether no more are due; it may raise Unavailable.
     """
 
     def __init__(

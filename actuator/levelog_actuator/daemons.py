@@ -57,7 +57,7 @@ is_following: Final[ContextVar[bool]] = ContextVar("levelog_following", default=
 
 
 class Daemons:
-    """The runs of one process; `index` gives what they look up, and says whether they are wanted."""
+    """The daemon runs of one process; `index` gives their live indices, and says whether daemons may run."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Daemons:
         return RunEnd(is_finished=daemon.reason is None, state=daemon.kept)
 
     async def _call(self, intent: ClaimedIntent, daemon: "_Daemon", given: dict[Given, Any]) -> None:
-        """Raises what the function raises by itself; what it raises after it was told to end is logged."""
+        """Raises what the function raises on its own; errors after it was told to end are logged."""
         handler = daemon.handler
         arguments = {handler.parameter: daemon.object, **handler.given.arguments(given)}
         arguments |= {name: self._index(f"{handler.operator}/{name}", kind) for name, kind in handler.indices.items()}
@@ -277,7 +277,7 @@ class _Daemon(Daemon[Any, Any]):
         self.wake()
 
     def end(self, reason: StopReason) -> None:
-        """Tell the function that it has to end; only a lost claim is told after something else."""
+        """Tell the function why it has to end; after that only a lost claim replaces the reason."""
         if self._reason is None or reason == "lost":
             self._reason = reason
         self.ending.set()

@@ -22,7 +22,7 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 MOST_SHOWN: Final = 1000
-"""Intents looked at in one go; levels with unsent intents decide nothing, so that there are seldom more."""
+"""Intents read at once; levels with unsent intents decide nothing, so there are seldom more."""
 MOST_PATHS: Final = 10
 _UNASKED: Final = ("call", "event")
 _WORDS: Final = {
@@ -33,7 +33,7 @@ _WORDS: Final = {
 
 
 class DryRun:
-    """Asks the API for a server-side dry run of each intent that is to be sent, and tells once what came of it.
+    """Asks the API for a server-side dry run of each due intent, and reports each result once.
 
     Limit: intents of one target do not see each other's effects, and levels stay `settling`, since nothing is written.
     """

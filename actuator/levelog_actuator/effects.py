@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class EffectCaller:
-    """Calls the effects that intents ask for, by name (`operator/effect`), and tells what came of each call."""
+    """Calls the effects that intents ask for, by name (`operator/effect`), and returns the result of each call."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class EffectCaller:
         """Gives the live indices that calls look up; None: there are none for them."""
 
     def lasts(self, intent: ClaimedIntent) -> bool:
-        """Tell whether the call is a run of a daemon, which takes nobody's room."""
+        """Tell whether the call is a run of a daemon, which takes no room from other calls."""
         effect = self._effects.get(intent.effect)
         return self.daemons is not None and effect is not None and effect.daemon is not None
 
@@ -126,7 +126,7 @@ class EffectCaller:
     def _failed(
         self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, error: Exception
     ) -> Result:
-        """What comes of a call that raised."""
+        """The result of a call that raised."""
         asked, is_doubtful, is_counted = None, not effect.is_superseded, True
         text = words_for(effect, error)
         match error:
@@ -175,7 +175,7 @@ class EffectCaller:
 
 
 def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, text: str) -> Ended:
-    """The end of a call that failed for good, which others may wait for all the same."""
+    """The end of a call that cannot succeed; it is recorded if others wait for it."""
     is_noted = effect.notes_failure(request)
     told = CallNoted(name=name, request=msgspec.json.decode(intent.body), result=None) if is_noted else None
     return Ended(intent=intent, outcome="failed", error=text, call=told)
@@ -246,7 +246,7 @@ class Effects:
         task.add_done_callback(lambda ended: self._end(intent, ended, is_noted=daemons is not None))
 
     async def run(self) -> None:
-        """Keep the claims of what is under way, until cancelled."""
+        """Renew the claims of running calls, until cancelled."""
         clock, lease = self._clock, self._settings.lease.total_seconds()
         self._kept_at = clock()
         while True:
@@ -272,7 +272,7 @@ class Effects:
             self._caller.daemons.lose(lost)
 
     async def stop(self) -> None:
-        """Wait as long as a request may take, then cancel: what was cancelled is called again, with the same key."""
+        """Wait as long as a request may take, then cancel; a cancelled call is made again, with the same key."""
         tasks, most = list(self._begun.values()), self._settings.request
         if daemons := self._caller.daemons:
             daemons.end()

@@ -28,7 +28,7 @@ class HeldClaims:
         self._looking: asyncio.Task[None] | None = None
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:
-        """Take a claim, made at a time of the clock; at minus infinity where nobody knows whether it was."""
+        """Add a claim, made at a time of the clock; minus infinity if it is unknown whether it committed."""
         self._known_at[intent.key] = since
 
     def end(self, intent: ClaimedIntent) -> None:

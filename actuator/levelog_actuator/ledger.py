@@ -21,7 +21,7 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.02
-"""How long results wait for those of other requests under way; a transaction costs about as much as ten results."""
+"""How long results wait for those of other requests; a transaction costs about as much as ten results."""
 
 
 class TakenResults(Struct, frozen=True, kw_only=True):
@@ -40,11 +40,11 @@ class TakenResults(Struct, frozen=True, kw_only=True):
 
 
 class Ledger:
-    """Hands the receipts of writes on as they come, and stores other results in the intents' rows, in their order.
+    """Passes receipts of writes on at once, and stores other results in the intents' rows, in order.
 
-    What an effect did nobody knows but its receipt, so the row has it before the log. After a write the target tells: a
-    receipt that is lost leaves its intent claimed, and the next claimant finds the write there. For the same reason
-    commits need not be durable. Results of one time are in one transaction.
+    Only the receipt tells what an effect did, so SQL has it before the log. The effect of a write shows in its target:
+    if its receipt is lost, the intent stays claimed, and the next claimant finds the write there. Therefore these
+    commits need not be durable. Results that arrive together share a transaction.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Ledger:
                 self._is_empty.set()
 
     async def _store(self, batch: Sequence[Result]) -> None:
-        """Store results; one that the database does not take is told apart from the others, and fails."""
+        """Store results; if the database refuses one, only that one fails."""
         try:
             await self._write(batch)
         except (RowRefused, UnicodeEncodeError) as error:

@@ -50,7 +50,7 @@ class ActuatorSettings(Struct, frozen=True, kw_only=True):
     longest: timedelta = timedelta(minutes=16)
     """Between two calls of an effect, which is called until it returns or gives up."""
     sweep: timedelta = timedelta(seconds=10)
-    """How often the database is asked although nobody hinted at work."""
+    """How often to query the database without a hint."""
     look_after: timedelta = LOOK_AFTER
     """So long the log may take to show a write before its target is looked at; then again when the write is twice as
     old, at least every `most_look`."""
@@ -126,10 +126,10 @@ class Room(Struct, frozen=True, kw_only=True):
 
 
 class Limits:
-    """Turns for requests, and room for claims: a group that is slow, or rests, leaves the others theirs.
+    """Turns for requests, and room for claims: a group that is slow or rests leaves the others their room.
 
-    A group rests after the API answered 429: nothing of it is sent before the time is over, also what was decided
-    meanwhile. Calls of effects that have a limit of their own are in no group, and claimed only as far as they begin.
+    A group rests after the API answered 429: nothing in it is sent before the time is over, not even newer intents.
+    Calls of effects with a limit of their own are in no group; only as many are claimed as may start.
     """
 
     def __init__(
@@ -157,13 +157,13 @@ class Limits:
 
     @asynccontextmanager
     async def turn(self, intent: ClaimedIntent) -> AsyncGenerator[None]:
-        """Wait until a request of the intent's group is allowed; who waits for the group takes nothing of the total."""
+        """Wait until a request of the intent's group is allowed; waiting for the group uses none of the total."""
         turns = self._turns.setdefault(group_of(intent), asyncio.Semaphore(self._settings.group_requests))
         async with turns, self._total:
             yield
 
     def end_waiting(self) -> None:
-        """Let everybody who waits for a turn have it."""
+        """Give a turn to everything that waits for one."""
         waiting = self._claimed.total()
         for turns in (self._total, *self._turns.values()):
             for _ in range(waiting):

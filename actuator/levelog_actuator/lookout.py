@@ -27,13 +27,13 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 BATCH: Final = 100
-"""Targets read one after the other before the log is told."""
+"""Targets that are read one after the other before their sightings are published."""
 
 
 class Lookout:
-    """Reads the targets of writes that are not settled, and publishes what it saw to the partition of the parent.
+    """Reads the targets of unsettled writes, and publishes sightings to the partition of the parent.
 
-    It settles nothing: a level goes on when its processor has folded what was seen, and only if the target is gone.
+    It settles nothing: the processor that folds the sighting does, and only if the target is gone.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Lookout:
             await asyncio.sleep(every)
 
     async def look(self) -> int:
-        """Read the targets that it is time for, and publish what is new; returns how many it was time for."""
+        """Read the targets that are due, publish what is new, and return how many were due."""
         async with self._database.transaction(durable=False) as connection:
             writes = await outcomes.take_unseen(
                 connection,

@@ -19,13 +19,13 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 1.0
-"""How often an actuator says that it is there, and looks after the others."""
+"""How often an actuator renews its presence, and checks the others."""
 
 
 class ActuatorPresence:
-    """Keeps this actuator present, ends the claims of actuators that are gone, and knows what may still be sent.
+    """Renews the presence of this actuator, ends claims of actuators that are gone, and limits requests.
 
-    A request is begun only if its deadline is over before anybody can take its claim. On SQLite nobody can.
+    A request begins only if its deadline is over before another actuator can take its claim. On SQLite none can.
     """
 
     def __init__(

@@ -121,7 +121,7 @@ class Relay:
             await self._relay(batch)
 
     async def mark(self) -> None:
-        """Note in the rows that what was published is in the log; the fold may have done that already."""
+        """Mark in the rows what has reached the log; the fold may have done that already."""
         keys, self._published, self._mark_at = self._published, [], math.inf
         ended = [self._unstored[key] for key in keys if key in self._unstored]
         if relayed := [key for key in keys if key not in self._unstored]:
@@ -144,9 +144,9 @@ class Relay:
             self._unstored.pop(row.key, None)
 
     async def _keep_for_later(self) -> None:
-        """Keep what the log does not take; while the database is away too, it waits here.
+        """Store what the log does not take; while the database is away too, keep it in memory.
 
-        That is no more than what was claimed, and nothing is claimed without the database.
+        That is no more than the claimed intents, and nothing is claimed without the database.
         """
         try:
             await self.keep()
@@ -162,9 +162,9 @@ class Relay:
         self._has_work.clear()
 
     async def _sweep(self) -> None:
-        """Relay what the database holds unrelayed: all of it after a start or a failure, else what is nobody's.
+        """Relay stored receipts: all of them after a start or a failure, otherwise those without an owner.
 
-        Another actuator may be about to relay what it just stored; what two sweeps found was left by one that died.
+        Another actuator may be about to relay what it just stored; what two sweeps find was left by one that died.
         """
         is_wanted = self._seen.__contains__ if not self._is_behind else lambda _key: True
         left: set[str] = set()
@@ -223,7 +223,7 @@ class Relay:
 
 
 def _again(stored: calls.StoredCall, application: Application) -> ReceiptNoted:
-    """The record that repeats what an effect did; which view asked for it, and when, is not known any more."""
+    """The record that repeats a call's result; which view asked for it, and when, is no longer known."""
     call = _call_decoder.decode(stored.value)
     operator, _, effect = stored.index.partition("/")
     parent = ObjectKey.parse(called_parent(stored.object, call.name))

@@ -36,10 +36,10 @@ class Order(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, intent: ClaimedIntent, redactor: Redactor) -> "Order":
-        """Decode a row, and decrypt it where it is encrypted.
+        """Decode a row, and decrypt it if it is encrypted.
 
-        Raises msgspec.MsgspecError for what no version of levelog wrote, and ConfigurationError for what was encrypted
-        with another key.
+        Raises msgspec.MsgspecError for a row that no version of levelog wrote, and ConfigurationError if it was
+        encrypted with another key.
         """
         target, shown = ObjectKey.parse(intent.target), msgspec.json.decode(intent.body)
         body, secrets = shown, frozenset[str]()

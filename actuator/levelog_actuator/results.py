@@ -19,7 +19,7 @@ MOST_ERROR_CHARACTERS: Final = 1000
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """What became of an intent, for good."""
+    """The final result of an intent."""
 
     intent: ClaimedIntent
     outcome: Outcome
@@ -101,11 +101,11 @@ class Later(Struct, frozen=True, kw_only=True):
 Result: TypeAlias = Ended | Later
 
 Attempting: TypeAlias = Callable[[ClaimedIntent], AbstractContextManager[Callable[[Result], None]]]
-"""What stands around an attempt, in its context, and is told what came of it."""
+"""A context around each attempt, which gets its result."""
 
 
 def unwatched(intent: ClaimedIntent) -> AbstractContextManager[Callable[[Result], None]]:  # noqa: ARG001
-    """Nobody asks for it."""
+    """A context that ignores the result."""
     return _UNWATCHED
 
 

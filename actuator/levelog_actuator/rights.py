@@ -29,4 +29,4 @@ RIGHTS: Final[Mapping[Verb, tuple[Right, ...]]] = {
 """By the verb of the intent."""
 
 TO_BLOCK_OWNERS: Final = Right("update", "finalizers")
-"""Asked of the owner of what is applied or created, where OwnerReferencesPermissionEnforcement is on."""
+"""Needed on the owner of an applied or created object if OwnerReferencesPermissionEnforcement is on."""

@@ -94,10 +94,10 @@ class Sender:
     async def carry_out(
         self, intent: ClaimedIntent, may_send: Callable[[], bool], limit: timedelta | None = None
     ) -> Result:
-        """Send the intent, once or after looking at the target, and tell what came of it.
+        """Send the intent, at once or after reading the target, and return the result.
 
-        `may_send` says that the claim outlasts another request, whose deadline is `limit`; if not, the intent is given
-        back. No secret value of the body is in the text of an error. Raises msgspec.MsgspecError for a row that cannot
+        `may_send` tells whether the claim outlasts another request, whose deadline is `limit`; if not, the intent is
+        given back. No error text contains a secret value of the body. Raises msgspec.MsgspecError for a row that cannot
         be read.
         """
         try:
@@ -222,7 +222,7 @@ class Sender:
         return Ended(intent=order.intent, outcome=outcome, uid=uid, version=version, applied=made)
 
     def _blind(self, order: Order, reply: Reply) -> Result:
-        """What follows if the target cannot be read."""
+        """What to do if the target cannot be read."""
         text = f"{_step(order)}: the target cannot be read: {reply.message}"
         if reply.status in {0, 401, 408, 429} or reply.status >= 500:
             return try_later(self._settings, order.intent, text, reply=reply)
@@ -246,7 +246,7 @@ class Sender:
             return None
 
     async def _look(self, order: Order, refusal: Reply | None) -> Sighting | None:
-        """The target as it is; the answer to a write that went through shows it already."""
+        """The current target; after a successful write, its answer shows it already."""
         if refusal is not None and refusal.status == 200:
             return Sighting.read(refusal.body)
         reply = await self._ask(read_request(order))
@@ -295,10 +295,10 @@ def _was_not_seen(order: Order) -> bool:
 
 
 def _may_be_taken(order: Order) -> bool:
-    """The apply makes an object for an owner: another parent of the same operator may have made one of that name.
+    """The apply creates an owned object, and another parent of the same operator may own one of that name.
 
-    The server would hand that object over, since the field manager is the same. Writes of one target are sent one after
-    the other, so that it is there to be seen.
+    The field manager is the same, so the server would change that object. Writes to one target run one after the other,
+    so reading it first is enough.
     """
     if order.verb != "apply" or not order.makes_object:
         return False

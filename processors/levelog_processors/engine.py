@@ -26,15 +26,15 @@ from levelog_store.rows import Scope, ViewParent
 log = logging.getLogger(__name__)
 
 _OF_WRITES: Final = (ReceiptNoted, TargetSighted)
-"""Records after which there is rarely something to write, so that nobody waits for the disk."""
+"""Records that rarely lead to another write, so that the commit need not wait for the disk."""
 
 
 class Engine:
-    """Folds and decides for the partitions that are held, one step at a time; who steps it chooses when.
+    """Folds and decides for the leased partitions, one step at a time; the caller chooses when.
 
-    Processors, simulations, replay of a whole log and the state machines of the tests all step this one.
-    Steps raise LeaseLost, with nothing committed, if the partitions are not held any more, and CommitsLost if the
-    tables are not where the steps before had left them: then `hold` begins anew.
+    Processors, simulations, replay in mode `log` and the state machines of the tests all step this engine. Steps raise
+    LeaseLost, with nothing committed, if the partitions are no longer leased, and CommitsLost if the tables are behind
+    the earlier steps: `hold` then starts again from the tables.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Engine:
         caller: Caller | None = None,
         claimant: Claimant | None = None,
     ) -> None:
-        """`stream` tells how far other processors have to fold; without one all partitions are held here.
+        """`stream` tells how far other processors have to fold; without it, all partitions are owned here.
 
-        The others are as `Decider` takes them.
+        The other arguments are those of `Decider`.
         """
         self._database = database
         self._scope = scope
@@ -81,7 +81,7 @@ class Engine:
 
     @property
     def claimant(self) -> Claimant | None:
-        """Who gets what is decided without asking for it."""
+        """The actuator that may get claims without asking for them."""
         return self._decider.claimant
 
     @claimant.setter
@@ -115,7 +115,7 @@ class Engine:
         self._has_decided = False
 
     async def fold(self, records: Iterable[LoggedRecord]) -> Folded:
-        """Fold those of the records that are not folded yet: of partitions that are held, in the order of the log."""
+        """Fold the records of leased partitions that are not folded yet, in the order of the log."""
         fresh = self._fresh(records)
         folded = await self._folder.fold(self.epochs, fresh, self.folded_to)
         for logged in fresh:
@@ -177,7 +177,7 @@ class Engine:
         return folded, cut
 
     async def confirm(self, sequence: int) -> None:
-        """Note in the tables that the partitions that are held have nothing up to a sequence that is not folded."""
+        """Store that the leased partitions have no unfolded record up to a sequence."""
         await self._folder.confirm(self.epochs, sequence, self.folded_to)
         self.folded_to = {partition: max(at, sequence) for partition, at in self.folded_to.items()}
 
@@ -205,10 +205,10 @@ class Engine:
         read_to: int = 0,
         now: datetime | None = None,
     ) -> Cut | None:
-        """Decide on one batch of wakeups that are due, at `now` or else by the database's clock; None: no view may.
+        """Decide on one batch of due wakeups, at `now` or else by the database's clock; None: no view may.
 
-        `but_not` names views that wait for something else, `leaving` levels. The partitions that are held have nothing
-        up to `read_to` that is not folded.
+        `but_not` names views that wait for something else, `leaving` levels to leave alone. The leased partitions have
+        no unfolded record up to `read_to`.
         """
         views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
         if not views:

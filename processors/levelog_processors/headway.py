@@ -10,7 +10,7 @@ from msgspec import Struct
 log = logging.getLogger(__name__)
 
 TELL_EVERY: Final = timedelta(seconds=10)
-"""As often as the bar of a first list would be looked at."""
+"""As often as somebody would look at the progress bar of a first list."""
 
 
 class Headway(Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class CatchingUp:
         return Headway(what="the log", done=min(self._read_to - self._first, total), total=total, unit="records")
 
     def go_on(self, first: int, read_to: int, end: int) -> None:
-        """Note that what came after `first` is folded up to `read_to`, and that the log ended at `end`."""
+        """Record that everything from `first` to `read_to` is folded, and that the log ended at `end`."""
         if self._told_at is None:
             self._first, self._told_at = first, self._clock()
         self._read_to, self._end = read_to, end

@@ -28,11 +28,11 @@ RETRY_PAUSE: Final = timedelta(seconds=1)
 
 
 class LiveIndices:
-    """Makes the LiveIndex of each parameter of a hook; one for a process, used as `async with LiveIndices(...)`.
+    """Makes the LiveIndex of each parameter of a hook; one per process, used as `async with LiveIndices(...)`.
 
-    `live.index(f"{operator}/{name}", value_type)` is what a parameter `name: LiveIndex[K, value_type]` is given. The
-    processor of the process is handed `live.tell` as `on_keys`, so that its own folds wake at once whoever waits. What
-    other processors fold is found by their hints, and by a sweep where a hint was lost.
+    `live.index(f"{operator}/{name}", value_type)` is the argument for a parameter `name: LiveIndex[K, value_type]`. The
+    processor of the process gets `live.tell` as `on_keys`, so that its own folds wake waiting tasks at once. Folds of
+    other processors arrive by hint, or by a sweep if a hint was lost.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class LiveIndices:
                 changes.moved.set()
 
     async def values(self, place: IndexKey) -> tuple[int, tuple[bytes, ...]]:
-        """Version of a key and what is under it. Raises Unavailable."""
+        """Version of a key and the values under it. Raises Unavailable."""
         async with self._database.reading() as connection:
             bucket = (await read_buckets(connection, self._scope, [place]))[place]
         return max(bucket.version, 0), bucket.values
 
     async def whole(self, name: str, held: WholeIndex | None) -> WholeIndex:
-        """All of an index; the same as is held where nothing has changed since. Raises Unavailable."""
+        """All of an index; the cached copy if nothing has changed. Raises Unavailable."""
         keys = [whole_index_key(partition) for partition in range(self._partitions)]
         async with self._database.reading() as connection:
             if held is not None:

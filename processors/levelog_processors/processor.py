@@ -38,7 +38,7 @@ from levelog_store.rows import IndexKey, Scope, ViewParent
 log = logging.getLogger(__name__)
 
 BACKFILL_RATE: Final = 500.0
-"""Objects that changed code computes anew each second, by each processor."""
+"""Objects that each processor recomputes per second after a code change."""
 
 RETRY_PAUSE: Final = timedelta(seconds=1)
 HELD_UP_PAUSE: Final = timedelta(milliseconds=200)
@@ -50,8 +50,8 @@ CONFIRM_EVERY: Final = 1000
 class Processor:
     """Folds and decides for the partitions that it leases; any number may run, on PostgreSQL.
 
-    It keeps no state of its own: what it leaves behind when it is killed, another one finishes from the tables.
-    `on_keys` is called with the keys of indices that each fold, and each page of a backfill, has changed.
+    It keeps no state of its own: if it is killed, another one continues from the tables. `on_keys` is called with the
+    keys of indices that a fold, or a page of a backfill, has changed.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Processor:
     async def run(self) -> None:
         """Run until cancelled; the leases are released at the end.
 
-        Raises IdentityMismatch if the log is not the one that the tables were folded from; HistoryLost where it does
-        not go on from there, after which the tables are empty, for the next start to fold what is left.
+        Raises IdentityMismatch if the tables were folded from another log. Raises HistoryLost if the log has a hole or
+        was rolled back; the tables are then empty, and the next start folds what is left.
         """
         if not self._database.is_shared:
             await self._leases.end_others()
@@ -214,7 +214,7 @@ class Processor:
                 return
 
     async def _tended(self) -> dict[int, int]:
-        """Renew the leases and hint to processors that this concerns; returns the epochs of the partitions held now."""
+        """Renew the leases and send hints to affected processors; returns the epochs of the leased partitions."""
         epochs = await self._leases.tend()
         if self._leases.concern_others:
             await self._hints.publish(Topic.LEASES, but_not=self._hint_of_leases)

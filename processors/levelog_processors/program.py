@@ -211,7 +211,7 @@ class Program:
             yield Handler(kind="event", name=name, fingerprint=handler.fingerprint, resource=resource)
 
     def siblings_of(self, view: BoundView) -> list[BoundView]:
-        """Views whose levels a view is given: those of its operator on the same resource that are given none."""
+        """Views whose levels a view gets: those on the same resource, in its operator, that take no levels."""
         resource = view.handler.resource
         if names := view.handler.stands_on:
             return [self.views[f"{view.operator}/{name}"] for name in names]
@@ -222,7 +222,7 @@ class Program:
         return [each for each in mine if not each.handler.reads_levels]
 
     def standing_on(self, operator: str, resource: str) -> list[BoundView]:
-        """Views whose levels tell how objects of a resource stand: those of the operator that are given no levels."""
+        """Views whose levels count as an object's levels: those of the operator that take no levels."""
         mine = [each for each in self.views_of(resource) if each.operator == operator]
         return [each for each in mine if not each.handler.reads_levels]
 
@@ -308,7 +308,7 @@ def _hide_conditions(operator: Operator) -> None:
 
 
 def _require_pure(operator: Operator) -> None:
-    """Refuse functions that read a clock: only now, since they may call what is defined below them."""
+    """Refuse functions that read a clock: checked now, since they may call what is defined below them."""
     for index in operator.indices.values():
         if not index.is_implicit:
             require_pure("index", index.function)

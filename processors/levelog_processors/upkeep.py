@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 
 
 async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
-    """Compare the tables with the log before anything is read or written, and start over where they do not match.
+    """Compare the tables with the log before anything is read or written, and start over if they do not match.
 
-    A stream that was made anew has another creation time; one that was rolled back ends before the checkpoint, or
-    holds another record there. Levels keep their rounds, so that no idempotency key is used twice.
+    A recreated stream has another creation time; one that was rolled back ends before the checkpoint, or has another
+    record there. Levels keep their round numbers, so that no idempotency key is used twice.
     """
     reason = await _mismatch(database, scope, stream)
     if not reason:
@@ -36,10 +36,10 @@ async def verify(database: Database, scope: Scope, stream: LogStream) -> Scope:
 
 
 async def start_over(database: Database, scope: Scope, epochs: Mapping[int, int], *, reason: str) -> Scope:
-    """Empty the tables while they are in use, since the log does not go on from them.
+    """Empty the tables while they are in use, because the log has a hole after them.
 
-    At once, as what follows a hole may be folded by then, so that the next start would not see it. Raises LeaseLost if
-    others own the partitions by now: they have read what this process has missed.
+    This cannot wait for the next start: by then, records behind the hole may be folded, and the hole is no longer
+    visible. Raises LeaseLost if other processors own the partitions by now: they read what this process missed.
     """
     async with database.transaction() as connection:
         await guard(connection, scope, epochs)
@@ -79,7 +79,7 @@ PAUSE: Final = timedelta(milliseconds=100)
 
 
 class Pruner:
-    """Prunes the tables of one application while a lease is held."""
+    """Prunes the tables of one application while it holds a lease."""
 
     def __init__(self, database: Database, scope: Scope, stream: LogStream) -> None:
         self._database = database
@@ -87,7 +87,7 @@ class Pruner:
         self._stream = stream
 
     async def run(self, epochs: Mapping[int, int]) -> None:
-        """Prune now and then, until cancelled; `epochs` are the leases, among them that of `PARTITION`.
+        """Prune at intervals, until cancelled; `epochs` are the leases, including the one of `PARTITION`.
 
         Raises LeaseLost, Unavailable, and IdentityMismatch if the log is gone.
         """
@@ -107,7 +107,7 @@ class Pruner:
             log.info("deleted %d rows that are older than the log: %s", total, shown, extra={"sequence": first})
 
     async def _forget_handled(self, epochs: Mapping[int, int]) -> None:
-        """Delete what stands for deleted objects whose deletion is handled."""
+        """Delete the rows of deleted objects whose deletion is handled."""
         count, more = 0, ROWS
         while more == ROWS:
             async with self._database.transaction(durable=False) as connection:
@@ -118,7 +118,7 @@ class Pruner:
             log.info("forgot %d deleted objects: nothing is left to be handled of them", count)
 
     async def _prune(self, table: Table, first: int, epochs: Mapping[int, int]) -> int:
-        """Go through a table once; nothing is locked while what is to go is looked for."""
+        """Go through a table once; the search for rows to delete takes no locks."""
         deleted = 0
         after: Place | None = None
         while True:

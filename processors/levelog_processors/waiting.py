@@ -21,9 +21,9 @@ ECHO_WAIT: Final = timedelta(seconds=0.2)
 
 
 class Agenda:
-    """Wakeups that are known to be there, and the time of the next one that waits for its time.
+    """Whether wakeups are due, and the time of the next one that is scheduled.
 
-    What other processors put into the tables is told by a hint, or found by the sweep.
+    Hints announce wakeups of other processors; a sweep finds those whose hint was lost.
     """
 
     def __init__(self) -> None:
@@ -45,23 +45,23 @@ class Agenda:
 
     @property
     def is_overdue(self) -> bool:
-        """Tell whether it is time to ask the tables what is due next: after a due time, a sweep, or never yet."""
+        """Tell whether to query the tables for the next due time: after a due time, at a sweep, or the first time."""
         now = self._now()
         return self._due_at is None or now >= self._due_at or now >= self._sweep_at
 
     @property
     def wait(self) -> timedelta:
-        """Time until there may be wakeups although nobody says so."""
+        """Time until wakeups may be due without a hint."""
         first = min(self._sweep_at, next(iter(self._put_off.values()), self._sweep_at))  # they were put off in order
         first = first if self._due_at is None else min(first, self._due_at)
         return timedelta(seconds=max(0.0, first - self._now()))
 
     def open(self) -> None:
-        """Note that wakeups are there, or may be."""
+        """Note that wakeups are or may be due."""
         self._is_open = True
 
     def take(self, wakes: Mapping[ViewParent, Wake]) -> None:
-        """Note wakeups that a fold has written; those of echoes are put off."""
+        """Note wakeups that a fold has written; those that only echo an own write are postponed."""
         until = self._now() + ECHO_WAIT.total_seconds()
         for level, wake in wakes.items():
             if wake.is_echo:
@@ -71,7 +71,7 @@ class Agenda:
                 self._is_open = True
 
     def close(self) -> None:
-        """Note that the wakeups which are due are being looked at."""
+        """Note that the due wakeups are being decided."""
         self._is_open, now = False, self._now()
         self._put_off = {level: until for level, until in self._put_off.items() if until > now}
 
@@ -92,7 +92,7 @@ FOLD_BATCH: Final = 1000
 SEVERAL: Final = 10
 """So many records at once are worth asking for the end of the log, which takes about as long as folding one."""
 MOST_HELD_UP: Final = timedelta(minutes=1)
-"""How long decisions wait for history to be folded that came while nobody read: at 5,000 records a second, 300,000."""
+"""How long decisions wait for unread history to be folded: at 5,000 records a second, 300,000 records."""
 
 
 MOMENT: Final = timedelta(milliseconds=5)
@@ -127,7 +127,7 @@ class Arrivals:
         return self._reader.oldest
 
     async def records(self) -> list[LoggedRecord]:
-        """Return the records that are there now."""
+        """Return the records that have arrived."""
         if self._reading is None:
             found = await self._reader.next_batch(FOLD_BATCH, timedelta(0))
         elif self._reading.done():
@@ -139,7 +139,7 @@ class Arrivals:
         return found
 
     async def completed(self, records: list[LoggedRecord], claimant: Claimant) -> list[LoggedRecord]:
-        """Return the records with those of the next moment, where of a write and its receipt only one is there."""
+        """Return the records; if only one of a write and its receipt is there, wait a moment for the other."""
         clock = asyncio.get_running_loop().time
         until = clock() + MOMENT.total_seconds()
         while is_half(records, claimant) and len(records) < FOLD_BATCH and (left := until - clock()) > 0:
@@ -166,10 +166,10 @@ class Arrivals:
 
 
 class Horizon:
-    """Where the log ended when somebody began to read it, began anew or was found far behind: first fold up to there.
+    """The end of the log when reading began or began again, or when it was far behind: fold up to there first.
 
-    So old history is folded and not acted on. But for the beginning it holds decisions up for `MOST_HELD_UP` at most,
-    so that a log that grows faster than it is folded does not hold them up for ever.
+    So old history is folded but not acted on. Except at the beginning, this delays decisions by at most `MOST_HELD_UP`,
+    so that a log that grows faster than it is folded does not delay them for ever.
     """
 
     def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:

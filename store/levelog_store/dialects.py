@@ -1,8 +1,8 @@
 """Differences between PostgreSQL and SQLite: types, the clock, sets of values, inserts of rows that may exist.
 
-A set of values is one bound value however many keys are asked for, so that statements are prepared once. Statements
-that run for each batch are also built once, since to build one takes longer than to run it: they stand in functions
-that are `built_once`, and take their values by name.
+A set of values is one bound value, however many keys it has, so that statements are prepared once. Statements that run
+for each batch are also built once, since building one takes longer than running it: they are in functions decorated
+with `built_once`, and take their values by name.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -132,9 +132,9 @@ OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 
 
 def built_once(build: Callable[P, T]) -> Callable[P, T]:
-    """Build a statement once for each kind of database, and give out the same one from then on.
+    """Build a statement once for each kind of database, and return the same one from then on.
 
-    What is built for each value of the other arguments is kept for good, so they have few values.
+    The statement for each combination of other arguments is cached for ever, so these should have few values.
     """
     built: dict[object, T] = {}
 
@@ -252,10 +252,10 @@ async def upsert(
     *,
     update: Collection[str] | None = None,
 ) -> None:
-    """Insert the rows; where the primary key is there already, overwrite the columns of `update`.
+    """Insert the rows; if the primary key exists, overwrite the columns of `update`.
 
-    None means all columns outside the key that the rows give, nothing means to keep what is there. All rows give the
-    same columns. They are written, and locked, in the order given: sort them where transactions meet.
+    None means all columns outside the key that the rows give; an empty collection keeps the existing row. All rows give
+    the same columns. They are written, and locked, in the given order: sort them if transactions may meet.
 
     The drivers send rows in a pipeline. Measured on PostgreSQL with rows of 3 KB, 1,000 at a time, that is as fast as
     one statement over an array for each column, which gains only with small rows.

@@ -73,7 +73,7 @@ def is_of_levels(place: IndexKey) -> bool:
 
 
 def parent_at(place: IndexKey) -> str:
-    """The parent whose levels are under such a key."""
+    """The parent whose levels are under this key."""
     return msgspec.json.decode(place[1], type=str)
 
 
@@ -160,7 +160,7 @@ class SyncRow(Struct, frozen=True, kw_only=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """What an evaluation of a level came to: in its row, in the decision that is kept, and in what is compared."""
+    """The result of an evaluation: in the row of the level, in the stored decision, and in comparisons."""
 
     status: str
     reason: str = ""
@@ -201,7 +201,7 @@ class LevelRow(Verdict, frozen=True, kw_only=True):
     recheck_at: datetime | None = None
     evaluated_at: datetime | None = None
     since: datetime | None = None
-    """When it got its status; None: nobody knows."""
+    """When it got its status; None if unknown."""
 
 
 class Bucket(Struct, frozen=True):

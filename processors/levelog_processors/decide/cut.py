@@ -41,7 +41,7 @@ class CallCounts(Struct):
     suppressed: int = 0
     """Wakeups that ended without a call, since nothing that the view reads had changed."""
     spurious: int = 0
-    """Calls of a view that saw just what it had seen the last time, without its time having come."""
+    """Calls of a view whose inputs were all as in its last call, and whose time had not come."""
 
     def count(self, name: str) -> None:
         """Count one call."""
@@ -52,7 +52,7 @@ class Cut(Struct, frozen=True):
     """What one cut came to."""
 
     wakes: int
-    """Wakeups looked at; as many as the batch allows: there are more."""
+    """Wakeups read; if the batch is full, there are more."""
     decided: Sequence[Decided]
     at: datetime
     """When it was decided."""
@@ -61,7 +61,7 @@ class Cut(Struct, frozen=True):
     retried: int = 0
     """Decisions given up because a read had changed meanwhile; their wakeups stay."""
     has_woken: bool = False
-    """Levels may be decided on now that stand on what was decided."""
+    """Some of these decisions made other levels due, whose views read them."""
     has_told: bool = False
     """So may levels of other parents."""
     has_news: bool = False
@@ -127,7 +127,7 @@ class Decider:
 
     @asynccontextmanager
     async def deciding(self, *, durable: bool, guarded: Collection[int] = ()) -> AsyncGenerator[Deciding]:
-        """A transaction to decide in; what is decided may be claimed in it if it is durable."""
+        """A transaction to decide in; if it is durable, its decisions may be claimed in it."""
         found: Deciding | None = None
         try:
             async with self._database.transaction(durable=durable) as connection:
@@ -258,9 +258,9 @@ class Decider:
     async def _still_asked(
         self, connection: AsyncConnection, returned: Sequence[Acted]
     ) -> tuple[list[Acted], Mapping[ViewParent, Asker]]:
-        """Those whose levels are as their views saw them, with who asks for them; the others are decided anew.
+        """Those whose levels are as their views saw them, with the causes; the others are decided again.
 
-        Their wakeups alone do not tell: a parent that is again as the stored level saw it asks for nothing.
+        Wakeups alone do not show this: a parent that changed back to what the stored level saw has none.
         """
         askers = await self._askers(connection, [look.facts.name for look, _ in returned])
         kept = [each for each in returned if _is_as_seen(each[0], askers.get(each[0].facts.name))]
@@ -353,7 +353,7 @@ class Decider:
 
 
 def _is_as_seen(look: Outlook, asker: Asker | None) -> bool:
-    """Tell whether nothing has asked for a level since, and its view would see the same in the parent."""
+    """Tell whether no wakeup came since, and the view would see the same in the parent."""
     facts, seen = look.facts, look.seen
     if asker is None or seen is None or asker.generation != facts.wake.generation:
         return False

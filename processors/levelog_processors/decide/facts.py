@@ -53,7 +53,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
     now: datetime
     """What the level's functions see as such."""
     folded: tuple[int, ...] = ()
-    """How far each partition was, in what they see."""
+    """How far each partition was folded in this snapshot."""
     longest: timedelta = MAX_BACKOFF
     """Between two rounds of a level that stays as it is."""
 
@@ -79,7 +79,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_due(self) -> bool:
-        """Tell whether the level's own time has come, whatever has changed."""
+        """Tell whether the level's `recheck_at` has passed."""
         return self.wake.due_at is not None
 
     @cached_property
@@ -169,10 +169,10 @@ class Seen(Struct, frozen=True, kw_only=True):
     error: str = ""
     blocked: str = ""
     inputs: str
-    """Identity of what it saw of the parent."""
+    """Identity of the part of the parent that the view saw."""
     looked_at: bytes | None = None
     reads: str = ""
-    """Digest of what it read, as far as that counts."""
+    """Digest of the reads that count."""
     versions: Mapping[IndexKey, int] = {}
     """Of each key read."""
     contents: Mapping[IndexKey, tuple[bytes, ...]] = {}
@@ -182,7 +182,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Round(Struct, frozen=True, kw_only=True):
-    """One call of a reconcile function: what it asked for, or why that cannot be sent."""
+    """One call of a reconcile function: the intents that it yielded, or why they cannot be sent."""
 
     intents: Sequence[Intent] = ()
     rows: Sequence[IntentRow] = ()
@@ -194,12 +194,12 @@ class Round(Struct, frozen=True, kw_only=True):
 
     @property
     def is_sent(self) -> bool:
-        """Tell whether the level has something to wait for; nobody waits for Events."""
+        """Tell whether the level has a write or call to wait for; it never waits for Events."""
         return any(row.state == "pending" and row.verb != "event" for row in self.rows)
 
 
 class Outlook(Struct, frozen=True, dict=True):
-    """A level as it was looked at: the facts, and what the view saw; None if nothing called for it."""
+    """The facts of a level, and what its view returned; None if the view did not have to be called."""
 
     facts: Facts
     seen: Seen | None = None
@@ -221,13 +221,13 @@ class Outlook(Struct, frozen=True, dict=True):
 
     @cached_property
     def state(self) -> str:
-        """Digest of what is desired, and what is there."""
+        """Digest of desired and actual."""
         both = self.facts.before if self.seen is None else self.seen
         return digest(both.desired or b"", both.actual or b"")
 
     @property
     def is_written(self) -> bool:
-        """Tell whether the API took all that a view that writes once has asked for, in a round for the same."""
+        """Tell whether the API accepted all writes of a view that writes once, in a round for the same state."""
         facts = self.facts
         is_as_decided = facts.view.handler.writes_once and self.digest == facts.before.decided_inputs
         return is_as_decided and facts.before.status != "failed" and not facts.failures
@@ -243,9 +243,9 @@ class Outlook(Struct, frozen=True, dict=True):
 
     @cached_property
     def withdrawn(self) -> list[str]:
-        """Intents that nobody has claimed, once the view has seen something else than they were decided on.
+        """Unclaimed intents, if the view has seen other values than they were decided on.
 
-        Without a round that asks for them anew, calls go on: the level is as it was when they were decided.
+        Calls continue while the level rests, since no round decides on them then.
         """
         if self.level is None or self.digest == self.facts.before.decided_inputs:
             return []

@@ -26,7 +26,7 @@ class Caller(FunctionCaller):
     async def call(self, level: ViewParent, handler: ReconcileHandler, arguments: Mapping[str, Any]) -> list[Intent]:
         """Call a function and return its intents.
 
-        Raises what it raises, and HandlerFault if it takes longer than its time limit, or gives anything but intents.
+        Raises what the function raises, and HandlerFault if it exceeds its time limit or yields anything but intents.
         """
         about(object=level[1], view=level[0])
 
@@ -151,7 +151,7 @@ class Acting:
         return [(view, now - begun.at) for (view, _), begun in self._begun.items() if not begun.task.done()]
 
     def returned(self, epochs: Mapping[int, int]) -> list[Acted]:
-        """Take the levels whose functions have returned since, if their partitions are held under the same lease."""
+        """Take the levels whose functions have returned, if their partitions are still under the same lease."""
         done = [level for level, begun in self._begun.items() if begun.task.done()]
         taken = [self._begun.pop(level) for level in done]
         acted = [(each, each.task.result()) for each in taken]

@@ -73,9 +73,9 @@ def with_rows(
     called: Mapping[str, str],
     redactor: Redactor,
 ) -> Round:
-    """The round with the rows of what it asks for; where that cannot be sent, with the reason as its error.
+    """The round with the rows of its intents; if they cannot be sent, with the reason as its error.
 
-    `identity` is (cluster, application); `called` are the keys of the last calls that took place, by `place_of_call`.
+    `identity` is (cluster, application); `called` are the keys of the last finished calls, by `place_of_call`.
     """
     view, before = look.facts.view, look.facts.before
     try:
@@ -103,9 +103,9 @@ def _place(row: IntentRow) -> str:
 
 
 def _call_key(look: Outlook, row: IntentRow, identity: Sequence[str], called: Mapping[str, str]) -> str:
-    """Key of a call: of its parent and request, from one that took place to the next, so that no store alone has it.
+    """Key of a call, from parent, request and the previous finished call: both stores can compute it.
 
-    A call that waits, asked for again, goes on: with its key, and at its pace. One that gave up has ended.
+    If a waiting call is asked for again, it continues with its key and its schedule. A call that gave up has ended.
     """
     facts, request = look.facts, request_of(row.verb, row.target, row.body, row.options)
     waiting = {i.request: i.key for i in facts.intents if i.key in look.withdrawn}

@@ -36,9 +36,9 @@ _placed = msgspec.json.Decoder(_Placed)
 
 
 class ObjectLookups(Objects):
-    """Objects as one evaluation sees them; `bucket` gives what is under a key of an index, and records that.
+    """Objects for one evaluation; `bucket` returns the values under a key of an index, and records the read.
 
-    `namespaces` are those that alone are watched, by resource: in others nobody knows what there is.
+    `namespaces` are the only ones watched, by resource; levelog does not know the objects in others.
     """
 
     def __init__(
@@ -134,9 +134,9 @@ Sight: TypeAlias = Callable[[Contents], tuple[Contents, bytes]]
 
 
 def sight(view: BoundView, parent_uid: str, desired: bytes | None) -> Sight | None:
-    """How a level with this desired value sees what it reads; None: as it is.
+    """How a level with this desired value sees its reads; None: unchanged.
 
-    A level of children does not see fields that no manifest sets, so that they wake nothing.
+    A level of children ignores fields that no manifest sets, so that they wake nothing.
     """
     if not isinstance(view.handler, ChildrenView):
         return None
@@ -147,7 +147,7 @@ MOST_HELD_BY_KEY: Final = 4_000
 
 
 MOST_HELD: Final = 16_000
-"""Bytes that a decision keeps of what a key held, and of all its keys."""
+"""Bytes that a decision stores of the values under one key, and under all its keys."""
 
 
 class Fetch(Protocol):
@@ -196,12 +196,12 @@ class Reads:
 
     @property
     def known(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
-        """What it will find without a query, as an evaluation sees it."""
+        """The values that are already loaded, as the evaluation sees them."""
         return {place: _contents(*place, bucket) for place, bucket in self._known.items()}
 
     @property
     def contents(self) -> Mapping[IndexKey, tuple[bytes, ...]]:
-        """What was read so far."""
+        """The values read so far."""
         return self._contents
 
     def missing(self, keys: Iterable[IndexKey]) -> set[IndexKey]:
@@ -245,7 +245,7 @@ class Reads:
 def contents_to_keep(
     versions: Mapping[IndexKey, int], contents: Mapping[IndexKey, Sequence[bytes]]
 ) -> dict[IndexKey, bytes]:
-    """What keys of these versions held, as JSON arrays, as far as it is short: a decision is kept with it."""
+    """The values under keys of these versions, as JSON arrays, if they are short enough to store with a decision."""
     found: dict[IndexKey, bytes] = {}
     left = MOST_HELD
     for place, version in sorted(versions.items()):
@@ -267,7 +267,7 @@ def digest_of(buckets: Mapping[IndexKey, Bucket], sight: Sight | None = None) ->
 
 
 def digest_of_versions(versions: Mapping[IndexKey, int]) -> str:
-    """Digest of how new each key is that was read; empty if none was. While it is the same, so is what they hold."""
+    """Digest of the versions of the keys read, empty if there were none: if it is equal, so are the values."""
     return (
         digest(*(f"{index}\0{key}\0{max(at, 0)}" for (index, key), at in sorted(versions.items()))) if versions else ""
     )

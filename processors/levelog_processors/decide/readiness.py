@@ -52,7 +52,7 @@ class Readiness:
 
 
 def is_watched(program: Program, namespaces: Mapping[str, tuple[str, ...]], key: ObjectKey) -> bool:
-    """Tell whether the log will show what becomes of an object."""
+    """Tell whether the log will show the changes of an object."""
     resource = str(key.group_resource)
     return resource in program.watched and key.namespace in namespaces.get(resource, (key.namespace,))
 

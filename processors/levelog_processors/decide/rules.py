@@ -45,7 +45,7 @@ def left_to_write(look: Outlook, wanted: Sequence[Intent], target_of: Callable[[
 
 
 def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
-    """Put what becomes of a level into rows; `round_` is None if its reconcile function was not called."""
+    """Turn the decision on a level into rows; `round_` is None if its reconcile function was not called."""
     verdict = _verdict(look, round_, now)
     facts, seen, before = look.facts, look.seen, look.facts.before
     rows = [] if round_ is None else list(round_.rows)
@@ -120,7 +120,7 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
 
 
 def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
-    """What becomes of a level that asks for nothing now."""
+    """The verdict on a level that asks for no write now."""
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
     recheck_at = _next_look(look) if level is not None else before.recheck_at
@@ -142,7 +142,7 @@ def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
 
 
 def _next_look(look: Outlook) -> datetime | None:
-    """When to look again for the time's sake: once for each time asked for, and never closer than `LOOKS_APART`."""
+    """When to evaluate again for a `recheck_at`: once for each time given, and never closer than `LOOKS_APART`."""
     facts, asked = look.facts, look.seen.recheck_at if look.seen is not None else None
     if asked is None or asked <= facts.now:
         return None
@@ -192,7 +192,7 @@ def _wait(under_way: Sequence[OpenIntent]) -> str:
 
 
 def _attempts(look: Outlook) -> int:
-    """How many rounds in a row were decided on the same, with one that is held now."""
+    """How many rounds in a row were decided on the same state, including a new one."""
     before = look.facts.before
     return before.attempts + 1 if look.digest == before.decided_inputs else 1
 

@@ -11,7 +11,7 @@ from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, OpenIntent
 
 GONE: Final = 0
-"""The version that a sighting tells of what is not there."""
+"""The version in a sighting of an absent target."""
 
 _SEEN: Final = ("unchanged", "conflict")
 """Outcomes that tell which version of the target the actuator saw."""
@@ -20,13 +20,13 @@ _SEEN: Final = ("unchanged", "conflict")
 def is_settled(intent: OpenIntent) -> bool:
     """Tell whether the tables show what the intent wrote.
 
-    A receipt that came back through the log is enough for a write that failed, for one that changed nothing where the
-    API told no version, and for a target that is not watched. Otherwise the target's row has to show that incarnation
-    at or past the version that the API answered, or its end; after a conflict too, so that the next round sees what
-    the write ran into, or may have been part of.
+    A folded receipt is enough for a write that failed, for one that changed nothing if the API gave no version, and for
+    a target that is not watched. Otherwise the target's row must have that incarnation at or past the version in the
+    API's answer, or its deletion. This holds after a conflict too, so that the next round sees the state that caused
+    it.
 
-    A target that came and went while nobody watched is in no record. It settles once an actuator has seen that the API
-    has it no more, and has told so through the log, as far as the tables hold nothing of it either.
+    No record shows a target that came and went while nobody watched. Its intent settles once a sighting in the log says
+    that the API does not have it, if the tables do not have it either.
     """
     match intent.state:
         case "pending" | "claimed":
@@ -56,7 +56,7 @@ FIRST_BACKOFF: Final = timedelta(seconds=1)
 MAX_BACKOFF: Final = timedelta(minutes=16)
 """Origin: docs/decisions/0074-failures-are-tried-again-for-ever.md"""
 REFUSED: Final = frozenset({400, 405, 409, 410, 413, 415, 422})
-"""Answers that depend on what was sent: the next one is most likely the same."""
+"""Answers that depend on the request: the next answer is most likely the same."""
 
 
 def backoff(attempts: int, longest: timedelta = MAX_BACKOFF) -> timedelta:
@@ -91,7 +91,7 @@ class Repeats(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How often in a row a level has written because of one and the same state, or has failed in a function."""
 
     of: str
-    """Digest of what was desired, and what was there; or one of the faults."""
+    """Digest of desired and actual, or a fault."""
     count: int
     """1: the round was the first for it."""
     at: datetime

@@ -40,7 +40,7 @@ class TableFetch:
         self._program = program
 
     async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
-        """Buckets of the keys, those of levels too."""
+        """Values under the keys, including those of levels."""
         of_levels = [place for place in keys if is_of_levels(place)]
         if not of_levels:
             return await stored.read_buckets(self._connection, self._scope, keys)

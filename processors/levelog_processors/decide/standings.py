@@ -92,7 +92,7 @@ async def read_standings(
 
 
 def encoded(told: Mapping[str, Standing]) -> tuple[bytes, ...]:
-    """What is under the key of a parent's levels."""
+    """The value under the key of a parent's levels."""
     return tuple(canonical(_Told(view, standing)) for view, standing in sorted(told.items()))
 
 
@@ -102,7 +102,7 @@ def decoded(values: Sequence[bytes]) -> dict[str, Standing]:
 
 
 def timeless(values: Sequence[bytes]) -> tuple[bytes, ...]:
-    """The same without the times, which wake nobody."""
+    """The same without the times, whose changes wake nothing."""
     return encoded({view: msgspec.structs.replace(each, since=None) for view, each in decoded(values).items()})
 
 

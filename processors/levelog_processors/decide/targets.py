@@ -21,7 +21,7 @@ _MOST_NAME_CHARACTERS: Final = 253 - 33  # for a dot and the digest
 
 
 class Outward(Struct, frozen=True, kw_only=True):
-    """Where an intent goes, and what is sent."""
+    """The target of an intent, and the content to send."""
 
     target: ObjectKey
     api_version: str
@@ -40,9 +40,9 @@ def addressed(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
 
 
 def _call(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
-    """Calls of one effect, parent and name are in order: that is their target, `page.effects/default/shop`.
+    """The target of a call, `page.effects/default/shop`: calls of one effect, parent and name are in order.
 
-    What stands for an object after its end has the object's name there, so that its end is in order with its changes.
+    A deleted object keeps its name there, so that the call for its deletion follows the calls for its changes.
     """
     handler = _effect(view, intent)
     of = parent.name.removesuffix(f":{parent.uid}") if view.handler.is_of_deleted else parent.name

@@ -66,7 +66,7 @@ class Carried:
         return sorted(found.values(), key=lambda wake: (wake.cause, wake.view, wake.parent))
 
     async def leave(self, connection: AsyncConnection, scope: Scope, *, but: Collection[ViewParent] = ()) -> None:
-        """Write what is carried, `but` what was decided on."""
+        """Write the carried wakeups, except those that were decided on."""
         await self._write(connection, scope, {level: wake for level, wake in self._wakes.items() if level not in but})
         self._wakes.clear()
 
@@ -80,12 +80,12 @@ NOTHING_CARRIED: Final = Carried({})
 
 
 class Deciding:
-    """A transaction in which is decided; what follows from that follows once it has committed."""
+    """A transaction for decisions; hints and hand-overs follow once it has committed."""
 
     def __init__(
         self, connection: AsyncConnection, claimant: Claimant | None, *, guarded: Collection[int] = ()
     ) -> None:
-        """`claimant` may be given what is decided. `guarded` partitions are those that `guard` was asked about."""
+        """`claimant` may get decided intents. `guarded` are the partitions that `guard` checked."""
         self.connection = connection
         self.claimant = claimant
         self.guarded = guarded
@@ -97,7 +97,7 @@ class Deciding:
         self._began = elapsed()
 
     async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
-        """Claim those that were chosen of what was decided; what is behind others of its target is left to others."""
+        """Claim the chosen intents; one that is behind another for its target stays pending."""
         self.held = held
         rows = [(each, row) for each in held for row in each.intents if row.key in chosen]
         if self.claimant is None or not rows:
@@ -109,7 +109,7 @@ class Deciding:
         return claimed
 
     def hand_over(self, *, is_certain: bool) -> None:
-        """Have carried out what is committed, or looked up where nobody knows that."""
+        """Hand over the committed claims, or have them looked up if it is unknown whether they committed."""
         if is_certain:
             _tell(self.held)
         if self.claimant is not None and self._claimed:

@@ -1,7 +1,7 @@
 """Runs views, each in a greenlet that pauses where it reads an index, so that many reads become one query.
 
-A view is an ordinary function and reads an index like a mapping. What it reads is recorded, also what is absent, and
-also what was read before it raised.
+A view is an ordinary function and reads an index like a mapping. Every read is recorded: of absent keys too, and before
+an exception too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ _entry_error = msgspec.json.Decoder(_EntryError)
 
 
 class Evaluation:
-    """One call of a view: for which parent, with what, and what came out."""
+    """One call of a view: its parent, its arguments and its result."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Evaluation:
         """Around the call of the function."""
 
     def call(self) -> None:
-        """Call the view, unless an index blocks it; what it raises becomes the evaluation's error."""
+        """Call the view, unless an index blocks it; an exception becomes the evaluation's error."""
         self.blocked = self._why_blocked()
         if self.blocked:
             return
@@ -201,7 +201,7 @@ def _shown(key: Any) -> str:
 
 
 def _moment(asked: object) -> datetime | None:
-    """A time that a level asks for, in UTC. Raises HandlerFault for what is none, or has no zone."""
+    """A time that a level asks for, in UTC. Raises HandlerFault if it is no time, or has no zone."""
     if asked is None:
         return None
     if not isinstance(asked, datetime):

@@ -1,7 +1,7 @@
 """Record handlers: called for each record in some partitions, in order for each object.
 
-A position moves once all records up to it are handled, or held: an object whose function fails, or takes its time, is
-held with the first of its records that is not handled. Its later ones are read from the log again once that is done.
+A position advances once all records up to it are handled or held. An object is held if its function fails or is slow,
+from the first record that is not handled. Its later records are read from the log again once that record is handled.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ from levelog_store.rows import Scope
 log = logging.getLogger(__name__)
 
 PATIENCE: Final = timedelta(milliseconds=250)
-"""How long a batch waits for its functions before it goes on without the slow ones, whose objects are held."""
+"""How long a batch waits for its functions; the objects of slower functions are then held."""
 LONGEST: Final = timedelta(minutes=1)
 """Between two calls for one record that fails."""
 
 ReadObject: TypeAlias = Callable[[ObjectKey, int, int, int], Awaitable[tuple[Sequence[LoggedRecord], int | None]]]
 """Records of an object in a partition, after a sequence and up to another one; the next one, if that were too many."""
 HoldStatus: TypeAlias = Literal["settling", "failed"]
-"""Of an object that is held, as `levelog levels` has it; `failed` until its record is handled, also during a call."""
+"""Status of a held object in `levelog levels`; `failed` until its record is handled, even during a call."""
 CallOutcome: TypeAlias = Literal["returned", "failed", "passed"]
-"""What came of a call: one that failed is made again, and after one that `passed` the record is passed by."""
+"""The result of a call: a failed one is repeated; after one that `passed`, the record is skipped."""
 _Name: TypeAlias = tuple[str, str]
 """Handler and object."""
 
@@ -148,7 +148,7 @@ class Delivery:
 
     @property
     def held(self) -> Mapping[tuple[str, HoldStatus], int]:
-        """How many objects are held, by handler and status; those without any are left out."""
+        """How many objects are held, by handler and status; zeros are left out."""
         return Counter((chain.handler.source, chain.status) for chain in self._held.values())
 
     def behind(self, sequence: int) -> dict[str, int]:
@@ -161,7 +161,7 @@ class Delivery:
 
     @property
     def due_at(self) -> datetime | None:
-        """When the next object that is held is tried again; None: none waits for that."""
+        """When the next held object is tried again; None: none is waiting."""
         return min((each.due_at for each in self._held.values() if each.task is None), default=None)
 
     async def hold(self, epochs: Mapping[int, int], *, start: int | None = None) -> None:
@@ -186,7 +186,7 @@ class Delivery:
             self._held[chain.name] = chain
 
     async def release(self) -> None:
-        """End the calls under way; whoever takes the partitions over handles those records."""
+        """End the running calls; the next owner of the partitions handles those records."""
         tasks = [each.task for each in self._held.values() if each.task is not None]
         self._held.clear()
         for task in tasks:
@@ -235,7 +235,7 @@ class Delivery:
             await self._store(new)
 
     async def step(self) -> None:
-        """Go on with the objects that are held: what has returned is noted, what is due is tried again."""
+        """Continue with the held objects: store what has returned, try again what is due."""
         changed: list[_Chain] = []
         released: list[_Name] = []
         for chain in list(self._held.values()):
@@ -261,7 +261,7 @@ class Delivery:
                 del self._held[name]
 
     async def look(self) -> None:
-        """Take up when objects that are held are to be tried again by what SQL says, for `levelog retry`."""
+        """Read from SQL when held objects are due, since `levelog retry` may have changed that."""
         if self.due_at is None:
             return
         async with self._database.reading() as connection:
@@ -278,7 +278,7 @@ class Delivery:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a function of an object that is held has returned, and has not been stepped."""
+        """Tell whether a function for a held object has returned, and `step` has not stored that yet."""
         return any(each.task is not None and each.task.done() for each in self._held.values())
 
     def _move(self, read_to: int) -> None:
@@ -399,7 +399,7 @@ class Delivery:
 
 
 def _is_over(chain: _Chain) -> bool:
-    """Tell whether a call for an object has come to its end, with nothing left."""
+    """Tell whether the call for an object has ended with nothing left to do."""
     if chain.task is None or not chain.task.done():
         return False
     chain.task.result()  # raises what only a bug of levelog leads to

@@ -44,7 +44,7 @@ class RecordFeed:
 
     @property
     def held(self) -> Mapping[tuple[str, HoldStatus], int]:
-        """How many objects are held, by handler and status; those without any are left out."""
+        """How many objects are held, by handler and status; zeros are left out."""
         return self._delivery.held
 
     def count_by(self, on_call: Callable[[str, CallOutcome], None], on_expired: Callable[[str], None]) -> None:

@@ -36,7 +36,7 @@ class Fence:
     def run(self, function: Callable[[], T]) -> T:
         """Call the function; raises what it raises.
 
-        Raises HandlerFault if it takes longer than its time, or does I/O, also if it swallowed the refusal.
+        Raises HandlerFault if it exceeds its time limit or does I/O, even if it caught the refusal.
         """
         try:
             result = self._run(function, SHOTS)

@@ -92,7 +92,7 @@ class Watchdog:
                 self._wake()
 
     def disarm(self, allowance: Allowance) -> None:
-        """Stop the time of the call, if it runs; it may be armed again with what is left."""
+        """Stop the clock of a running call; it may be armed again with the time that is left."""
         with self._lock:
             if self._armed is not allowance:
                 return

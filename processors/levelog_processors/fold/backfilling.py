@@ -1,7 +1,7 @@
 """Recomputes after code changes: entries of indices, then wakeups of the parents of views.
 
-The owner of a partition does it, in the task that folds, so that the two never meet. Each page is one transaction with
-its position: a processor that is killed leaves the rest to whoever owns the partition next.
+The owner of a partition does it in the task that folds, so that the two never run at the same time. Each page commits
+with its position: if a processor is killed, the next owner of the partition does the rest.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PAGE: Final = 100
 """Most that is done at once: small enough that a live change waits a few hundredths of a second for it at most."""
 
 PAGES_A_SECOND: Final = 5
-"""At low rates a page is what comes in a fifth of a second, so that progress is steady."""
+"""At low rates a page is the work of a fifth of a second, so that progress is steady."""
 
 
 class Pace:
@@ -63,7 +63,7 @@ class Pace:
         return timedelta(seconds=max(0.0, (self.page - self._held) / self._rate))
 
     def take(self, done: int) -> None:
-        """Note what was done."""
+        """Count work that was done."""
         self._fill()
         self._held -= done
 
@@ -74,7 +74,7 @@ class Pace:
 
 
 class Job(Struct, frozen=True):
-    """An index or a view to be computed anew, in the partitions of this processor where that is not done."""
+    """An index or a view to recompute, in this processor's partitions that are not done."""
 
     name: str
     kind: str
@@ -95,7 +95,7 @@ class BackfillStep(Struct, frozen=True):
 
 
 class Backfiller:
-    """Works off the backfills of the partitions held under `epochs`, a page at a time and at a limited rate."""
+    """Works off the backfills of the partitions leased under `epochs`, a page at a time, at a limited rate."""
 
     def __init__(
         self, database: Database, scope: Scope, program: Program, epochs: Mapping[int, int], pace: Pace
@@ -117,11 +117,11 @@ class Backfiller:
 
     @property
     def headway(self) -> list[Headway]:
-        """How far what it has begun is, of the objects of all processors."""
+        """Progress of the jobs that it has begun, over the objects of all processors."""
         return [told.headway for told in self._told.values() if not told.is_over]
 
     async def look(self) -> Mapping[str, list[str]]:
-        """Read what is left to do, here and elsewhere; returns the views that wait for indices, and for which."""
+        """Read what is left to do, here and elsewhere; returns the views that wait, with their unfinished indices."""
         if not self._is_over:
             async with self._database.reading() as connection:
                 self._unfinished = await read_unfinished(connection, self._scope)

@@ -53,7 +53,7 @@ class Folded(Struct, frozen=True):
     wakes: dict[ViewParent, Wake]
     has_finished_sync: bool
     has_list: bool
-    """A list began or ended, so that what is listed, and of which namespaces, has to be read again."""
+    """A list began or ended: read again which resources and namespaces are listed."""
     keys: set[IndexKey]
     """Keys of indices that changed."""
     has_receipts: bool = False
@@ -67,7 +67,7 @@ class Folder:
     """Folds the records of the partitions that this processor owns."""
 
     def __init__(self, database: Database, scope: Scope, program: Program, *, is_waking: bool = True) -> None:
-        """Without `is_waking` no level is woken, as where nobody looks for what to decide."""
+        """Without `is_waking` no level is woken, for callers that never decide."""
         self._is_waking = is_waking
         self._database = database
         self.scope = scope
@@ -79,7 +79,7 @@ class Folder:
         """In which each resource is recorded, by partition; None: to be looked up."""
 
     def forget(self) -> None:
-        """Look up what others may have written since the last batch."""
+        """Drop the cached API versions, which another process may have changed since the last batch."""
         self._api_versions = None
 
     async def fold(
@@ -87,8 +87,8 @@ class Folder:
     ) -> Folded:
         """Fold a batch; `epochs` are the leases under which it was read.
 
-        `folded_to` are the checkpoints that it was read after; None: nobody else commits, and nothing is lost.
-        Raises LeaseLost and CommitsLost, with nothing of the current part of the batch committed.
+        `folded_to` are the checkpoints after which it was read; None: no other process commits, and the database loses
+        nothing. Raises LeaseLost and CommitsLost, with nothing of the current part of the batch committed.
         """
         reached = None if folded_to is None else dict(folded_to)
         wakes: dict[ViewParent, Wake] = {}

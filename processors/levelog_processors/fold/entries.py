@@ -14,7 +14,7 @@ from levelog_store.fold.changes import Changes
 from levelog_store.rows import ERRORS, Entry, whole_index_key
 
 MAX_KEY_BYTES: Final = 1024
-"""A longer index key would not fit into a B-tree page beside its neighbours; the entry is marked instead."""
+"""A longer index key does not fit into a B-tree page; the entry is marked with an error instead."""
 
 
 def canonical_key(key: object) -> str:
@@ -83,9 +83,9 @@ def index_entries(
 ) -> list[Entry]:
     """Entries of one object in one index.
 
-    If the object cannot be decoded, the function raises, or it gives what cannot be a key or a value, the entries held
-    so far stay, marked with the error. Where there are none, one under the key ERRORS says what the index lacks. If
-    entries of the index expire, they do so that long after the record of the object.
+    If the object cannot be decoded, or the function raises or yields an invalid key or value, the object's old entries
+    stay, marked with the error. If it has none, an entry under the key ERRORS says what the index lacks. If entries of
+    the index expire, their time counts from the record of the object.
     """
     lifetime = index.handler.expires
     expires_at = recorded_at + lifetime if recorded_at is not None and lifetime is not None else None

@@ -66,7 +66,7 @@ def _begun(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
 
 
 def finish(row: SyncRow, record: SyncFinished, sequence: int) -> SyncRow:
-    """Note that a list ended; what others began goes on."""
+    """Record that a list ended; lists that other ingesters began continue."""
     others = {sync_id: begun for sync_id, begun in _unfinished(row).items() if sync_id != record.sync_id}
     return replace(
         row,
@@ -92,12 +92,12 @@ CONTACT: Final = "@contact"
 
 
 def contact_key(resource: str) -> IndexKey:
-    """What stands for the contact with one resource, `pods`."""
+    """The key for the contact with one resource, `pods`."""
     return CONTACT, canonical_key(resource)
 
 
 def note_sync(changes: Changes, before: SyncRow | None, after: SyncRow, sequence: int) -> None:
-    """Put a list's new state into the changes; the index changes only where a resource becomes stale, or is no more."""
+    """Add a list's new state to the changes; the index changes only if the resource becomes stale or fresh."""
     place: Input = (after.partition, after.resource)
     changes.syncs[place] = after
     was_stale = before is not None and before.is_stale

@@ -22,7 +22,7 @@ _deletion = msgspec.json.Decoder(_Deletion)
 
 
 def unreadable(record: ObjectSeen | ObjectDeleted) -> str:
-    """Why a body is not the JSON of an object; empty if it is. Of what is gone the body does not matter."""
+    """Why a body is not the JSON of an object; empty if it is. The body of a deletion does not matter."""
     if isinstance(record, ObjectDeleted):
         return ""
     try:
@@ -66,7 +66,7 @@ _OfObjects = ObjectSeen | ObjectDeleted | ObjectUnreadable | Unreadable
 
 
 def object_names(records: Iterable[LoggedRecord]) -> set[str]:
-    """Objects that a batch speaks of, whose held rows the fold needs."""
+    """Objects in a batch whose stored rows the fold needs."""
     said = (logged.record for logged in records)
     return {str(record.key) for record in said if isinstance(record, _OfObjects) and record.key is not None}
 
@@ -94,7 +94,7 @@ class Latest(Struct):
 
 
 def place_of(record: Unreadable | ObjectUnreadable) -> str:
-    """What is shown of a record that cannot be read: the object, or where it stood."""
+    """The name to show for an unreadable record: the object, or the place in the log."""
     if record.key is not None:
         return str(record.key)
     return record.subject if isinstance(record, Unreadable) else str(record.resource)

@@ -34,7 +34,7 @@ class Receipts:
         """Of the last receipts, by view, parent and its uid."""
 
     def note(self, logged: LoggedRecord, record: ReceiptNoted) -> None:
-        """Take in a receipt; the level that waits for it is looked at."""
+        """Apply a receipt, and wake the level that waits for it."""
         memory = memory_of(record)
         if record.is_repeated:
             if memory is not None and memory.index in self._program.indices and self._is_news(memory):
@@ -72,9 +72,9 @@ class Receipts:
         return held is not None and held.parent_uid == record.parent_uid and held.round >= record.round
 
     def _is_behind(self, record: ReceiptNoted) -> bool:
-        """Tell whether a receipt of a call comes a second time, after its level went on: what it says is old.
+        """Tell whether a receipt of a call arrives again after its level has gone on: its content is old.
 
-        A level decides nothing while a call of it is under way.
+        A level decides nothing while one of its calls is running.
         """
         level = record.view, str(record.parent), record.parent_uid
         uid, round_ = self._held.rounds.get(level[:2], ("", 0))

@@ -42,10 +42,10 @@ log = logging.getLogger(__name__)
 
 
 class Fold:
-    """Folds one batch, in the order of the log, on top of what is held of its objects.
+    """Folds one batch, in the order of the log, on top of the stored state of its objects.
 
-    A record goes one way: it is compared with what is known of its object (`_see`), the newest of each object becomes
-    its row (`_change_object`), the row gives entries, and entries and row wake levels.
+    A record is compared with the stored state of its object (`_see`); the newest record of each object becomes its row
+    (`_change_object`); the row gives entries; row and entries wake levels.
     """
 
     def __init__(self, program: Program, application: str, held: Held) -> None:
@@ -120,8 +120,9 @@ class Fold:
     def index_anew(self, index: BoundIndex, rows: Iterable[StoredObject], sequence: int) -> Changes:
         """Replace the entries of stored objects in an index whose code has changed.
 
-        What the older code gave is not kept, even if the function raises: its keys may mean something else. `sequence`
-        stands for the record that changed the keys. What is held has to be the objects' entries in that index alone.
+        Entries of the older code are deleted even if the function raises: their keys may mean something else.
+        `sequence` counts as the record that changed the keys. The stored state must contain only these objects' entries
+        in that index.
         """
         for row in rows:
             fresh = index_entries(index, row.body, (), row.object, row.recorded_at)
@@ -172,7 +173,7 @@ class Fold:
                 raise TypeError("a finished list is folded by Fold.sweep")
 
     def _begin(self, logged: LoggedRecord, record: HistoryReverted | SyncStarted, before: SyncRow | None) -> None:
-        """Where history went back, or a list in a newer version began, let its readers wait for what replaces it."""
+        """If history went back, or a list in a newer version began, block the readers until the list is complete."""
         resource = str(record.resource)
         if isinstance(record, HistoryReverted):
             reason = f"the history of {resource} went back, as after a restore of etcd: it is not listed since"
@@ -204,12 +205,12 @@ class Fold:
             self._latest[name] = Latest(record, logged, now, (*causes, logged.sequence), before)
 
     def _is_outdated(self, partition: int, record: ObjectSeen | ObjectDeleted) -> bool:
-        """Tell whether a record shows an object in an older version than it is recorded in, which is told as well."""
+        """Tell whether a record is in an older API version than the resource is recorded in, and log it."""
         known = self._held.api_versions.get((partition, str(record.key.group_resource)), "")
         return bool(known) and is_newer(known, api_version_of(record))
 
     def _is_news(self, name: str, record: ObjectSeen | ObjectDeleted) -> bool:
-        """Tell whether the record is newer than what is known, so that no state ever goes back."""
+        """Tell whether the record is newer than the stored state, which never goes back."""
         if earlier := self._latest.get(name):
             return follows(record, earlier.record.uid, earlier.record.version, is_gone=earlier.is_deletion)
         if held := self._held.objects.get(name):
@@ -300,7 +301,7 @@ class Fold:
     def _end(
         self, name: str, uid: str, shown: Latest | None, logged: LoggedRecord, handling: Sequence[BoundView]
     ) -> None:
-        """Keep what was last known of an object that is gone by a record: what a record showed, else the held row."""
+        """Keep the last known state of a deleted object: from a record, or else the stored row."""
         row = deleted(shown.record, shown.logged) if shown is not None else None
         key = ObjectKey.parse(name).deleted(uid)
         if row is not None:
@@ -379,10 +380,10 @@ class Fold:
 
 
 def parent_inputs(view: BoundView, body: bytes, looked_at: bytes | None) -> str | None:
-    """Identity of what a view sees of a parent; None if the view's filters leave it out.
+    """Identity of the part of a parent that a view sees; None if the view's filters exclude it.
 
-    `looked_at` is where the view looked when it was evaluated last, if it takes plain objects. A parent that cannot be
-    decoded, or for which a filter raises, has an identity too, that of the error, so that it is evaluated and shown.
+    `looked_at` lists the reads of the last evaluation, for views of plain objects. If the parent cannot be decoded, or
+    a filter raises, the identity is that of the error, so that the level is evaluated and shows it.
     """
     try:
         return filtered(view, lambda: view.handler.reader.inputs(body, looked_at))

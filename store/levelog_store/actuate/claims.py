@@ -1,13 +1,12 @@
 """The outbox: actuators claim intents here, and give them back.
 
-`pending` says that nothing was sent, or nothing that took effect, so that a processor may withdraw the intent.
-`claimed` says that a request may have taken effect, also while nobody holds the claim: whoever claims it next has to
-look at the target before writing. `due_at` is when an intent may be claimed, NULL for at once; for a claimed one it
-is the end of the claim; for a written one, since when the log may be expected to show it. All times are the
-database's.
+`pending`: no request was sent, or none that took effect, so a processor may withdraw the intent. `claimed`: a request
+may have taken effect, even after the claim has ended; the next claimant reads the target before it writes. `due_at` is
+when an intent may be claimed, NULL for at once; for a claimed intent, the end of the claim; for a written one, since
+when the log should show it. All times are the database's.
 
-States stand in statements as literals, not as parameters: only from literals can a planner prove that a partial index
-holds all rows in question.
+States are literals in statements, not parameters: only from literals can a planner prove that a partial index holds all
+rows in question.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -100,7 +99,7 @@ class Claimant(Protocol):
 
     @property
     def is_writing(self) -> bool:
-        """What it wrote, and receipts of it, are about to be in the log."""
+        """Its recent writes and their receipts will soon be in the log."""
         ...
 
     def choose(self, intents: Sequence[Sendable]) -> Sequence[str]:
@@ -108,9 +107,9 @@ class Claimant(Protocol):
         ...
 
     def begin(self, claimed: Sequence[ClaimedIntent], since: float) -> None:
-        """Carry out what was claimed for it, durably; the claims count from `since` on the clock `elapsed`.
+        """Carry out what was durably claimed for it; the claims count from `since` on the clock `elapsed`.
 
-        Where that is minus infinity, nobody knows whether the claims were committed.
+        At minus infinity it is unknown whether the claims were committed.
         """
         ...
 
@@ -149,12 +148,11 @@ async def claim(
     without: Collection[str] = (),
     without_calls: Collection[str] = (),
 ) -> list[ClaimedIntent]:
-    """Claim intents that are due, at most one for each target, the earliest of it; no two callers get the same one.
+    """Claim due intents, at most one for each target, the earliest; no two callers get the same one.
 
-    Intents of the API versions `without`, and calls of the effects `without_calls` (`operator/effect`), are left where
-    they are.
+    It skips intents of the API versions `without`, and calls of the effects `without_calls` (`operator/effect`).
 
-    The caller commits durably before it acts on them: a lost commit would be a write that nobody remembers.
+    The caller commits durably before it acts on them: if the commit were lost, no row would remember the write.
     """
     dialect = connection.dialect
     values = {"scope": scope.number, "limit": limit}
@@ -168,9 +166,9 @@ async def claim(
 async def claim_calls(
     connection: AsyncConnection, scope: Scope, owner: str, rooms: Mapping[str, int], *, lease: timedelta
 ) -> tuple[list[ClaimedIntent], bool]:
-    """Claim calls of the effects `rooms` (`operator/effect`) that are due, of each at most so many.
+    """Claim due calls of the effects in `rooms` (`operator/effect`), at most the given number of each.
 
-    They are as those of `claim`, and committed as these are. Tells whether more may be due of an effect that has room.
+    The caller commits durably, as for `claim`. Returns also whether more may be due of an effect that has room.
     """
     dialect, limit = connection.dialect, sum(rooms.values())
     values = {"scope": scope.number, "limit": limit, "calls": many(dialect, rooms)}
@@ -199,12 +197,12 @@ async def _take(
 async def claim_decided(
     connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta, number: int
 ) -> set[str]:
-    """Claim intents that this transaction has decided, but for those behind others of their targets; returns the keys.
+    """Claim intents that this transaction decided, except those behind others for their targets; returns the keys.
 
-    `number` is that of the claim.
+    `number` is the number of the claim.
 
-    The caller commits durably before it acts on them. Raises Unavailable if another transaction has claimed an intent
-    of such a target at the same moment.
+    The caller commits durably before it acts on them. Raises Unavailable if another transaction claimed an intent for
+    such a target at the same moment.
     """
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner, "number": number}
@@ -213,7 +211,7 @@ async def claim_decided(
 
 @built_once
 def take_first(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
-    """Claim those of the rows `of_keys` that nobody has claimed yet and nothing is ahead of."""
+    """Claim the unclaimed rows among `of_keys` that have nothing ahead of them."""
     is_new = and_(intents.c.state == PENDING, intents.c.due_at.is_(None))
     return (
         update(intents)
@@ -390,7 +388,7 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
 
 @built_once
 def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
-    """Supersede those of the rows `of_keys` that nobody has claimed and whose levels are gone."""
+    """Supersede the unclaimed rows among `of_keys` whose levels are gone."""
     level = levels.c
     of_level = [level[name] == intents.c[name] for name in ("scope", "view", "parent", "parent_uid")]
     has_level = select(literal_column("1")).where(*of_level).exists()
@@ -403,7 +401,7 @@ def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
 
 
 async def hasten(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> bool:
-    """Have the levels looked at now that were put off while these intents could not be withdrawn; whether any were."""
+    """Make levels due that waited because these intents could not be withdrawn; returns whether there were any."""
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
     return bool((await connection.execute(hastened(dialect), values)).rowcount)
@@ -411,9 +409,9 @@ async def hasten(connection: AsyncConnection, scope: Scope, keys: Collection[str
 
 @built_once
 def hastened(dialect: Dialect) -> Update:
-    """Let the wakeups be due that wait, of the levels of those of the rows `of_keys` that nobody has claimed.
+    """Make the waiting wakeups due, of the levels of the unclaimed rows among `of_keys`.
 
-    They are locked in the order in which processors write them.
+    The rows are locked in the order in which processors write them.
     """
     given_back = select(intents.c.view, intents.c.parent).where(is_one_of_keys(dialect), intents.c.state == PENDING)
     table = wakeups.alias("waiting")

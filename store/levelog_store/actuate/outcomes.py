@@ -84,10 +84,10 @@ async def store_receipts(
     owner: str,
     receipts: Sequence[StoredReceipt],
 ) -> dict[str, bool]:
-    """Store what became of claimed intents; returns the keys of those that the owner still held under the same claim.
+    """Store the results of claimed intents; returns the keys that the owner still held under the same claim.
 
-    Each is there with whether another intent that is committed waits for the same target. The others have been ended by
-    the fold, or claimed again, and whoever did that looks at their targets itself.
+    With each key comes whether another committed intent waits for the same target. The other intents were ended by the
+    fold, or claimed again; whoever did that reads their targets.
     """
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
@@ -156,9 +156,9 @@ async def take_unseen(
 
 @built_once
 def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
-    """Up to `limit` rows whose writes the log should have shown by now, locked where there are row locks.
+    """Up to `limit` rows whose writes the log should show by now, locked if there are row locks.
 
-    Those of levels that are gone are left out: nobody waits for them.
+    Rows of deleted levels are left out, since nothing waits for them.
     """
     table, level = intents.c, levels.c
     same = (level[name] == table[name] for name in ("scope", "view", "parent", "parent_uid"))

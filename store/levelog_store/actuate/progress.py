@@ -12,7 +12,7 @@ from levelog_store.tables import intents
 async def keep_progress(
     connection: AsyncConnection, scope: Scope, owner: str, intent: ClaimedIntent, progress: bytes
 ) -> bool:
-    """Keep what a claimed call has come to; False, and nothing is changed, if that claim of the owner has ended."""
+    """Store the state of a claimed call; False, and no change, if that claim of the owner has ended."""
     values = {"of_scope": scope.number, "of_key": intent.key, "by": owner, "under": intent.claim, "content": progress}
     return (await connection.execute(put(connection.dialect), values)).rowcount == 1
 

@@ -41,14 +41,13 @@ class ServerFacts(Struct, frozen=True, kw_only=True):
 class Database:
     """An open database; one for each process, used by one event loop.
 
-    PostgreSQL: transactions are READ COMMITTED and run side by side; snapshots are REPEATABLE READ, READ ONLY.
-    SQLite: WAL; one transaction writes at a time, snapshots are read beside it; another process that
-    wants to write is refused.
+    PostgreSQL: transactions are READ COMMITTED and concurrent; snapshots are REPEATABLE READ, READ ONLY. SQLite: WAL;
+    one transaction writes at a time, snapshots run beside it; a second writing process is refused.
 
-    Errors of statements and commits: Unavailable where the same work may succeed later (connection lost, deadlock,
-    time-out, disk full), ConfigurationError where something has to be changed. The transaction was rolled back; only
-    when the connection broke during the commit nobody knows, so callers read the checkpoint again. What remains is
-    raised as SQLAlchemy's error, and is a defect.
+    Errors of statements and commits: Unavailable if the same work may succeed later (connection lost, deadlock,
+    time-out, disk full), ConfigurationError if something has to be changed. The transaction was rolled back, unless the
+    connection broke during the commit; then its result is unknown, and callers read the checkpoint again. Any other
+    error is SQLAlchemy's, and a defect.
     """
 
     def __init__(
@@ -87,12 +86,12 @@ class Database:
         is_scratch: bool = False,
         statement_time: timedelta | None = STATEMENT_TIME,
     ) -> Self:
-        """Open the database and connect once, so that what is wrong is said now.
+        """Open the database and connect once, so that a problem shows now.
 
         `url` is a PostgreSQL URL, `sqlite:///` and a path, or a path. A SQLite file is created, unless `read_only`, and
-        locked until `close`; `read_only` works beside the process that holds the lock, and so does `beside`, which may
-        write: something short that takes no part in leases. `is_scratch`: nobody needs it after a crash, so that SQLite
-        waits for no disk. `statement_time` ends statements in PostgreSQL, None never.
+        locked until `close`. `read_only` works beside the process that holds the lock; so does `beside`, for a short
+        write that needs no lease. `is_scratch`: SQLite never waits for the disk, since the file is useless after a
+        crash. `statement_time` limits statements in PostgreSQL; None: no limit.
         """
         location = locate(url)
         lock: FileLock | None = None
@@ -163,10 +162,10 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, *, durable: bool = True) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that writes: committed at the end of the block, rolled back when that raises.
+        """A write transaction: committed at the end of the block, rolled back if the block raises.
 
-        Without `durable`, nobody waits for the disk: after a crash of the server, for SQLite of the machine, the newest
-        such commits, in order and whole, may be gone (never some without those before them).
+        If not `durable`, the commit does not wait for the disk. After a crash (of the server; for SQLite, of the
+        machine) the newest such commits may be lost, whole and from the end: never one without all later ones.
         """
         if self._read_only:
             raise ConfigurationError(f"the database {self.name} was opened to read only")

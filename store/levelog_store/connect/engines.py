@@ -46,7 +46,7 @@ WAITING: Final = ("synchronous=FULL", "wal_autocheckpoint=1000")
 """Of a transaction whose commit waits for the disk, and may move the write-ahead log into the file."""
 HASTY: Final = ("synchronous=NORMAL", "wal_autocheckpoint=0")
 MOST_ROWS: Final = 2000
-"""Written by hasty commits before one waits all the same, so that the write-ahead log stays small."""
+"""Rows written without waiting for the disk before a commit waits anyway, to keep the write-ahead log small."""
 ROWS_OF_A_COMMIT: Final = 10
 """What a commit counts for besides its rows."""
 
@@ -101,7 +101,7 @@ BEGIN_TO_WRITE: Final = "BEGIN IMMEDIATE"
 def sqlite_writer(path: Path, *, waits: Executor | None) -> AsyncEngine:
     """The one connection that writes; each of its transactions takes the file's write lock as it begins.
 
-    It waits in a thread of `waits`. Without, it waits for no disk: nobody needs the file after a crash.
+    It waits for the disk in a thread of `waits`; without that, it never waits, since the file is useless after a crash.
     """
     waiting = ("synchronous=FULL", "busy_timeout=0") if waits else ("synchronous=OFF",)
     pragmas = ("journal_mode=WAL", "foreign_keys=ON", "temp_store=MEMORY", *waiting)
@@ -114,7 +114,7 @@ def let_wait(engine: AsyncEngine, *, durable: bool) -> None:
 
 
 def sqlite_readers(path: Path) -> AsyncEngine:
-    """Connections that only read, each transaction in a snapshot of its own, beside the writer."""
+    """Read-only connections, each transaction in its own snapshot, beside the writer."""
     return _sqlite_engine(path, "ro", READERS, "BEGIN", ("query_only=ON",))
 
 

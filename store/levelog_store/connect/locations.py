@@ -75,8 +75,8 @@ def _without(text: str, error: Exception) -> str:
 class FileLock:
     """An exclusive lock on `<file>.lock`, held until `release` or the end of the process, SIGKILL included.
 
-    The kernel drops it with the process; the file stays, and holds the pid of the last owner for messages. It works
-    between processes of one machine: not over NFS.
+    The kernel releases it with the process; the file stays, and has the pid of the last owner for messages. It works
+    between processes of one machine, not over NFS.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -1,11 +1,10 @@
 """A fast path for statements that are built once: skips what SQLAlchemy repeats at each execution.
 
 SQLAlchemy looks up the compiled form of a statement, makes its parameters, a context, a cursor and a result, and
-switches greenlets: that takes up to ten times as long as SQLite needs for the statement. Here all of it but the values
-is made once for each statement. Transactions, errors and types stay SQLAlchemy's.
+switches greenlets; this takes up to ten times as long as SQLite needs for the statement. Here everything except the
+values is made once per statement. Transactions, errors and types stay SQLAlchemy's.
 
-Members that SQLAlchemy names with an underscore are used in this file alone; a test compares what comes of statements
-with what SQLAlchemy makes of them.
+Only this file uses private members of SQLAlchemy; a test compares its results with those of SQLAlchemy.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -105,7 +104,7 @@ def _converted(convert: Any, value: Any) -> Any:
 
 
 class QuickConnection(AsyncConnection):
-    """A connection that executes what is built once by its plan, and all else as SQLAlchemy does."""
+    """A connection that executes statements that are built once by their plan, and all others as SQLAlchemy does."""
 
     @cached_property
     def _is_heard(self) -> bool:

@@ -50,7 +50,7 @@ class OpenIntent(StoredIntent, frozen=True, kw_only=True, omit_defaults=True):
     request: str = ""
     """What it asks an effect for, by `request_of`."""
     sighted_version: int | None = None
-    """Version that the API had when the target was looked at; 0: it was gone; None: nobody looked."""
+    """Version in the sighting of the target; 0: it was gone; None: no sighting."""
     sighted_at: datetime | None = None
     held_uid: str | None = None
     held_version: int | None = None
@@ -76,7 +76,7 @@ class PastIntent(StoredIntent, frozen=True, kw_only=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What is held of an intent's target."""
+    """The stored state of an intent's target."""
 
     uid: str
     version: int
@@ -159,7 +159,7 @@ class Read(Struct, frozen=True):
     version: int
     """Sequence of the record that had changed it last; 0 or less: none had."""
     content: bytes | None
-    """JSON array of what it held; None where that is what it was at the decision before, or too long to be kept."""
+    """JSON array of the values; None if unchanged since the last decision, or too long to be stored."""
 
 
 class Decision(Verdict, frozen=True, kw_only=True):
@@ -174,9 +174,9 @@ class Decision(Verdict, frozen=True, kw_only=True):
     parent_sequence: int
     """Record that showed the parent as it was evaluated."""
     cause: int
-    """Newest record that asked for it."""
+    """Newest record that caused it."""
     causes: Causes
-    """All records that asked for it; none: its time had come, or somebody asked who is no record."""
+    """All records that caused it; none if its time had come, or if the cause was no record."""
     suppressed: Causes
     """Records that asked since the decision before, and changed nothing that the view reads."""
     is_called: bool
@@ -187,7 +187,7 @@ class Decision(Verdict, frozen=True, kw_only=True):
     fingerprint: str
     decided_at: datetime
     basis: Basis
-    """What it rests on besides parent and reads."""
+    """Its inputs besides parent and reads."""
 
     @property
     def identity(self) -> tuple[str, str, int]:
@@ -240,7 +240,7 @@ class Decided(Struct, frozen=True, kw_only=True):
     parent_sequence: int = 0
     basis: Basis = Basis()
     contents: dict[IndexKey, bytes] = {}
-    """What keys held, as JSON, where that is news and short."""
+    """The values under keys, as JSON, if new and short."""
     suppressed: str = ""
     """Records that asked since the decision before, and changed nothing that the view reads."""
 

@@ -116,7 +116,7 @@ def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
 
 
 async def _withdraw(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> set[str]:
-    """Supersede intents that nobody has claimed; returns the keys of those."""
+    """Supersede unclaimed intents; returns their keys."""
     if not keys:
         return set()
     dialect = connection.dialect

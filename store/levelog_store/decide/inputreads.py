@@ -56,9 +56,9 @@ async def read_wakes(
     at: datetime | None = None,
     of: Sequence[ViewParent] = (),
 ) -> tuple[list[PendingWake], datetime]:
-    """Wakeups that are due at a time, by default now by the database's clock, oldest cause first; and that time.
+    """Due wakeups at a time (by default now, by the database's clock), oldest cause first; and that time.
 
-    With those of the levels `of`, whether due or not, which are no part of the `limit`.
+    Plus the wakeups of the levels `of`, due or not, which do not count against the `limit`.
     """
     dialect = connection.dialect
     values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
@@ -211,7 +211,7 @@ def _dependencies(dialect: Dialect) -> Select[str, str, str, str, int | None]:
 
 
 async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, Bucket]:
-    """Values and version of each key, as of one moment; keys that nothing is under are there too."""
+    """Values and version of each key, in one snapshot; keys without values are included."""
     if not keys:
         return {}
     dialect = connection.dialect
@@ -325,7 +325,7 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
 
 
 async def read_targets(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Target]:
-    """What is held of the targets of intents."""
+    """The stored state of the intents' targets."""
     dialect = connection.dialect
     rows = await connection.execute(_targets(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
     return {

@@ -110,9 +110,9 @@ async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence
 
 
 async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
-    """Let what waits since it failed be tried again at once, by handler and object.
+    """Make held records due at once, by handler and object.
 
-    To be committed by anybody, beside the processes of the application: those that wait look for it.
+    Any process may commit this, beside those of the application: they look for it.
     """
     table = event_holds.c
     if names:
@@ -125,7 +125,7 @@ async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collecti
 
 
 async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
-    """Forget what waits no more, by handler and object. The caller holds the leases in the same transaction."""
+    """Delete finished holds, by handler and object. The caller holds the leases in the same transaction."""
     table = event_holds.c
     if names:
         await connection.execute(

@@ -232,7 +232,7 @@ async def _await_list(connection: AsyncConnection, scope: Scope, each: Replaced)
 async def _block_readers(
     connection: AsyncConnection, scope: Scope, each: Replaced, wakes: dict[ViewParent, Wake]
 ) -> None:
-    """Block the levels of the views that read a resource, and have them looked at once it is listed."""
+    """Block the levels of the views that read a resource, and wake them once it is listed."""
     table = levels.c
     readers = (
         (table.scope == scope.number)

@@ -19,7 +19,7 @@ PAGE: Final = 500
 
 
 async def keep_deleted(connection: AsyncConnection, scope: Scope, deletions: Sequence[EndedObject]) -> None:
-    """Copy the held rows of objects to the names that stand for them from now on."""
+    """Copy the stored rows of objects to the names that they have after their deletion."""
     table = objects.c
     anew = {"object": "to", "resource": "to_resource", "name": "to_name"}
     kept = [name for name in StoredObject.__struct_fields__ if name not in (*anew, "is_deleting")]
@@ -46,7 +46,7 @@ async def keep_deleted(connection: AsyncConnection, scope: Scope, deletions: Seq
 
 
 async def forget_handled(connection: AsyncConnection, scope: Scope) -> int:
-    """Delete what stands for deleted objects of which nothing is to be handled any more; returns how many, up to PAGE.
+    """Delete rows of deleted objects with nothing left to handle; returns how many, up to PAGE.
 
     The caller holds the lease of a partition (`leases.guard`) in the same transaction.
     """

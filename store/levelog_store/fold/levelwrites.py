@@ -67,9 +67,9 @@ async def write_receipts(
 
 @built_once
 def _end_intents(dialect: Dialect) -> Update:
-    """End the row `of`, but not with the receipt of an earlier claim than the one that it is under, or was ended by.
+    """End the row `of`, but not by a receipt of an earlier claim than the one that holds or ended it.
 
-    What was claimed once and is nobody's any more may be ended by any of its receipts.
+    A row that was claimed and is no longer may be ended by any of its receipts.
     """
     table = intents.c
     final = or_(*(table.state == state for state in ("settled", "satisfied", "failed")))  # no IN for many rows at once
@@ -165,9 +165,9 @@ RETRIABLE: Final = ("failed", "blocked", "drifting")
 
 
 async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
-    """Have levels evaluated and reconciled again, and their writes that wait for a retry sent, at once.
+    """Make levels due for evaluation and reconciliation, and their writes that wait for a retry due for sending.
 
-    To be committed by anybody, beside the processes of the application: a wakeup is all that it asks of them.
+    Any process may commit this, beside those of the application: it only adds wakeups.
     """
     if not of:
         return
@@ -242,7 +242,7 @@ def new_generation() -> int:
 async def write_wakes(
     connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake], *, generation: int | None = None
 ) -> None:
-    """Note that levels have to be looked at again; a wake that waits for its time becomes due now."""
+    """Write wakeups for levels; one that is scheduled for later becomes due now."""
     if not wakes:
         return
     generation = new_generation() if generation is None else generation

@@ -37,7 +37,7 @@ _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
 
 
 async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> ContactRow:
-    """What is known of one resource; nothing where it was never heard of."""
+    """The contact with one resource; None if there never was any."""
     row = (
         await connection.execute(
             select(_LISTED, _STALE, func.max(syncs.c.heard_at)).where(

@@ -116,7 +116,7 @@ async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decisi
 
 
 async def read_intents(connection: AsyncConnection, scope: Scope, keys: Sequence[str]) -> dict[str, PastIntent]:
-    """Intents by their idempotency keys, in the order of the keys; what was deleted since is not there."""
+    """Intents by idempotency key, in the order of the keys; those deleted since are missing."""
     return await _read_by_key(connection, scope, keys, PastIntent)
 
 
@@ -183,7 +183,7 @@ async def read_levels_reading(connection: AsyncConnection, scope: Scope, name: s
 
 
 async def read_object_names(connection: AsyncConnection, scope: Scope, resource: str, name: str) -> list[str]:
-    """Objects of a resource and of that name, in any namespace, that are there or were written."""
+    """Objects of a resource with that name, in any namespace, that exist or were written."""
     there, written = objects.c, intents.c
     known = await connection.execute(
         select(there.object).where(there.scope == scope.number, there.resource == resource, there.name == name)

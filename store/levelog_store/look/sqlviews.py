@@ -1,6 +1,6 @@
 """A SQL view for each index and view of the operators, with typed columns, and one for their inputs.
 
-In PostgreSQL they are in a schema named as the application, in SQLite beside the tables.
+In PostgreSQL they are in a schema named after the application, in SQLite beside the tables.
 """
 
 import hashlib
@@ -96,9 +96,9 @@ _MAY_MAKE: Final = text(
 
 
 async def replace_views(database: Database, application: str, views: Sequence[SqlView]) -> bool:
-    """Make the SQL views of an application, if they are not as wanted; those of handlers that are gone go too.
+    """Create the SQL views of an application if they differ from the wanted ones; drop those of removed functions.
 
-    Tells whether they are as wanted now: in PostgreSQL, a user who may not make them leaves them as they are.
+    Returns whether they are as wanted now: in PostgreSQL, a user without the right leaves them unchanged.
     """
     async with database.transaction() as connection:
         made = _made(connection.dialect, application, views, schema=application if database.is_shared else None)

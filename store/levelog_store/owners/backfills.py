@@ -1,6 +1,6 @@
 """What changed code has to recompute from `objects`, and how far each partition is.
 
-Objects are gone through in the order of their names. The position commits with what was computed up to it.
+Objects are processed in the order of their names. The position commits with the results up to it.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 async def read_unfinished(connection: AsyncConnection, scope: Scope) -> list[Backfill]:
-    """What is still to be done, by name and partition."""
+    """Unfinished backfills, by name and partition."""
     columns = [backfills.c[name] for name in Backfill.__struct_fields__]
     rows = await connection.execute(
         select(*columns)
@@ -109,10 +109,10 @@ async def read_folded_to(connection: AsyncConnection, scope: Scope, partitions: 
 async def write_progress(
     connection: AsyncConnection, scope: Scope, name: str, positions: Mapping[int, str], page: BackfillPage
 ) -> None:
-    """Note that the objects of a page are done, in the partitions that it was asked for.
+    """Store that the objects of a page are done, in its partitions.
 
     The caller holds the leases of the partitions (`leases.guard`) in the same transaction. Raises CommitsLost if the
-    tables are not at the positions that the page begins after.
+    tables are not at the positions after which the page begins.
     """
     table = backfills.c
     found = await connection.execute(

@@ -14,7 +14,7 @@ HandlerName: TypeAlias = tuple[Kind, str]
 
 
 class Handler(Struct, frozen=True, kw_only=True, order=True):
-    """A row of `handlers`: a registered function with everything that makes it what it is."""
+    """A row of `handlers`: a registered function with everything that identifies its behaviour."""
 
     kind: Kind
     name: str
@@ -26,16 +26,16 @@ class Handler(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Differences(Struct, frozen=True, kw_only=True):
-    """What has to be done with the tables so that they are those of other code."""
+    """What to do with the tables when the code changes."""
 
     emptied: frozenset[str]
     """Indices whose entries go: they are removed, or are of another resource now."""
     indexed: tuple[Handler, ...]
-    """Indices to compute anew."""
+    """Indices to recompute."""
     forgotten: frozenset[str]
     """Views whose levels go: they are removed, or have other parents now."""
     evaluated: tuple[Handler, ...]
-    """Views to evaluate anew."""
+    """Views to evaluate again."""
     decided: frozenset[str]
     """Views, not among these, of whose levels those that are not in sync are decided on anew.
 

@@ -38,14 +38,14 @@ FORGOTTEN_AFTER: Final = timedelta(minutes=10)
 async def guard(
     connection: AsyncConnection, scope: Scope, epochs: Mapping[int, int], *, folded_to: Mapping[int, int] | None = None
 ) -> None:
-    """Make the transaction one that commits only if each partition's lease has the given epoch, and the scope's owner.
+    """Let the transaction commit only if each partition's lease has the given epoch, and the scope's owner.
 
-    To be called before anything is written. The epochs are those under which the work began, not newer ones. Raises
-    LeaseLost if a lease changed, or if other code was promoted. A scope without an owner is one of a replay or a
-    simulation, whose tables nobody else leases: there the epoch alone is compared.
+    Call it before any write. The epochs are those under which the work began, not newer ones. Raises LeaseLost if a
+    lease changed, or if other code was promoted. A scope without an owner belongs to a replay or a simulation, whose
+    tables nobody else leases: then only the epoch is compared.
 
-    `folded_to` are the checkpoints that the work began at, of these partitions and others. Raises CommitsLost if one is
-    another: a server that crashed forgets its newest commits, and what comes after them must not be written without.
+    `folded_to` are the checkpoints from which the work began, of these partitions and others. Raises CommitsLost if one
+    differs: a server that crashed forgets its newest commits, and later work must not be written without them.
     """
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
@@ -122,11 +122,11 @@ class Leases:
         return min(self._duration / 3, HURRY) if self._is_short else self._duration / 3
 
     async def tend(self) -> dict[int, int]:
-        """Say that the processor lives, renew its leases, and give up or take some, so that each has its share.
+        """Renew presence and leases, and give up or take leases, so that each processor has its share.
 
-        Returns the epoch of each partition held now. A partition that was given up and taken again has another epoch
-        than before. Giving up waits for the transactions that work for the partition. Raises LeaseLost when other code
-        was promoted, IdentityMismatch when the tables were started over: either way the process has to start again.
+        Returns the epoch of each leased partition. A partition that was given up and taken again has another epoch than
+        before. Giving up waits for the transactions that work for the partition. Raises LeaseLost if other code was
+        promoted, IdentityMismatch if the tables were started over: in both cases the process has to start again.
         """
         async with self._database.transaction() as connection:
             await self._check(connection)
@@ -146,14 +146,14 @@ class Leases:
         return epochs
 
     async def owned(self) -> dict[int, int]:
-        """Epoch of each partition that this processor holds, also past its end while nobody else took it."""
+        """Epoch of each partition that this processor holds, even expired, while no other processor took it."""
         async with self._database.reading() as connection:
             return await self._epochs(connection)
 
     async def end_others(self) -> None:
-        """End the leases of all other processors at once, when it is certain that none of them is left.
+        """End the leases of all other processors at once, if it is certain that none is alive.
 
-        So it is in SQLite: whoever holds the file's lock is the only process, and its predecessor may have been killed.
+        In SQLite it is: the holder of the file lock is the only process, and its predecessor may have been killed.
         """
         async with self._database.transaction() as connection:
             await free_leases(connection, leases.c.scope == self._scope.number, leases.c.owner != self.owner)

@@ -31,7 +31,7 @@ from levelog_store.tables import (
 )
 
 CHANGED_CODE = "not evaluated since its code changed"
-"""Reason of a level whose view is to be evaluated anew."""
+"""Reason of a level whose view has to be evaluated again."""
 NOTHING_KNOWN: Final[Mapping[str, Any]] = {
     "desired": null(),
     "actual": null(),
@@ -65,11 +65,10 @@ async def read_handlers(connection: AsyncConnection, scope: Scope) -> list[Handl
 
 
 async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Handler]) -> Differences:
-    """Turn the tables of the code before into those of `code`; what has to be recomputed is noted, not computed.
+    """Turn the tables of the old code into those of `code`; what to recompute is stored, not computed.
 
-    The caller has taken all leases away in the same transaction. What was to be computed for the older code and is
-    the same in this one goes on where it is. Intents that no actuator has claimed yet are superseded where they are of
-    a view or reconcile function that changed.
+    The caller has revoked all leases in the same transaction. Unfinished backfills of unchanged functions continue.
+    Unclaimed intents of views and reconcile functions that changed are superseded.
     """
     found = differences(await read_handlers(connection, scope), code)
     if not found:
@@ -164,7 +163,7 @@ async def _supersede(connection: AsyncConnection, scope: Scope, views: Collectio
 
 
 async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -> None:
-    """Note what has to be computed anew, and in which partitions; nothing where there are no objects yet."""
+    """Store what to recompute, in the partitions that have objects of the resource."""
     anew = [*found.indexed, *found.evaluated]
     gone = [*found.emptied, *found.forgotten, *(handler.name for handler in anew)]
     await _delete(connection, scope, (backfills,), "name", gone)

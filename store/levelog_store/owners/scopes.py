@@ -67,10 +67,10 @@ async def open_scope(
 ) -> Scope:
     """Find the scope, or create it with a checkpoint and a lease for each partition, and promote this code.
 
-    Promoting another fingerprint raises all epochs, so that nothing that the older code is about to commit is accepted.
-    `code` are its handlers: what changed of them is to be computed anew, by whoever owns the partitions.
-    The scope tells the stream that it was made for: when that is another one than `stream_created`, or its history is
-    not what was folded, `reset_scope` is next. Raises ConfigurationError when the number of partitions has changed.
+    Promoting another fingerprint raises all epochs, so that the older code can no longer commit. `code` are its
+    functions: the owners of the partitions recompute what changed. The scope names the stream that it was made for: if
+    that is not `stream_created`, or its history is not what was folded, call `reset_scope` next. Raises
+    ConfigurationError if the number of partitions has changed.
     """
     async with database.transaction() as connection:
         found = await _find(connection, cluster, application, fingerprint)
@@ -145,11 +145,11 @@ async def _promote(connection: AsyncConnection, scope: Scope, code: Sequence[Han
 async def reset_scope(database: Database, scope: Scope, *, stream_created: str, reason: str) -> Scope:
     """Delete everything that was folded, so that it is folded again from the beginning of the stream.
 
-    Levels keep their rounds, and the numbers of their evaluations, and are blocked for `reason`. What effects did
-    stays, and an actuator records it anew. Intents stay, but those that nobody has claimed are superseded: who wants
-    them may be gone without its deletion being folded. A call that was tried waits, so that it keeps its key. Receipts
-    that did not come back through the log are handed to it again. All epochs are raised. When another process did it
-    since `scope` was opened, nothing is done; the scope as it is now is returned.
+    Levels keep their rounds and the numbers of their evaluations, and are blocked for `reason`. Finished calls of
+    effects stay, and an actuator records them again. Intents stay, but unclaimed ones are superseded: their parent may
+    be gone without a record of its deletion. A call that was tried waits, so that it keeps its key. Receipts that did
+    not come back through the log are published again. All epochs are raised. If another process did this since `scope`
+    was opened, nothing happens; the current scope is returned.
     """
     async with database.transaction() as connection:
         await connection.execute(select(scopes.c.scope).where(scopes.c.scope == scope.number).with_for_update())

@@ -1,8 +1,8 @@
 """Prunes what is older than the log and no longer needed, and has tables analyzed.
 
-What goes has its cause in records that expired: decisions, but those that held when it begins; intents that came to an
-end, but those of a level's last round and the last apply to each object that is there; marks of deleted objects;
-versions of keys that nobody reads and nothing has. A key without a row is as one that never changed.
+Rows to prune were caused by records that expired: decisions, except those in force where the log begins; finished
+intents, except those of a level's last round and the last apply to each existing object; tombstones; versions of keys
+without readers and values. A key without a row counts as one that never changed.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ Place = tuple[Any, ...]
 """Values of a row's key, without the scope."""
 
 PAGE: Final = 1000
-"""Rows of each table that are deleted in one transaction: few enough that nobody waits long for their locks."""
+"""Rows of each table to delete in one transaction: few, so that no other transaction waits long for their locks."""
 
 _MADE: Final = ("settled", "satisfied")
 
