@@ -32,7 +32,7 @@ class CausingRecord(Struct, frozen=True, kw_only=True):
 
 
 class ReadChange(Struct, frozen=True, kw_only=True):
-    """A key that held something else than at the decision before, or was read for the first time."""
+    """A key with other values than at the decision before, or that was read for the first time."""
 
     index: str
     key: str
@@ -42,7 +42,7 @@ class ReadChange(Struct, frozen=True, kw_only=True):
     removed: list[Any] = []
     added: list[Any] = []
     is_kept: bool = True
-    """What it held is known; what is long is not kept."""
+    """Whether the values are known; long ones are not stored."""
 
 
 class ExplainedWrite(Struct, frozen=True, kw_only=True):
@@ -90,9 +90,9 @@ def explain(
     happened: Happened,
     queues: Mapping[str, Queue] = MappingProxyType({}),
 ) -> list[Explained]:
-    """Explain all decisions on one level, given in order from the first that is kept.
+    """Explain all decisions on one level, in order from the oldest that is kept.
 
-    `queues` are those of its calls that wait, by the keys of their intents.
+    `queues` are the queues of its waiting calls, by the keys of their intents.
     """
     known: dict[tuple[str, str], Read] = {}
     held: dict[tuple[str, str], bytes | None] = {}

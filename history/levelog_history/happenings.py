@@ -41,10 +41,10 @@ class Happened(Struct, frozen=True, kw_only=True):
 async def read_happened(
     stream: LogStream, sequences: Collection[int], objects: Iterable[str], *, parent: str, application: Application
 ) -> Happened:
-    """Read the records at the sequences, and the whole history of the objects that they are about and of `objects`.
+    """Read the records at the sequences, and the whole history of their objects and of `objects`.
 
-    Receipts are those of an application, as far as they stand in the partition of a parent. What has expired is left
-    out. Raises as `Reader` does.
+    Receipts are those of an application in the partition of a parent. Expired records are left out. Raises like
+    `Reader`.
     """
     asked: dict[int, LoggedRecord] = {}
     keys = {ObjectKey.parse(name) for name in objects}

@@ -20,7 +20,7 @@ the parent was gone, and its level with it."""
 
 
 class Asking(Struct, frozen=True, kw_only=True):
-    """Which records asked for a level, as far as the tables know."""
+    """Which records woke a level, as far as the tables know."""
 
     decisions: Sequence[Decision]
     looked: Causes

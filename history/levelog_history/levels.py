@@ -33,7 +33,7 @@ _SEARCHED: Final = 1000
 
 
 class LevelFilter(Struct, frozen=True, kw_only=True):
-    """Which levels are shown; what is empty leaves all in."""
+    """Which levels to show; an empty field selects all."""
 
     name: str = ""
     """A parent, or how its name ends."""
@@ -51,7 +51,7 @@ class LevelFilter(Struct, frozen=True, kw_only=True):
 
 
 class LevelsNow(Struct, kw_only=True):
-    """Levels, and what they do not know of."""
+    """Levels, and the inputs that they lack."""
 
     scopes: list[Scope]
     lines: list[tuple[Scope, LevelLine]]

@@ -127,7 +127,7 @@ def refuse_expired(first: Moment | None, moment: Moment | None) -> None:
 
 
 async def nothing_of(source: RecordSource, selected: Sequence[Selected], selector: str = "") -> str:
-    """A sentence that says that there is no record of what was selected, and why that may be."""
+    """A sentence that says that the selection has no record, and why that may be."""
     what = " or ".join(map(str, selected)) + (f" with labels {selector}" if selector else "")
     nothing = f"{source.name} of cluster {source.cluster} holds no record of {what}"
     for resource in dict.fromkeys(each.resource for each in selected):

@@ -17,7 +17,7 @@ class RecordSource(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is, in a sentence."""
+        """The name of the source, for a sentence."""
         ...
 
     @property
@@ -60,7 +60,7 @@ class LogSource:
     def about(
         self, selected: Sequence[Selected], *, has_receipts: bool = False, is_followed: bool = False
     ) -> AsyncIterator[LoggedRecord]:
-        """Only what is asked for is read."""
+        """Reads only the requested subjects."""
         receipts = receipt_subjects(self.stream.cluster) if has_receipts else ""
         return read_about(self.stream, selected, receipts=receipts, is_followed=is_followed)
 
@@ -105,7 +105,7 @@ async def read_about(
 ) -> AsyncIterator[LoggedRecord]:
     """Records of the selected objects, of lists and gaps of their resources, and receipts under a subject, if given.
 
-    In the order of the log, from its first record to the last that is there now, or for ever. Raises as `Reader` does.
+    In the order of the log, from its first record to the last that exists now, or for ever. Raises like `Reader`.
     """
     subjects = _subjects(stream, selected)
     if receipts:
@@ -131,7 +131,7 @@ async def resources_of(stream: LogStream) -> list[str]:
 
 
 def _subjects(stream: LogStream, selected: Sequence[Selected]) -> list[str]:
-    """What JetStream is asked for; no two of its filters may overlap."""
+    """The subjects to request from JetStream; no two of its filters may overlap."""
     widest = [one for one in dict.fromkeys(selected) if not any(_covers(other, one) for other in selected)]
     subjects = [
         resource_subjects(stream.cluster, each.resource, namespace=each.namespace, name=each.name) for each in widest

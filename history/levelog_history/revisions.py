@@ -71,7 +71,7 @@ class Revision(Struct, frozen=True, kw_only=True):
 
 
 class Missing(Struct, frozen=True, kw_only=True):
-    """History of a resource that was never seen, though the watch went on."""
+    """History of a resource that was never seen, although the watch continued."""
 
     sequence: int
     time: datetime
@@ -80,7 +80,7 @@ class Missing(Struct, frozen=True, kw_only=True):
 
 
 class _State(Struct):
-    """What is known of an object after the records so far."""
+    """The state of an object after the records so far."""
 
     key: ObjectKey
     partition: int

@@ -78,7 +78,7 @@ def read_bookmark(event: WatchEvent) -> Bookmark:
 
 
 class HistoryExpired(LevelogError):
-    """The server no longer has the history that was asked for."""
+    """The server no longer has the requested history."""
 
 
 class WentBack(LevelogError):
@@ -104,9 +104,9 @@ class Source(Struct, kw_only=True):
 
 
 class Feed:
-    """Reads one part of a resource and hands it to a lane; `read` is called again and again, and does what is next.
+    """Reads one part of a resource and hands it to a lane; call `read` again and again, it does what is next.
 
-    A list that breaks off cannot go on: the whole sync is then begun anew, with other feeds.
+    A list that breaks off cannot continue: the whole sync begins again, with other feeds.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Feed:
             raise WentBack(seen, version)
 
     async def note_reverted(self, error: WentBack) -> None:
-        """Say in the log that history went back; a list is next."""
+        """Record that history went back; a list is next."""
         log.error("%s; listing again, and taking the list as it is", error, extra=self._extra())
         await self._lane.submit(self._recorder.reverted(error.since, error.version))
 

@@ -23,14 +23,12 @@ log = logging.getLogger(__name__)
 
 
 class Ingest:
-    """Watches resources and records what happens to them; keeps no state but the log.
+    """Watches resources and records their changes; keeps no state except the log. Calls sources beside the watches.
 
-    Sources are called beside the watches.
-
-    A resource is watched once: in some namespaces, by a watch for each, or in all. A watch that hears nothing for the
-    time of `silence`, not even a bookmark, is made anew. `application` is named in the log, so that others see with
-    whom they have to agree. Raises ConfigurationError if a resource is given twice, or if Secrets are to be watched
-    without a key to redact them.
+    Each resource has one watch, or one for each given namespace. A watch without any event for the time of `silence`,
+    not even a bookmark, is opened again. `application` is named in the log, so that other applications can check that
+    they agree. Raises ConfigurationError if a resource is given twice, or if Secrets are watched without a key to
+    redact them.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class Ingest:
     async def run(self) -> None:
         """Watch until cancelled.
 
-        Raises IdentityMismatch if the API server is another cluster than the log's, or the log was lost, made anew or
+        Raises IdentityMismatch if the API server is another cluster than the log's, or the log was lost, recreated or
         rolled back (alone or, when several tasks fail, in an exception group); ConfigurationError; ApiError or
         Unavailable if the cluster's identity cannot be read at the start.
         """
@@ -100,7 +98,7 @@ class Ingest:
         return [*(each.status for each in self._watchers.values()), *(each.status for each in self._sources)]
 
     def trouble(self) -> str:
-        """What is not recorded now, and why; empty: all is."""
+        """Which resources are not recorded now, and why; empty: all are."""
         now = datetime.now(UTC)
         return "; ".join(filter(None, (status.trouble(now) for status in self.snapshot())))
 
@@ -112,7 +110,7 @@ class Ingest:
             )
 
     async def _verify_log(self) -> None:
-        """After each lost connection see that the log still holds what was acknowledged, even if nothing happens."""
+        """After each lost connection, verify that the log still has all acknowledged records, even while idle."""
         connection = self._stream.connection
         changed = asyncio.Event()
         stop = connection.on_change(changed.set)

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 class Recorder:
     """Makes the messages of one watched resource: trimmed, redacted, checked for their size.
 
-    Of an object that cannot be recorded the log says so, and nothing else is held up by it.
+    An object that cannot be recorded is named in the log, and holds up nothing else.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Recorder:
             return version, self._unreadable(body, f"it cannot be recorded: {type(error).__name__}")
 
     def line_unreadable(self, error: RecordError) -> Message:
-        """A line of a watch is no event; which object it was about, nobody knows."""
+        """A line of a watch is no event; it is unknown which object it was about."""
         return self._unreadable(b"", str(error))
 
     def list_started(self, sync_id: str) -> list[Message]:
@@ -112,7 +112,7 @@ class Recorder:
         )
 
     def bookmark(self, version: Version) -> list[Message]:
-        """The watch has come so far, told to all partitions: each has a time of its own."""
+        """The watch's position, for all partitions: each has its own time."""
         api_version = self._watched.api_version
         return self._writer.to_all_partitions(
             BookmarkNoted(resource=self._resource, api_version=api_version, version=version, time=_now())

@@ -73,11 +73,12 @@ def decide(
     """The highest version among the last finished list, and the watch record and the bookmark after it.
 
     The arguments are the last records of each kind about a resource; `seen` by namespace, empty for all. A list comes
-    first if none was finished, the last one was not finished, covered other namespaces or was of an older version of
-    the API, or history is missing since. Raises ConfigurationError if a newer version is recorded.
-    The lookups need not be of one moment: what is found too early makes the watch begin too early, which only repeats
-    records. Nor need they be of one ingester: each record says by itself up to where everything is in the log before
-    it.
+    first if none was finished, if the last one was not finished, covered other namespaces or had an older version of
+    the API, or if history is missing since. Raises ConfigurationError if a newer version is recorded.
+
+    The lookups may be of different moments: a record found too early makes the watch begin too early, which only
+    repeats records. They may be of different ingesters too: the log has everything up to the version of each record
+    before that record.
     """
     highest = _highest(sync, gap, *seen.values(), bookmark)
     if sync is None:

@@ -26,7 +26,7 @@ LONGEST: Final = timedelta(seconds=30)  # as client-go's reflector
 CONTACT: Final = SILENCE + timedelta(seconds=10)
 """A watch that hears nothing is made anew after the silence; one that was not lasts too long."""
 AWAY_LONGEST: Final = timedelta(seconds=3)
-"""Where nobody listens: so soon it is noticed that the server is back."""
+"""If no server listens, the longest time until its return is noticed."""
 
 
 class WatchedResource(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class WatchedResource(Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What there is a watch for: each namespace, or the empty one, which stands for all."""
+        """The parts with a watch each: every given namespace, or the empty one, which stands for all."""
         return self.namespaces or ("",)
 
     @property
@@ -61,7 +61,7 @@ class ResourceStatus(Struct, kw_only=True):
     watched: WatchedResource
     phase: Phase = "starting"
     detail: str = ""
-    """One sentence of what is wrong; empty while nothing is."""
+    """One sentence on what is wrong; empty if nothing is."""
     version: Version | None = None
     """Seen and handed to the log up to here, in all parts; None before the first list is complete."""
     objects: int = 0
@@ -101,7 +101,7 @@ class Backoff:
         self._failures = 0
 
     def failed(self, at_least: timedelta | None = None) -> timedelta:
-        """How long to wait now; never less than what the server asked for."""
+        """How long to wait now; never less than the server asked for."""
         factor = 1 << min(self._failures, 16)
         self._failures += 1
         jitter = random.uniform(0.5, 1.0)  # noqa: S311  # it spreads load and hides nothing
@@ -110,7 +110,7 @@ class Backoff:
 
 
 class Troubles:
-    """What is wrong with a resource: told once until it changes, and waited out."""
+    """The problem with a resource: logged once until it changes, and waited out."""
 
     def __init__(self, status: ResourceStatus, on_change: Progress | None) -> None:
         self.backoff = Backoff()
@@ -141,7 +141,7 @@ class Troubles:
         await asyncio.sleep(min(self.backoff.failed(), _FULL_LONGEST).total_seconds())
 
     def tell(self, phase: Phase, detail: str, level: int = logging.WARNING) -> None:
-        """Note what is wrong, and log it once until it changes; what is for debugging alone may be told again."""
+        """Note a problem, and log it once until it changes; debug messages may repeat."""
         self._status.phase, self._status.detail = phase, detail
         if detail != self._told:
             self._told = detail if level > logging.DEBUG else ""

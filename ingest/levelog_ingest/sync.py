@@ -166,7 +166,7 @@ class Sync:
         )
 
     def advance(self, part: str, version: Version) -> bool:
-        """A part has come further; tells whether all have come further thereby."""
+        """A part has progressed; returns whether all parts have progressed by that."""
         if part not in self._versions:
             return False
         before = self.lowest

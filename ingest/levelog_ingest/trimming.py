@@ -113,9 +113,9 @@ def is_recordable(namespace: str, name: str) -> bool:
 
 
 def only_metadata(body: bytes, reason: str, *, is_least: bool = False) -> bytes:
-    """What is recorded of an object that is too large: who it is, whose, and why the rest is not there.
+    """The recorded form of an object that is too large: identity, owners, and why the rest is missing.
 
-    `is_least` leaves out all but its identity, where even the metadata are too large.
+    `is_least` keeps only the identity, if even the metadata are too large.
     """
     given: dict[str, Any] = msgspec.json.decode(body)
     kept = _IDENTITY if is_least else (*_IDENTITY, *_BELONGINGS)
@@ -137,7 +137,7 @@ def _check_names(metadata: _Name) -> None:
 
 
 def _without_quotes(error: Exception) -> str:
-    """What is wrong; the error of a codec quotes the bytes, which may be a secret."""
+    """The error without its quotes of the bytes, which may be a secret."""
     return f"{error.reason} (byte {error.start})" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
@@ -151,7 +151,7 @@ def _last_written(managed_fields: Raw) -> Written:
 
 
 def _cut_metadata(raw: bytes, metadata: _Metadata) -> bytes | None:
-    """The metadata without what is cut; None if that is not found as bytes."""
+    """The metadata without the parts to cut; None if these cannot be found as bytes."""
     kept: bytes | None = raw
     if metadata.managed_fields:
         kept = _cut(raw, b"managedFields", bytes(metadata.managed_fields))

@@ -35,7 +35,7 @@ ABSENT_LONGEST: Final = timedelta(seconds=10)
 
 
 class Reading:
-    """Reads one part for ever; errors of the log end it, since then nobody knows what is in there."""
+    """Reads one part for ever; an error of the log ends it, since the state of the log is unknown then."""
 
     def __init__(
         self, troubles: Troubles, *, check_cluster: Callable[[], Awaitable[None]], baseline_every: timedelta | None

@@ -140,8 +140,8 @@ class KubeClient:
     ) -> Answer:
         """Send a request and read the whole answer. `path` begins with a slash and is percent-encoded.
 
-        `may_send` is asked once more at the last moment, when the connection is there and the body goes out: a process
-        that stood still meanwhile does not send what it no longer may. It is not asked for a request without a body.
+        `may_send` is called again at the last moment, when the connection is open and the body is about to be sent:
+        after a pause the process may no longer have the right to send. It is not called for a request without a body.
 
         Raises ApiError for a status of 400 or more; Withheld if `may_send` said no; Unreachable if nothing was sent;
         NoAnswer if the request may have taken effect.
@@ -265,7 +265,7 @@ class KubeClient:
 
     @contextmanager
     def _explaining(self, method: str, path: str, body: RevocableBody | None = None) -> Generator[None]:
-        """Tell what goes wrong on the way to the server and back in levelog's errors."""
+        """Translate connection errors into levelog's."""
         try:
             with self._translating(method, path, body):
                 yield

@@ -23,9 +23,9 @@ _loader_log = logging.getLogger("kubernetes_asyncio.config.kube_config")
 
 
 async def load_configuration(kubeconfig: Path | None = None, context: str | None = None) -> Configuration:
-    """The settings of the file given, else of KUBECONFIG, else of `~/.kube/config`, else of the pod's service account.
+    """The settings in the given file, else in KUBECONFIG, `~/.kube/config`, or the pod's service account.
 
-    Runs exec plugins and reads tokens anew each time. Raises ConfigurationError, naming the file.
+    Runs exec plugins and reads tokens again each time. Raises ConfigurationError, naming the file.
     """
     paths = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or _DEFAULT_KUBECONFIG
     present = _readable_files(paths)
@@ -67,7 +67,7 @@ async def _load_files(paths: str, present: list[Path], context: str | None) -> C
 
 @contextmanager
 def _raising_what_is_logged() -> Generator[None]:
-    """Raise ConfigurationError for what the loader logs as an error and goes on after: it would ask as nobody."""
+    """Raise ConfigurationError for errors that the loader only logs: it would continue without credentials."""
     told: list[str] = []
 
     def take(record: logging.LogRecord) -> bool:
@@ -105,7 +105,7 @@ def _in_one_line(error: Exception) -> str:
 
 
 def is_in_pod() -> bool:
-    """Tell whether the environment is that of a pod."""
+    """Tell whether this process runs in a pod, by its environment."""
     return bool(os.environ.get(HOST))
 
 

@@ -119,7 +119,7 @@ class Absent(Struct, frozen=True, kw_only=True):
 
 
 async def absence_of(client: KubeClient, group: str, version: str, plural: str, kind: str = "") -> Absent:
-    """Say that a resource is not served, and what is served in its place. Raises as above."""
+    """Say that a resource is not served, and what is served instead. Raises as above."""
     text = f"the cluster does not serve {GroupResource(group=group, resource=plural)} in version {version}"
     beside = await served_in(client, group, version)
     names = [each.plural for each in beside]

@@ -18,7 +18,7 @@ import msgspec
 from levelog.errors import LevelogError, Unavailable
 
 MOST_CHARACTERS: Final = 500
-"""What is kept of an answer that is no Status object; one that was cut ends with …"""
+"""Kept of an answer that is no Status object; a cut one ends with …"""
 MOST_WAIT_SECONDS: Final = 3600.0
 """A server that asks for more is asked again after this."""
 

@@ -26,7 +26,7 @@ Outcome: TypeAlias = Sequence | LevelogError
 
 
 class _Group(Struct, eq=False):
-    """Messages that go into one batch, and who is told what became of them."""
+    """Messages for one batch, and the callers that wait for its result."""
 
     messages: Many[Message]
     size_bytes: int
@@ -167,9 +167,9 @@ class Appender:
 
 
 class Lane:
-    """One ordered source of records: after a failure it takes no more, so that no record overtakes a lost one.
+    """One ordered source of records: after a failure it accepts no more, so that no record overtakes a lost one.
 
-    Whoever feeds it then finds out from the log where to go on, with a new lane.
+    Its user then looks up in the log where to resume, with a new lane.
     """
 
     def __init__(self, appender: Appender) -> None:
@@ -194,7 +194,7 @@ class Lane:
         self._settled.clear()
 
     async def until_failed(self) -> NoReturn:
-        """Wait until a submission fails, and raise what it failed with."""
+        """Wait until a submission fails, and raise its error."""
         await self._failed.wait()
         self._check()
         raise AssertionError("a lane that failed has an error")

@@ -17,7 +17,7 @@ from levelog_log.transport.wire import Message
 
 
 class Topic(StrEnum):
-    """What there is to do."""
+    """The kind of work."""
 
     WAKE = "wake"
     """For processors: a wakeup is due, or keys of indices changed."""
@@ -34,7 +34,8 @@ class Topic(StrEnum):
 class Hints:
     """Hints among the processes of one application; used as `async with Hints(...)`.
 
-    A hint may be lost, as while NATS is away, and several may arrive as one: whoever waits needs a slow sweep too.
+    A hint may be lost, for example while NATS is away, and several may arrive as one: waiting code needs a slow sweep
+    too.
     """
 
     def __init__(self, connection: Connection, cluster: Cluster, application: Application) -> None:
@@ -57,7 +58,7 @@ class Hints:
             await self._subscription.unsubscribe()
 
     async def publish(self, topic: Topic, *, but_not: "Hint | None" = None) -> None:
-        """Tell all who listen to the topic, in this process too, `but_not` one; while NATS is away, nobody is told."""
+        """Wake all listeners of the topic, in this process too, `but_not` one; while NATS is away, none is woken."""
         sender = but_not.id if but_not is not None else b""
         try:
             await self._connection.publish_all(
@@ -93,7 +94,7 @@ class Hint:
         self._event = asyncio.Event()
 
     def set(self) -> None:
-        """Wake whoever waits, or the next one who does."""
+        """Wake the waiting task, or the next one that waits."""
         self._event.set()
 
     async def wait(self, timeout: timedelta) -> bool:  # noqa: ASYNC109

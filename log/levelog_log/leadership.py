@@ -139,7 +139,7 @@ class Lease:
 
 
 async def holder_of(stream: LogStream, application: Application, task: str) -> HeldTask | None:
-    """Who does a task now; None if nobody. Raises Unavailable, LevelogError."""
+    """The process that does a task now; None if there is none. Raises Unavailable, LevelogError."""
     request = MessageRequest(last_by_subj=lease_subject(stream.cluster, application, task))
     name = lease_stream(stream.cluster)
     answer = await ask(stream.connection, f"STREAM.MSG.GET.{name}", request, MessageAnswer)
@@ -182,11 +182,11 @@ def _refuse(step: str, error: ErrorAnswer | None, *, unless: int = 0) -> None:
 
 
 class Leadership:
-    """One process that has this task does it, others of the application stand by: `await leadership.lead(work)`.
+    """One process does this task while others of the application stand by: `await leadership.lead(work)`.
 
-    One that ends hands over at once. One that is killed or cut off from NATS is followed within 15 s. Two may lead for
-    a moment, as when one was paused: what is done while leading has to bear being done twice. Ingest and `@op.source`
-    use it; any name may be the task.
+    A process that ends hands over at once. If it is killed or cut off from NATS, another follows within 15 s. Two may
+    lead for a moment, for example after a pause, so the work must be safe to do twice. Ingest and `@op.source` use it;
+    any name may be the task.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Leadership:
         self._told = ""
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work` while this process leads: cancel it when the lead is lost, begin it again when it is back.
+        """Run `work` while this process leads: cancel it if the lead is lost, start it again when it is back.
 
         Returns when `work` does, and raises what it raises.
         """
@@ -230,7 +230,7 @@ class Leadership:
         return is_done
 
     async def _keep(self, asked_at: float | None) -> None:
-        """Renew the lease, which was asked for at that time of the event loop, until it is lost."""
+        """Renew the lease, which was requested at that time of the event loop, until it is lost."""
         seconds = self._lease.lasts.total_seconds()
         while asked_at is not None:
             try:
@@ -243,7 +243,7 @@ class Leadership:
         log.warning("no longer leads: another process does %s", self._task)
 
     async def _renew(self, wait_seconds: float) -> float | None:
-        """Renew it when that is due, for as often as it takes; when that was asked for, or None if it is another's."""
+        """Renew the lease when due, with retries; returns the time of the request, or None if the lease is lost."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(wait_seconds)
@@ -255,7 +255,7 @@ class Leadership:
                 wait_seconds = min(wait_seconds, 0.5)
 
     async def _take(self) -> float:
-        """Wait until the lease is ours, saying once who has it; when, by the event loop, it was asked for."""
+        """Wait for the lease, and log once who has it; returns when, by the event loop, it was requested."""
         loop = asyncio.get_running_loop()
         async with self._releases() as has_changed:
             while True:

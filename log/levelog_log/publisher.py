@@ -37,16 +37,16 @@ class LogFull(Unavailable):
 
 
 class BatchPublisher:
-    """Publishes messages so that all of them are in the log, one after another, or none.
+    """Publishes messages so that all of them are in the log, next to each other, or none.
 
     Callers take turns: one batch at a time. After a reconnect, the first publish verifies that the stream is the same
-    and still holds what was acknowledged.
+    and still has what was acknowledged.
     """
 
     def __init__(self, stream: LogStream, *, timeout: timedelta = ACK_TIMEOUT, may_read: bool = False) -> None:
-        """`may_read`: the record acknowledged last is read after a reconnect, as it shows a restored log that grew.
+        """`may_read`: after a reconnect, read the last acknowledged record, to detect a restored log that grew.
 
-        Without it a user who may not read the log can write to it.
+        Without it, a user without the right to read the log can write to it.
         """
         self.stream = stream
         self._may_read = may_read
@@ -60,8 +60,8 @@ class BatchPublisher:
     async def publish(self, messages: Many[Message]) -> Sequence:
         """Publish at most 1,000 messages atomically; returns the sequence of the last, once all are durable.
 
-        Raises Unavailable when no acknowledgement came: the messages may or may not be in the log, and publishing them
-        again is harmless, as the fold drops duplicates. Raises IdentityMismatch if the stream was lost, made anew or
+        Raises Unavailable if no acknowledgement came: the messages may or may not be in the log, and publishing them
+        again is harmless, since the fold drops duplicates. Raises IdentityMismatch if the stream was lost, recreated or
         rolled back; RecordError if a message is larger than the server takes or has a header that cannot be written.
         """
         if not 0 < len(messages) <= MAX_MESSAGES:
@@ -143,7 +143,7 @@ class BatchPublisher:
         self._is_slow = is_slow
 
     async def verify(self) -> None:
-        """See that the stream is the same, and still holds what was acknowledged, if the connection was lost meanwhile.
+        """If the connection was lost, verify that the stream is the same and still has what was acknowledged.
 
         Raises IdentityMismatch, Unavailable.
         """

@@ -69,9 +69,9 @@ class Reader:
         partitions: Collection[Partition] | None = None,
         subjects: Collection[str] = (),
     ) -> None:
-        """`subjects` are those of which no two overlap; without them, all of the partitions.
+        """`subjects` must not overlap; without them, it reads all subjects of the partitions.
 
-        `newest` are sequence and id of the newest record known of this log, whoever read it.
+        `newest` are sequence and id of the newest known record of this log, whichever process read it.
         """
         self.stream = stream
         if partitions is not None and not partitions:
@@ -142,9 +142,9 @@ class Reader:
         await self._forget_consumer()
 
     async def next_batch(self, max_records: int = BATCH, timeout: timedelta | None = None) -> list[LoggedRecord]:  # noqa: ASYNC109
-        """All records that are there, at most `max_records`; waits for the first, and returns none at the time-out.
+        """The next records, at most `max_records`; waits for the first, and returns none at the time-out.
 
-        Raises IdentityMismatch if the stream is gone or was made anew; HistoryLost if it was rolled back, or records
+        Raises IdentityMismatch if the stream is gone or was recreated; HistoryLost if it was rolled back, or if records
         expired before they were read. While NATS is away it waits.
         """
         try:
@@ -162,7 +162,7 @@ class Reader:
         return batch
 
     async def end(self) -> Sequence:
-        """Sequence of the last record of the log now; what was read so far is checked. Raises as `next_batch` does."""
+        """Sequence of the last record of the log now, after a check of what was read. Raises like `next_batch`."""
         read_to = max(self._seen_to, self._trail.read_to)
         state = await self.stream.state()
         self._trail.check(state.first_seq, state.last_seq, read_to=read_to, is_reading=True)
@@ -221,7 +221,7 @@ class Reader:
         self._attend.clear()
 
     async def _check_whole(self) -> State:
-        """Compare the log with what was read of it before, while nothing comes."""
+        """Compare the log with what was read before, while no record arrives."""
         trail = self._trail
         state = await self.stream.state()
         read_to = max(self._seen_to, trail.read_to)
@@ -355,7 +355,7 @@ class Reader:
         self._break("the connection was lost")
 
     def _break(self, reason: str) -> None:
-        """Begin anew with another consumer."""
+        """Start again with another consumer."""
         self._broken = self._broken or reason
         self._attend.set()
 

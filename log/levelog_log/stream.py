@@ -115,7 +115,7 @@ class LogStream:
         return Sequence(low - 1)
 
     async def records_of(self, subject: str, *, after: Sequence = _BEGINNING) -> AsyncGenerator[LoggedRecord]:
-        """The records of a subject, in order, each asked for by itself: for subjects with few. Raises Unavailable."""
+        """The records of a subject, in order, one request each: for subjects with few. Raises Unavailable."""
         sequence = after
         while found := await self._fetch(MessageRequest(seq=sequence + 1, next_by_subj=subject)):
             yield found
@@ -152,11 +152,11 @@ async def ensure_stream(
     replicas: int | None = None,
     redaction: str = "",
 ) -> LogStream:
-    """Create the stream of a cluster, or verify the one that exists.
+    """Create the stream of a cluster, or verify the existing one.
 
-    `redaction` is noted in a new stream: the digest of rules and key, for `LogStream.require_redaction`.
-    What is None is taken as it is found, or as the default: 16 partitions, 7 days, 1 replica. Raises
-    ConfigurationError, naming the setting, if the existing stream differs; Unavailable.
+    `redaction` is stored in a new stream: the digest of rules and key, for `LogStream.require_redaction`. None means
+    the existing value, or the default: 16 partitions, 7 days, 1 replica. Raises ConfigurationError, naming the setting,
+    if the existing stream differs; Unavailable.
     """
     found = await _info(connection, stream_name(cluster))
     if found is None:

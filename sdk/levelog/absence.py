@@ -14,13 +14,13 @@ FIRST_REMINDER_SECONDS: Final = 10.0
 LONGER: Final = 6
 """Each reminder comes after so many times the time of the one before: 10 s, 1 min, 6 min, 36 min."""
 SETTLING_SECONDS: Final = 5.0
-"""A server that has just come back may refuse for so long what it will soon serve."""
+"""A server that has just come back may refuse requests for this long before it serves them."""
 LOSS_SECONDS: Final = 60.0
 """What is missed that long after a server came back was lost while it was away."""
 
 
 class Absence:
-    """Whether a server answers; whoever talks to it notes each failure and each answer, and nobody else logs them."""
+    """Whether a server answers; its users note each failure and each answer here, and only this class logs them."""
 
     def __init__(self, server: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`server` begins sentences: "NATS at URL". `clock` counts seconds."""

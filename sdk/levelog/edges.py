@@ -31,7 +31,7 @@ Diff: TypeAlias = tuple[FieldChange, ...]
 
 
 class Edge(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an edge handler is to handle, and once it has, what it handled: the request of the call."""
+    """The request of a call: what an edge handler has to handle and, once the call is done, what it handled."""
 
     reason: Reason
     is_noted: bool = False

@@ -109,7 +109,7 @@ class EffectIndex(IndexHandler):
 
 
 class EffectHandler:
-    """A registered effect: what it takes, what it returns, and for how long it may run."""
+    """A registered effect: its parameters, its result, and its time limit."""
 
     def __init__(
         self, function: Callable[..., Any], request: Any, returns: Any, given: Injections, timeout: timedelta
@@ -201,7 +201,7 @@ class EffectHandler:
 
     @property
     def out_of_time(self) -> str:
-        """What is recorded of a call whose time was over."""
+        """The recorded error of a call that exceeded its time."""
         return f"it is given up {self.give_up_after} after it was decided"
 
     def kept(self, result: Any) -> Any:
@@ -219,7 +219,7 @@ class EffectHandler:
 
 
 def nothing_of(result: object) -> None:
-    """Raises GiveUp for a result that holds intents, or would yield some: they would be written by nobody."""
+    """Raises GiveUp for a result that holds or would yield intents, since nothing would write them."""
     values: Collection[object] = result if isinstance(result, list | tuple | set | frozenset) else (result,)  # pyright: ignore[reportUnknownVariableType]
     if any(isinstance(each, Intent | Iterator | AsyncIterator) for each in values):
         kind = type(result).__name__

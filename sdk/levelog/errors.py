@@ -44,7 +44,7 @@ class Unavailable(LevelogError):
 
 
 class CommitsLost(Unavailable):
-    """A database does not hold what this process committed; what is in memory is ahead of it, and is dropped."""
+    """A database has lost commits of this process; the state in memory is ahead of it and is dropped."""
 
 
 class IdentityMismatch(LevelogError):
@@ -52,7 +52,7 @@ class IdentityMismatch(LevelogError):
 
 
 class HistoryLost(IdentityMismatch):
-    """The log does not go on from what was read of it: records expired unread, or it was restored from a backup."""
+    """The log does not continue from what was read: records expired unread, or it was restored from a backup."""
 
 
 class ChildRefused(LevelogError):

@@ -19,15 +19,15 @@ class EncodedSet(Struct, frozen=True):
 
     bodies: Mapping[ObjectKey, bytes]
     refused: Mapping[ObjectKey, str]
-    """Why, by key: what was recorded of these before stays."""
+    """Why records were refused, by key; what was recorded of these before stays."""
     unnamed: tuple[str, ...]
-    """Why, of what has no key."""
+    """Why records without a key were refused."""
     traces: Mapping[ObjectKey, str] = {}
     """Where records come from, as far as they say."""
 
     @property
     def complaint(self) -> str:
-        """One sentence on what is refused; empty if nothing is."""
+        """One sentence on the refused records; empty if there are none."""
         reasons = [*self.unnamed, *(self.refused[key] for key in sorted(self.refused))]
         if not reasons:
             return ""

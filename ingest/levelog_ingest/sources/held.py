@@ -26,14 +26,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class HeldRecord(NamedTuple):
-    """The newest record of one name that is there."""
+    """The newest record of one name in the log."""
 
     digest: bytes
     version: Version
 
 
 class SetChanges(Struct, frozen=True):
-    """What has to be recorded, so that the log shows a set."""
+    """The records to write so that the log shows a set."""
 
     changed: list[ObjectKey]
     gone: list[ObjectKey]
@@ -78,7 +78,7 @@ class Holding:
         return self.version
 
     def put(self, key: ObjectKey, body: bytes, version: Version) -> None:
-        """Note what was recorded of a name."""
+        """Note the record that was written under a name."""
         self.records[key] = HeldRecord(_digest(body), version)
 
     def drop(self, key: ObjectKey) -> None:
@@ -86,7 +86,7 @@ class Holding:
         self.records.pop(key, None)
 
     def has(self, key: ObjectKey, body: bytes) -> bool:
-        """Whether just this is held of a name."""
+        """Whether the log has exactly this record under a name."""
         held = self.records.get(key)
         return held is not None and held.digest == _digest(body)
 

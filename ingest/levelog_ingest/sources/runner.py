@@ -31,7 +31,7 @@ _FAR_SECONDS: Final = timedelta(days=365).total_seconds()
 
 
 class SourceFault(HandlerFault):
-    """A source's function did not do what it is for; the message says it without the name of the function."""
+    """A source's function failed; the message does not name the function."""
 
 
 class SourceCalls:
@@ -43,7 +43,7 @@ class SourceCalls:
         self._is_hanging = False
 
     async def poll(self) -> list[Any]:
-        """Call the function for a whole set. Raises SourceFault from what it raised."""
+        """Call the function for a whole set. Raises SourceFault from its exception."""
         function = self._source.function
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             return await self._within_time(_gathered(self._source.begin))
@@ -72,7 +72,7 @@ class SourceCalls:
         self._threads.close()
 
     async def watch(self) -> AsyncGenerator[Any]:
-        """Run the function, an async generator, and pass on what it yields. Raises SourceFault from what it raised."""
+        """Run the function, an async generator, and pass on what it yields. Raises SourceFault from its exception."""
         said: asyncio.Queue[Any] = asyncio.Queue(1)
 
         async def pump() -> None:
@@ -133,7 +133,7 @@ def is_whole(item: object) -> bool:
 
 
 def as_set(result: Any) -> list[Any]:
-    """What was returned or yielded as a list. Raises SourceFault for what is no set of records."""
+    """The result as a list. Raises SourceFault if it is no set of records."""
     if isinstance(result, External | Traced | Gone | str | bytes) or not hasattr(result, "__iter__"):
         raise SourceFault(f"gave something of class {type(result).__name__} where a set of records is needed")
     return list(result)
@@ -176,9 +176,9 @@ def _fault(error: BaseException) -> SourceFault:
 
 
 class SourceRunner:
-    """Runs one source for ever. Run by one process at a time: whoever takes over reads from the log where it stands.
+    """Runs one source for ever, in one process at a time; a process that takes over reads its state from the log.
 
-    A set is versioned by when it was observed, so that a process that was paused cannot bring back an old one.
+    The version of a set is the time of the observation, so that a process that was paused cannot bring back an old one.
     """
 
     def __init__(
@@ -315,7 +315,7 @@ class SourceRunner:
         return asyncio.get_running_loop().time() + max(seconds, 0.0) if seconds < _FAR_SECONDS else None
 
     def _tell(self, detail: str) -> None:
-        """Note what is wrong, and log it once until it changes."""
+        """Note a problem, and log it once until it changes."""
         if detail != self._told:
             log.warning("%s", detail, extra={"resource": str(self.status.watched)})
         self._note(detail)

@@ -34,15 +34,15 @@ from levelog_log.transport.wire import Message
 log = logging.getLogger(__name__)
 
 MARK_EVERY: Final = timedelta(minutes=1)
-"""How often the log is told that a source is heard of, though nothing changes: as an API server does for a watch."""
+"""How often contact is recorded while nothing changes: as often as an API server sends bookmarks."""
 GROUP_MESSAGES: Final = 100
 GROUP_BYTES: Final = 512 * 1024
 
 
 class SourceLog:
-    """Writes for one source, on top of what the log held when this process took it over.
+    """Writes for one source, from the state of the log when this process took over.
 
-    Each call returns when all is durable. After an error of the log it is spent: the state has to be read again.
+    Each call returns when everything is durable. After an error of the log, discard it and read the state again.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class SourceLog:
         return self._listed_at + max_age / 2 if max_age else datetime.max.replace(tzinfo=UTC)
 
     async def whole(self, records: Iterable[object]) -> str:
-        """Record a whole set: what differs, or all of it if a list is due.
+        """Record a whole set: the differences, or all of it if a list is due.
 
-        Returns one sentence on what could not be recorded. What was recorded of that before stays; if there is
-        something whose name is not known, that is everything that the set does not name.
+        Returns one sentence on what could not be recorded. Earlier records of these names stay; if a refused record has
+        no known name, all records that the set does not name stay.
         """
         observed = self._holding.next_version(self._clock())
         encoded = self._encoder.whole(records)
@@ -123,9 +123,9 @@ class SourceLog:
         return ""
 
     async def heard(self, complaint: str = "") -> None:
-        """Tell that the source is heard of: at once if it was not before, else each minute.
+        """Record contact with the source: at once after it was lost, otherwise once a minute.
 
-        With a complaint, what it says is not all that there is, so that it counts as lost.
+        With a complaint, the set was not complete, and contact counts as lost.
         """
         if complaint:
             await self.lost(complaint)
@@ -172,7 +172,7 @@ class SourceLog:
         observed: Version,
         too_large: dict[ObjectKey, str],
     ) -> None:
-        """Write everything between the marks of a list; what is as before keeps its version and wakes nobody."""
+        """Write everything between the marks of a list; an unchanged record keeps its version and wakes nothing."""
         sync_id = secrets.token_hex(8)
         await self._to_all(SyncStarted(resource=self._resource, sync_id=sync_id, time=self._clock()))
         gone = self._holding.compare(bodies, kept).gone

@@ -39,9 +39,9 @@ class Servers(Struct, frozen=True, kw_only=True):
 
 
 def parse_servers(text: str) -> Servers:
-    """Read one URL, or several with commas between; user, password and token may be percent-encoded.
+    """Parse one URL, or several with commas between; user, password and token may be percent-encoded.
 
-    Raises ConfigurationError, without what is before an @, for what is no URL, and where two URLs sign in differently.
+    Raises ConfigurationError, without the part before an @, for an invalid URL, and if two URLs sign in differently.
     """
     urls: list[str] = []
     signs: set[tuple[str | None, str | None, str | None]] = set()
@@ -84,7 +84,7 @@ def _parse(part: str) -> SplitResult:
 
 
 class NatsAccess(Struct, frozen=True, kw_only=True):
-    """Files for NATS; None for what is not given. Each field is the setting `--nats-…` of its name."""
+    """Files for NATS; None if not given. Each field is the setting `--nats-…` of its name."""
 
     credentials_file: Path | None = None
     """A user's JWT and the seed of its key, as nsc writes them."""
@@ -135,9 +135,9 @@ class NatsAccess(Struct, frozen=True, kw_only=True):
         return signed if self.credentials_file is None else {**signed, "user_jwt_cb": self._jwt}
 
     def sign(self, nonce: bytes) -> tuple[str, str, bytes]:
-        """The JWT, the public key (either may be empty) and a signature, by the files as they are now.
+        """The JWT, the public key (either may be empty) and a signature, from the files as they are now.
 
-        Raises nats.errors.Error naming the file that cannot be used, without what it holds.
+        Raises nats.errors.Error naming a file that cannot be used, without its content.
         """
         flag, file = ("--nats-credentials", self.credentials_file)
         if file is None:

@@ -30,15 +30,15 @@ _REMEMBERED: Final = 100  # subjects that were used last, to name the one that i
 
 
 class NoResponders(Unavailable):
-    """Nobody listens on a subject: no JetStream, no such stream, or none of the kind now."""
+    """Nothing listens on a subject: no JetStream, or no such stream."""
 
 
 class Connection:
     """One connection to NATS, shared by everything in a process; it reconnects by itself for ever.
 
-    What is published or asked while it is down raises Unavailable at once and is never sent later. Requests that are
-    under way when it breaks raise Unavailable then, not at their time-out. Once the server has refused a subject or the
-    user, everything raises the ConfigurationError that says what, and so does `until_refused`.
+    While it is down, publishing and requests raise Unavailable at once and are never sent later. Requests under way
+    when it breaks raise Unavailable then, not at their time-out. Once the server has refused a subject or the user,
+    everything raises a ConfigurationError that says so, and so does `until_refused`.
     """
 
     def __init__(self, client: NatsClient, url: str) -> None:
@@ -81,10 +81,10 @@ class Connection:
         step: str = "",
         timeout: timedelta = REQUEST_TIMEOUT,  # noqa: ASYNC109
     ) -> Msg:
-        """Ask and wait for the answer.
+        """Send a request and wait for the answer.
 
-        Raises Unavailable, naming the step, when the connection breaks or no answer comes in time, and NoResponders
-        if nobody listens.
+        Raises Unavailable, naming the step, if the connection breaks or no answer comes in time, and NoResponders if
+        nothing listens.
         """
         self._check()
         self._subjects.append(subject)
@@ -126,7 +126,7 @@ class Connection:
         return lambda: self._listeners.discard(listener)
 
     async def close(self) -> None:
-        """Close the connection; what was published before is sent first."""
+        """Close the connection, after sending what was published."""
         self._is_closing = True
         await self.client.close()
 
@@ -155,7 +155,7 @@ class Connection:
             self._refuse(Unavailable(f"NATS at {self.url} closed the connection for good: {why}"))
 
     async def note_error(self, error: Exception) -> None:
-        """The client says what went wrong, once the connection was made."""
+        """An error that the client reports after the connection was made."""
         if refused := _PERMISSION.match(_explain(error)):
             may, subject = ("publish to" if refused[1] == "publish" else "subscribe to"), self._written(refused[2])
             what = f"this user may not {may} {subject}: give it that permission"
@@ -231,11 +231,11 @@ async def connect(
     inbox: str = INBOX,
     timeout: timedelta = CONNECT_TIMEOUT,  # noqa: ASYNC109
 ) -> Connection:
-    """Connect to NATS, at one URL or at several with commas between, and see that JetStream is there.
+    """Connect to NATS, at one URL or at several with commas between, and check that JetStream is enabled.
 
-    `inbox` is what subjects of answers begin with, which a server can reserve for a user. Raises Unavailable, naming
-    the URL without its credentials, once every server has failed or the time-out is over; ConfigurationError if the URL
-    is none, a file cannot be used, a certificate or the credentials are refused, or JetStream is not enabled.
+    `inbox` is the prefix of the subjects of answers, which a server can reserve for a user. Raises Unavailable, naming
+    the URL without its credentials, once every server has failed or the time-out is over; ConfigurationError if a URL
+    is invalid, a file cannot be used, a certificate or the credentials are refused, or JetStream is not enabled.
     """
     servers = parse_servers(url)
     access = access or NatsAccess()

@@ -8,7 +8,7 @@ _LIBRARY: Final = "aiohttp"
 
 
 class _Later:
-    """Stands for aiohttp in nats-py: loads it when something of it is asked for."""
+    """Replaces aiohttp in nats-py, and loads it at its first use."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(_LIBRARY), name)

@@ -1,8 +1,7 @@
 """nats-py's client, with a faster path for the two operations of every record, and a stricter sign-in.
 
-These override or use members that nats-py names with an underscore. They are all in this file; without the overrides
-records are read at half the speed, and a server that offers no TLS is told who signs in. A test of each fails if
-nats-py changes them.
+This file overrides or uses private members of nats-py, and is the only one that does. Without the overrides, records
+are read at half the speed, and a server without TLS learns who signs in. A test of each fails if nats-py changes them.
 """
 
 import re
@@ -20,7 +19,7 @@ _END = b"\r\n"
 
 
 class Message(NamedTuple):
-    """What is published: the subject, the headers as `header_lines` wrote them, and the payload."""
+    """A message to publish: the subject, the headers as `header_lines` wrote them, and the payload."""
 
     subject: str
     headers: bytes

@@ -1,8 +1,8 @@
 """Keeps users' functions from I/O and other forbidden calls, by the process's one audit hook.
 
-There are two policies. A function that only computes does no I/O: its thread has a `Guard`. What replay calls does not
-reach the network, nor do the tasks that it starts: it runs `offline`. If it was called for what it does to the world,
-it changes nothing else either: it runs `harmless`.
+A pure function does no I/O: its thread has a `Guard`. Functions that a replay calls, and the tasks that they start, do
+not reach the network: they run `offline`. Functions with side effects also change nothing else there: they run
+`harmless`.
 """
 
 import os
@@ -105,13 +105,13 @@ _READERS: Final = frozenset(
         "zoneinfo._tzpath",
     }
 )
-"""Modules that read files for what is no input: code that is imported, lines of tracebacks, log files, time zones."""
+"""Modules that read files which are no input: imported code, lines of tracebacks, log files, time zones."""
 
 
 class Guard:
-    """What one call did that it may not; kept even if the call swallowed the refusal.
+    """The forbidden calls of one function call; kept even if the function caught the refusal.
 
-    `caller` is the module that calls the function: what it does itself is not looked at.
+    `caller` is the module that calls the function: its own calls are not checked.
     """
 
     def __init__(self, caller: str) -> None:
@@ -161,10 +161,10 @@ def unguarded() -> Generator[None]:
 
 @contextmanager
 def offline() -> Generator[Refusals]:
-    """Refuse the network to what is called in the context, in its tasks too: HandlerFault is raised there.
+    """Refuse network access in the context, in its tasks too: HandlerFault is raised there.
 
-    Limits: connections that an event loop makes by itself in C, as uvloop's `create_connection` does, are not seen, nor
-    is what threads do that the function starts by itself, without the context.
+    Limits: it does not see connections that an event loop makes in C, as uvloop's `create_connection` does, nor threads
+    that the function starts without the context.
     """
     with _refusing(Refusals(is_harmless=False)) as refusals:
         yield refusals
@@ -172,7 +172,7 @@ def offline() -> Generator[Refusals]:
 
 @contextmanager
 def harmless() -> Generator[Refusals]:
-    """Refuse processes and changes of files as well; modules that are imported and log files are written all the same.
+    """Refuse processes and file changes as well, except writes of imported modules and log files.
 
     The limits are those of `offline`.
     """

@@ -104,7 +104,7 @@ class _Worker:
         return outcome
 
     def retire(self) -> None:
-        """End the thread, as soon as it has returned from what it does."""
+        """End the thread as soon as its function has returned."""
         self._calls.put(None)
 
     def _work(self) -> None:
@@ -138,10 +138,10 @@ class FunctionCaller:
         return key in self._lost
 
     async def run(self, key: Hashable, function: Callable[[], Any], limit: timedelta, *, is_async: bool) -> Any:
-        """Call a function and return what it does; one that is not async runs in a thread, and may return a coroutine.
+        """Call a function and return its result; a plain one runs in a thread, and may return a coroutine.
 
-        Raises what it raises, HandlerFault if it takes longer than its time limit or exits, and StillRuns, without a
-        call, while the one before goes on.
+        Raises what the function raises; HandlerFault if it exceeds its time limit or exits; and StillRuns, without a
+        call, while the previous call is running.
         """
         if self.is_lost(key):
             raise StillRuns("still runs although its time is over; it will be called again when it has returned")
@@ -153,7 +153,7 @@ class FunctionCaller:
         return result
 
     async def close(self) -> None:
-        """End the idle threads, and cancel what was left behind in the loop."""
+        """End the idle threads, and cancel functions that were left behind in the loop."""
         self._threads.close()
         tasks = {task for task in self._lost.values() if task is not None}
         for task in tasks:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class HandlerFault(Exception):
-    """A function of a user did what it may not; the message says it without the name of the function."""
+    """A user's function did something forbidden; the message does not name the function."""
 
 
 class StillRuns(HandlerFault):
@@ -25,11 +25,11 @@ class StillRuns(HandlerFault):
 
 
 class Interruption(BaseException):
-    """Ends a user's function from outside, and is not the function's fault: whoever handles faults lets it pass."""
+    """Ends a user's function from outside and is not its fault: code that handles faults lets it pass."""
 
 
 def contained(error: BaseException) -> HandlerFault:
-    """What stands for an error that would end more than its function: of sys.exit(), Ctrl-C, a cancellation."""
+    """The replacement of an error that would end more than its function: sys.exit(), Ctrl-C, a cancellation."""
     words = described(error)
     return HandlerFault(f"called sys.exit({words[12:]})" if isinstance(error, SystemExit) else f"raised {words}")
 

@@ -1,6 +1,6 @@
 """A plain object as a view sees it: a read-only mapping that records every read.
 
-Not a subclass of dict or list: what is written in C reads those past any method, unnoticed.
+It is no subclass of dict or list: C code reads those directly, past any method.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ Observation: TypeAlias = tuple[Look, Path]
 
 
 class Notes:
-    """The places that one call looked at, also before it raised."""
+    """The places that one call read, even if it raised."""
 
     def __init__(self) -> None:
         self.observations: Final[set[Observation]] = set()

@@ -22,7 +22,7 @@ ALWAYS: Final[tuple[Observation, ...]] = ((Look.IS_THERE, ("metadata", "deletion
 def encode(observations: Iterable[Observation]) -> bytes:
     """The observations as they are stored, `[["keys", "metadata", "labels"], …]`: each once, in a fixed order.
 
-    What another observation tells too is left out: below a place that was seen as a whole, and lengths beside keys.
+    Redundant ones are left out: below a place that was read as a whole, and lengths beside keys.
     """
     found = {*observations, *ALWAYS}
     wholes = {path for look, path in found if look is Look.WHOLE}
@@ -56,7 +56,7 @@ _NOTHING: Final = object()
 
 
 def _at(body: Any, path: Path) -> Any:
-    """What is at a path; `_NOTHING` where it leads to nothing."""
+    """The value at a path; `_NOTHING` if there is none."""
     for step in path:
         if isinstance(step, str):
             if not isinstance(body, dict) or step not in body:

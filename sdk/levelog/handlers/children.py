@@ -99,7 +99,7 @@ def index_name(parent: type[ResourceBase], cls: type[ResourceBase]) -> str:
 
 
 def applied_name(function: str) -> str:
-    """Name of the index of what was applied: `applied/stack`."""
+    """Name of the index of applied manifests: `applied/stack`."""
     return f"{APPLIED}{function}"
 
 

@@ -94,7 +94,7 @@ class EdgeHandler:
     """A function that is called for edges of the objects of one class, with its options and what it is given."""
 
     result: Any = None
-    """Type of what is kept of a call; None: nothing is."""
+    """Type of the stored result of a call; None: nothing is stored."""
     is_yielding: bool = False
     """Whether the function is a generator, of intents."""
     written: tuple[WrittenClass, ...] = ()
@@ -369,7 +369,7 @@ def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], 
 
 
 def edge_writer(handler: EdgeHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it has the effect called."""
+    """The reconcile function of such a view: it asks for the call."""
     is_end = view.is_of_deleted
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread

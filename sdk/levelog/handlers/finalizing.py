@@ -58,7 +58,7 @@ class Keeping(Protocol):
 
 
 def is_wanted(handler: Keeping, found: Mapping[str, Any]) -> bool:
-    """Tell whether a handler's filters take an object, so that its end is held up for it."""
+    """Tell whether a handler's filters include an object, so that its deletion has to wait."""
     selector, metadata = handler.options.selector, found["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     if selector.looks_at_metadata and not selector.matches(labels, annotations):

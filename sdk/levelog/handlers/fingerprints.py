@@ -21,8 +21,8 @@ Definition: TypeAlias = tuple[str, frozenset[str]]
 def fingerprint(function: Callable[..., Any]) -> str:
     """Digest of the function and of what it uses from its own module.
 
-    Comments and layout do not count. Other modules count by name only: a change in a library that a handler imports
-    has to be made known by a new version of the handler.
+    Comments and layout do not count. Other modules count by name only: if a library that a handler imports changes,
+    change the handler too.
     """
     module = inspect.getmodule(function)
     definitions = _definitions(module) if module is not None else {}

@@ -107,10 +107,10 @@ def level_of(
     *,
     force: bool,
 ) -> ChildrenLevel:
-    """Compare, and plan the next round: what is to be applied of the first kind that is not as wanted.
+    """Compare, and plan the next round: what to apply, of the first kind that differs.
 
-    Only once all kinds are as wanted, what is too many is deleted: the last kind first. Of the keys in `leaving` there
-    are objects that are no children and about to go; they, and children that are being deleted, are waited for.
+    Only once all kinds match, surplus children are deleted, the last kind first. It waits for children that are being
+    deleted, and for the objects under the keys in `leaving`, which are no children and about to go.
     """
     desired = {child.key: child.fields for child in wanted}
     actual = actual_of(desired, owned)

@@ -1,7 +1,7 @@
 """Finds clocks, random numbers, environment reads and sleeps in the byte code of pure functions.
 
-Followed are functions of the same folder that are called by a global name, and imports inside of functions. What is
-reached through methods, containers or other libraries is not seen.
+It follows functions of the same folder that are called by a global name, and imports inside functions. It does not see
+what is reached through methods, containers or other libraries.
 """
 
 import datetime

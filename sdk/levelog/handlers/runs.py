@@ -215,7 +215,7 @@ def daemon_view(
 
 
 def daemon_writer(handler: DaemonHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it has the daemon run."""
+    """The reconcile function of such a view: it starts the daemon."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # noqa: ARG001 - async, so that it needs no thread
         return [] if level.waits else [call(effect.function, Run(number=level.desired))]

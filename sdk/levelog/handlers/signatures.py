@@ -70,7 +70,7 @@ def parameters(function: Callable[..., Any], kind: str, first: str = "") -> list
 
 
 def require_function(function: object, kind: str) -> None:
-    """Refuse what is called like a function and is none: it has no name, or no annotations. Raises OperatorError."""
+    """Refuse a callable without a name or annotations. Raises OperatorError."""
     if isinstance(function, type):
         raise OperatorError(
             f"{kind}: takes a function, not the class {function.__name__}: the annotation of the function's first "

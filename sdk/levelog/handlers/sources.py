@@ -23,7 +23,7 @@ WatchingF = TypeVar("WatchingF", bound=Callable[..., AsyncIterable[Records | Ext
 
 
 class SourceHandler:
-    """A source function: whose records it gives, how often it is asked, and what it is given."""
+    """A source function: the class of its records, its interval, and its arguments."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class SourceHandler:
         return f"source {self.operator}/{self.name}"
 
     def begin(self) -> Any:
-        """Call the function with what it asks for; what comes of it is a set, an awaitable or an async generator."""
+        """Call the function with its arguments; the result is a set, an awaitable or an async generator."""
         return self.function(**self.given.arguments({}))
 
     @classmethod

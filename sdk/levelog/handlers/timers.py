@@ -216,7 +216,7 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
 
 
 def timer_writer(handler: TimerHandler, view: ViewHandler, effect: EffectHandler, lender: Lender) -> ReconcileHandler:
-    """The reconcile function of such a view: it has the effect called."""
+    """The reconcile function of such a view: it asks for the call."""
 
     async def act(parent: Any, level: Level[Any]) -> list[Intent]:  # async, so that it needs no thread
         if isinstance(level.desired, Mapping):
