@@ -40,6 +40,7 @@ async def main() -> None:
     parser.add_argument("--size", type=int, action="append", help="objects of 3 KB, for `sizes`: 12000 and 100000")
     parser.add_argument("--timers", type=int, default=10_000, help="timers, for `lasting`, and five times the daemons")
     parser.add_argument("--every", type=float, default=600.0, help="seconds, for `lasting`")
+    parser.add_argument("--unrecorded", action="store_true", help="timers without records, for `lasting`")
     parser.add_argument("--picture", type=Path, help="SVG file, for `changes`")
     parser.add_argument(
         "--peer", action="append", default=[], help="one of those that are compared side by side: Go, SQLite, …"
@@ -69,7 +70,9 @@ async def main() -> None:
             await servers.delete_webs()
         if "lasting" in what:
             every = timedelta(seconds=arguments.every)
-            await lasting.run(servers, console, arguments.timers, arguments.timers // 5, every)
+            timers, daemons = arguments.timers, arguments.timers // 5
+            is_recorded = not arguments.unrecorded
+            await lasting.run(servers, console, timers, daemons, every, arguments.peer, is_recorded=is_recorded)
             await servers.delete_webs()
         if {"first", "latency"} & set(what):
             async with Installation(servers, OPERATORS / "statuses.py") as levelog:

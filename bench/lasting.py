@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from statistics import quantiles
@@ -17,22 +18,38 @@ from bench.programs import Peer, Programs, levelog, running, used
 from bench.servers import Servers
 
 IDLE_SECONDS: Final = 60
+MINUTES: Final = 3
+"""How many times each timer without records is called while it is measured."""
 
 
-async def run(servers: Servers, console: Console, timers: int, daemons: int, every: timedelta) -> None:
-    """Measure and print; the first Webs have daemons, too."""
+async def run(
+    servers: Servers,
+    console: Console,
+    timers: int,
+    daemons: int,
+    every: timedelta,
+    wanted: Sequence[str],
+    *,
+    is_recorded: bool,
+) -> None:
+    """Measure and print; the first Webs have daemons, too. `wanted`: peers, by a part of their names; empty: all."""
     await servers.create_webs(timers)
 
     async def ask_for_daemon(number: int) -> None:
         await servers.patch_web(number, {"spec": {"replicas": 2}})
 
     await servers.for_each(range(daemons), ask_for_daemon)
-    table = Table(title=f"{timers} timers of {every}, {daemons} daemons", title_justify="left")
+    kind = "timers" if is_recorded else "timers without records"
+    table = Table(title=f"{timers} {kind} of {every}, {daemons} daemons", title_justify="left")
     table.add_column("")
     columns: list[dict[str, str]] = []
-    for peer in levelog(OPERATORS / "lasting.py", {"BENCH_EVERY": str(every.total_seconds())}):
+    env = {"BENCH_EVERY": str(every.total_seconds()), "BENCH_RECORDED": "yes" if is_recorded else "no"}
+    for peer in levelog(OPERATORS / "lasting.py", env):
+        if wanted and not any(each in peer.name for each in wanted):
+            continue
         table.add_column(peer.name, justify="right")
-        columns.append(await _measured(servers, peer, timers, daemons, every))
+        measured = _measured if is_recorded else _measured_unrecorded
+        columns.append(await measured(servers, peer, timers, daemons, every))
         console.print(f"timers and daemons: {peer.name}")
     for what in columns[0]:
         table.add_row(what, *(column[what] for column in columns))
@@ -66,13 +83,33 @@ async def _measured(servers: Servers, peer: Peer, timers: int, daemons: int, eve
         }
 
 
+async def _measured_unrecorded(
+    servers: Servers, peer: Peer, timers: int, daemons: int, every: timedelta
+) -> dict[str, str]:
+    async with running(servers, peer) as programs:
+        await _until_called(programs, timers, daemons, 2)  # all is begun then
+        noted, before = len(_lines(programs.calls)), used().operator_seconds
+        await asyncio.sleep(MINUTES * every.total_seconds())
+        spent = used().operator_seconds - before
+        lines = [line.split() for line in _lines(programs.calls)[noted:]]
+        cuts = quantiles([float(at) - float(due) for _, _, at, due in lines], n=100)
+        if abs(len(lines) - MINUTES * timers) > timers / 10:
+            raise RuntimeError(f"{len(lines)} calls in {MINUTES} times {every}, for {timers} timers")
+        return {
+            "memory, MB": f"{used().operator_mb:.0f}",
+            "calls": f"{len(lines)}",
+            "CPU of all, ms/s": f"{1000 * spent / MINUTES / every.total_seconds():.1f}",
+            "later than due: p50, p99, s": f"{cuts[49]:.3f}, {cuts[98]:.3f}",
+        }
+
+
 async def _until_called(programs: Programs, timers: int, daemons: int, times: int) -> None:
     """Wait until each timer was called so often, and each daemon once."""
     async with asyncio.timeout(1800):
         while True:
             programs.check()
-            counts = Counter(line.rpartition(" ")[0] for line in _lines(programs.calls))
-            ticks = [count for name, count in counts.items() if name.startswith("tick ")]
+            counts = Counter(tuple(line.split()[:2]) for line in _lines(programs.calls))
+            ticks = [count for (kind, _), count in counts.items() if kind in ("tick", "sweep")]
             if len(ticks) == timers and min(ticks) >= times and len(counts) == timers + daemons:
                 return
             await asyncio.sleep(1)

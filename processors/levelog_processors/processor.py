@@ -21,6 +21,8 @@ from levelog_log.stream import LogStream
 from levelog_processors.decide.cut import CallCounts, Cut
 from levelog_processors.decide.functions import MOST_BEGUN, Caller
 from levelog_processors.deliver.feed import RecordFeed
+from levelog_processors.deliver.held import CallOutcome, HoldStatus
+from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
 from levelog_processors.fold.backfilling import Backfiller, Pace
 from levelog_processors.fold.batches import Folded
@@ -88,7 +90,9 @@ class Processor:
         self._engine = Engine(
             database, scope, program, stream=stream, redactor=redactor, caller=caller, claimant=claimant
         )
-        self.feed = RecordFeed(database, scope, program, stream, hints)
+        self._feed = RecordFeed(database, scope, program, stream, hints)
+        self._timers = Timers(database, scope, program)
+        self._hint_of_held = hints.listen(Topic.HELD)
         self._events_from = events_from
         self._hint = hints.listen(Topic.WAKE)
         self._hint_of_leases = hints.listen(Topic.LEASES)
@@ -140,6 +144,16 @@ class Processor:
             if function is not None
         }
 
+    @property
+    def held(self) -> Mapping[tuple[str, HoldStatus], int]:
+        """How many objects wait for calls that leave no records, by handler and status; none is left out."""
+        return {**self._feed.delivery.held, **self._timers.held}
+
+    def count_by(self, on_call: Callable[[str, CallOutcome], None], on_expired: Callable[[str], None]) -> None:
+        """Tell of each such call that ends, and each time that records have expired before, by handler."""
+        self._feed.delivery.on_call = self._timers.on_call = on_call
+        self._feed.delivery.on_expired = on_expired
+
     async def workload(self) -> list[Workload]:
         """Levels and wakeups of the partitions that it holds, counted."""
         async with self._database.reading() as connection:
@@ -165,7 +179,8 @@ class Processor:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
-            await self.feed.close()
+            await self._feed.close()
+            await self._timers.close()
             await self._engine.close()
             await self._release()
 
@@ -184,16 +199,20 @@ class Processor:
         # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
         # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
         await self._hints.publish(Topic.LEVELS)
-        if self.feed.is_needed:
-            await self.feed.hold(epochs, start=self._events_from)
+        if self._feed.is_needed:
+            await self._feed.hold(epochs, start=self._events_from)
+        if self._timers.is_needed:
+            await self._timers.hold(epochs)
         tending = asyncio.create_task(self._tend(epochs), name="leases")
         working = asyncio.create_task(self._work(epochs), name="processor")
         tasks = [tending, working]
         if PARTITION in epochs:
             pruner = Pruner(self._database, self._scope, self._stream)
             tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
-        if self.feed.is_needed:
-            tasks.append(asyncio.create_task(self.feed.run(epochs), name="record handlers"))
+        if self._feed.is_needed:
+            tasks.append(asyncio.create_task(self._feed.run(epochs), name="record handlers"))
+        if self._timers.is_needed:
+            tasks.append(asyncio.create_task(self._timers.run(self._hint_of_held), name="timers"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -252,6 +271,7 @@ class Processor:
                             await arrivals.wait(SAFETY_SWEEP)
                         continue
                     self._catching_up.reach()
+                    self._timers.open()
                     self.pulse.is_behind = False
                     is_busy = agenda.is_open and await self._decide(agenda, backfiller, arrivals.seen_to)
                     if await self._backfill(backfiller, agenda, is_busy=is_busy) or is_busy:
@@ -275,7 +295,7 @@ class Processor:
         # a wakeup may have waited for these records
         if folded.records and (folded.has_finished_sync or self._engine.is_shared):
             agenda.open()
-        await self._note(folded, records[-1].sequence)
+        await self._note(folded, records)
 
     async def _fold_and_decide(
         self, records: list[LoggedRecord], agenda: Agenda, backfiller: Backfiller, read_to: Sequence
@@ -295,16 +315,18 @@ class Processor:
         folded, cut = await self.pulse.both(
             self._engine.fold_and_decide(records, leaving, but_not=but_not, read_to=read_to)
         )
-        await self._note(folded, records[-1].sequence)
+        await self._note(folded, records)
         await self._follow_up(cut, agenda, asks_for_times=asks_for_times)
 
-    async def _note(self, folded: Folded, sequence: Sequence) -> None:
+    async def _note(self, folded: Folded, records: list[LoggedRecord]) -> None:
         if not folded.records:
             return
+        if self._timers.is_needed:
+            self._timers.see(records)
         self.records += folded.records
         if self._on_keys is not None:
             self._on_keys(folded.keys)
-        log.debug("folded %d records", folded.records, extra={"sequence": sequence})
+        log.debug("folded %d records", folded.records, extra={"sequence": records[-1].sequence})
         # other processors may own the parents, or wait for these partitions; who follows an index may be anywhere
         if self._engine.is_shared or any(index in self.program.followed for index, _ in folded.keys):
             await self._hints.publish(Topic.WAKE, but_not=self._hint)

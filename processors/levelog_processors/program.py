@@ -13,13 +13,15 @@ from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.purity import require_pure
 from levelog.handlers.runs import DaemonHandler
 from levelog.handlers.sources import SourceHandler
+from levelog.handlers.timers import UnrecordedTimer
+from levelog.handlers.unrecorded import UnrecordedHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.operator import Operator
 from levelog.resources import ResourceBase, ResourceType, is_external
 from levelog.wire.canonical import digest
 from levelog.wire.objects import DELETED
 from levelog_processors.decide.settling import MAX_BACKOFF
-from levelog_store.owners.handlers import RESERVED, Handler
+from levelog_store.owners.handlers import RESERVED, Handler, Kind
 
 
 class BoundIndex(Struct, frozen=True):
@@ -93,11 +95,13 @@ class Program:
         """What gives the external records, by `resource.external`."""
         self.record_handlers: Final[dict[str, RecordHandler]] = {}
         """By name, `operator/function`."""
+        self.timers: Final[dict[str, UnrecordedTimer]] = {}
+        """The same of timers whose calls leave no records."""
         self._lookups: Final[dict[str, list[BoundView]]] = {}
         """What `lookups_of` gives, once it was asked."""
         for operator in self.operators:
             self._add(operator)
-        if not self.views and not self.indices and not self.record_handlers:
+        if not self.views and not self.indices and not self.unrecorded:
             names = ", ".join(operator.name for operator in self.operators)
             raise OperatorError(
                 f"operator {names}: defines no index, no view and no handler, so there is nothing to run"
@@ -166,6 +170,7 @@ class Program:
                 )
         operator.edges.require_whole()
         self.record_handlers.update((each.source, each) for each in operator.record_handlers.values())
+        self.timers.update((each.source, each) for each in operator.timers.values())
         self.effects.update((f"{operator.name}/{name}", effect) for name, effect in operator.effects.items())
         _require_pure(operator)
         writes = operator.resources()
@@ -206,9 +211,15 @@ class Program:
             yield Handler(kind="view", name=name, fingerprint=code, resource=resource, reads=reads)
             if view.reconcile:
                 yield Handler(kind="reconcile", name=name, fingerprint=view.reconcile.fingerprint, resource=resource)
-        for name, handler in self.record_handlers.items():
+        for name, handler in self.unrecorded.items():
             resource = str(handler.reader.resource.group_resource)
-            yield Handler(kind="event", name=name, fingerprint=handler.fingerprint, resource=resource)
+            kind: Kind = "timer" if name in self.timers else "event"
+            yield Handler(kind=kind, name=name, fingerprint=handler.fingerprint, resource=resource)
+
+    @property
+    def unrecorded(self) -> dict[str, UnrecordedHandler]:
+        """All handlers whose calls leave no records, by name."""
+        return {**self.record_handlers, **self.timers}
 
     def siblings_of(self, view: BoundView) -> list[BoundView]:
         """Views whose levels a view gets: those on the same resource, in its operator, that take no levels."""

@@ -25,7 +25,15 @@ from levelog.handlers.runs import (
 )
 from levelog.handlers.signatures import ChildrenF, EffectF, IndexF, ReconcileF, ViewF, needs, one_place
 from levelog.handlers.sources import SOURCE_TIME, PolledF, SourceHandler, WatchingF
-from levelog.handlers.timers import TimerHandler, timer_effect, timer_view, timer_writer
+from levelog.handlers.timers import (
+    TimerHandler,
+    UnrecordedTimer,
+    refuse_recorded,
+    timer_effect,
+    timer_view,
+    timer_writer,
+)
+from levelog.handlers.unrecorded import UnrecordedOptions
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, ResourceBase, ResourceType, is_external
@@ -66,6 +74,8 @@ class Operator:
         )
         self.record_handlers: dict[str, RecordHandler] = {}
         """By name: what is called for each record."""
+        self.timers: dict[str, UnrecordedTimer] = {}
+        """By name: those whose calls leave no records."""
         self.on = On(self._lender, self.indices, self.edges.register, self._register_records)
         """Edge handlers, `@op.on.create` and the like, and the hooks `@op.on.startup` and `@op.on.cleanup`."""
         self._views_by_function: dict[Callable[..., Any], ViewHandler] = {}
@@ -381,6 +391,7 @@ class Operator:
         backoff: timedelta | None = None,
         give_up_after: timedelta | None = None,
         max_concurrency: int | None = None,
+        recorded: bool = True,
     ) -> Callable[[HandlerF], HandlerF]:
         """Call a function for each object: first `initial_delay` after its creation, then `every` after each call.
 
@@ -390,10 +401,30 @@ class Operator:
 
         The function and the other options are those of `op.on.create`, except that it yields nothing. It is not called
         while an object is being deleted.
+
+        With `recorded=False` a call leaves no decision and no record, and costs a tenth. The processor of the object's
+        partition makes it, at multiples of `every` after the first, if the filters match the object then. A failed call
+        is retried, `retries` times or until the next one is due. `sharp`, `idle` and `give_up_after` are refused.
         """
 
         def register(function: HandlerF) -> HandlerF:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
+            if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
+            if not recorded:
+                refuse_recorded(function.__name__, sharp=sharp, idle=idle, give_up_after=give_up_after)
+                told = UnrecordedOptions(
+                    of=of,
+                    selector=selector,
+                    timeout=timeout,
+                    retries=retries,
+                    backoff=backoff,
+                    max_concurrency=max_concurrency,
+                )
+                made = UnrecordedTimer(function, every, initial_delay, told, self._lender)
+                self._claim(made.name, function)
+                self.timers[made.name] = made
+                return function
             options = EdgeOptions(
                 of=of,
                 selector=selector,
@@ -530,7 +561,8 @@ class Operator:
     def reads(self) -> list[ResourceType]:
         """What has to be watched, external records too: of indices, parents and `reads=`; each once, sorted."""
         reads = {h.resource for h in self.indices.values() if h.has_objects} | {h.resource for h in self.views.values()}
-        reads |= {handler.reader.resource for handler in self.record_handlers.values()}
+        unrecorded = (*self.record_handlers.values(), *self.timers.values())
+        reads |= {handler.reader.resource for handler in unrecorded}
         return sorted(reads, key=lambda r: (r.group, r.plural, r.version))
 
     def _claim(self, name: str, function: Callable[..., Any]) -> None:
@@ -543,6 +575,8 @@ class Operator:
             held.append("source")
         if name in self.record_handlers:
             held.append("event handler")
+        if name in self.timers:
+            held.append("timer")
         if held:
             raise OperatorError(
                 f"{function.__qualname__}: operator {self.name!r} has the {held[0]} {name!r} already; "

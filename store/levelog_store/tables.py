@@ -186,29 +186,34 @@ unreadable = Table(
     comment="records that were skipped; a place is an object, else a resource or the subject of a control record",
 )
 
-event_positions = Table(
-    "event_positions",
+call_positions = Table(
+    "call_positions",
     metadata,
     _scope(),
     _key("handler"),
     _key("partition", SmallInteger),
-    Column("sequence", BigInteger, nullable=False, comment="up to here all is handled, but for what is held"),
-    comment="how far each handler of records is",
+    Column(
+        "position",
+        BigInteger,
+        nullable=False,
+        comment="up to here all is called, but for what is held: a sequence, or of a timer microseconds since 1970",
+    ),
+    comment="how far each handler is whose calls leave no records",
 )
 
-event_holds = Table(
-    "event_holds",
+call_holds = Table(
+    "call_holds",
     metadata,
     _scope(),
     _key("handler"),
     _key("object"),
     Column("partition", SmallInteger, nullable=False),
-    Column("sequence", BigInteger, nullable=False, comment="of its first record that is not handled"),
-    Column("attempts", Integer, nullable=False, comment="calls for that record that failed"),
+    Column("position", BigInteger, nullable=False, comment="of its first record that is not handled, or due time"),
+    Column("attempts", Integer, nullable=False, comment="calls for that one that failed"),
     Column("error", BYTE_TEXT, nullable=False, comment="of the last of them; empty: it is being called"),
     _time("since", nullable=False),
     _time("due_at", nullable=False),
-    comment="objects whose records wait, for handlers of records",
+    comment="objects whose calls fail, or have not returned",
 )
 
 index_entries = Table(

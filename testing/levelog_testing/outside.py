@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from levelog.effects import EffectHandler, GiveUp
 from levelog.errors import LevelogError
-from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.sources import SourceHandler
+from levelog.handlers.unrecorded import UnrecordedHandler
 from levelog.resources import External
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import ObjectKey, Version
@@ -91,11 +91,11 @@ class StandIns:
         self,
         effects: Mapping[str, EffectHandler],
         count: Callable[[str], None],
-        records: Mapping[str, RecordHandler],
+        unrecorded: Mapping[str, UnrecordedHandler],
     ) -> None:
         self._effects = effects
-        self._records = records
-        self._record_functions: dict[str, Callable[..., Any]] = {}
+        self._unrecorded = unrecorded
+        self._unrecorded_functions: dict[str, Callable[..., Any]] = {}
         self._count = count
         self._given: set[str] = set()
         self.handlers = {name: self._handler(name, _nothing) for name in effects}
@@ -109,16 +109,16 @@ class StandIns:
     def call_through(self, effects: Iterable[Callable[..., Any]]) -> None:
         """Have effects called as they would be live. Raises KeyError for what is no effect of the operators."""
         for effect in effects:
-            found = {name: each.function for name, each in self._records.items() if each.origin == effect}
-            self._record_functions |= found
+            found = {name: each.function for name, each in self._unrecorded.items() if each.origin == effect}
+            self._unrecorded_functions |= found
             if found and not any(each.origin == effect for each in self._effects.values()):
                 continue
             for name in self._named(effect):
                 self.handlers[name] = self._real(name)
 
-    def record_function(self, handler: RecordHandler) -> Callable[..., Any]:
-        """What is called for a record in place of a handler, if that is not called through: nothing."""
-        function = self._record_functions.get(handler.source)
+    def unrecorded_function(self, handler: UnrecordedHandler) -> Callable[..., Any]:
+        """What is called in place of a handler whose calls leave no records, if it is not called through: nothing."""
+        function = self._unrecorded_functions.get(handler.source)
 
         def call(**arguments: Any) -> Any:
             self._count(handler.source)

@@ -38,6 +38,7 @@ from levelog_ingest.trimming import trim
 from levelog_kube.client import KubeClient, connect
 from levelog_log.hints import Hint, Hints
 from levelog_processors.deliver.delivery import Delivery
+from levelog_processors.deliver.timers import Timers
 from levelog_processors.engine import Engine
 from levelog_processors.hooks import Lifecycle
 from levelog_processors.live import LiveIndices
@@ -79,14 +80,23 @@ class World:
         self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR)
         self.live = LiveIndices(database, scope, program, _NoHints())
         self._sender = sender
-        self.effects = StandIns(program.effects, self.engine.calls.count, program.record_handlers)
+        self.effects = StandIns(program.effects, self.engine.calls.count, program.unrecorded)
         """What is called in place of effects."""
         self._records: list[LoggedRecord] = []
         """The log, as far as record handlers are called."""
         self._delivery = Delivery(
-            database, scope, program, self._read_object, patience=None, clock=clock, call=self.effects.record_function
+            database,
+            scope,
+            program,
+            self._read_object,
+            patience=None,
+            clock=clock,
+            call=self.effects.unrecorded_function,
         )
         self._delivered_to = 0
+        self._timers = Timers(
+            database, scope, program, patience=None, clock=clock, call=self.effects.unrecorded_function
+        )
         self._caller = EffectCaller(self.effects.handlers, ActuatorSettings(), REDACTOR, clock)
         self._pauses = VirtualPauses(clock)
         self.live.waits = self._pauses.watching
@@ -111,6 +121,8 @@ class World:
         epochs = await leases.tend()
         if self.program.record_handlers:
             await self._delivery.hold(epochs)
+        if self.program.timers:
+            await self._timers.hold(epochs)
         await self.engine.hold(epochs)
         begun: list[Record] = []
         ended: list[Record] = []
@@ -125,6 +137,7 @@ class World:
         self._daemons.end()
         await self._runs.end()
         await self._delivery.close()
+        await self._timers.close()
         await self.engine.close()
         await self._caller.close()
 
@@ -137,6 +150,7 @@ class World:
             moved |= cut is not None and bool(cut.decided)
             moved |= await self._send()
             moved |= await self._deliver()
+            moved |= await self._call_timers()
             moved |= await self._settle_daemons()
             if not moved:
                 return
@@ -206,7 +220,14 @@ class World:
             ends = index_entries.c.expires_at
             expiring = select(func.min(ends)).where(index_entries.c.scope == self.scope.number, ends > now)
             expiry: datetime | None = (await connection.execute(expiring)).scalar_one()
-        times = (first[0] if first else None, expiry, self._delivery.due_at, self._pauses.due_at, *postponed)
+        times = (
+            first[0] if first else None,
+            expiry,
+            self._delivery.due_at,
+            self._timers.due_at,
+            self._pauses.due_at,
+            *postponed,
+        )
         return min((each for each in times if each is not None and each > now), default=None)
 
     def _served(self) -> list[str]:
@@ -257,6 +278,7 @@ class World:
         if self.program.record_handlers:
             self._records += logged
         folded = await self.engine.fold(logged)
+        self._timers.see(logged)
         self.live.tell(folded.keys)
 
     async def _deliver(self) -> bool:
@@ -270,6 +292,15 @@ class World:
         elif not delivery.is_busy and (due is None or due > self.clock()):
             return False
         await delivery.step()
+        return True
+
+    async def _call_timers(self) -> bool:
+        """Call timers without records that are due; tells whether any was."""
+        timers, due = self._timers, self._timers.due_at
+        if not timers.is_busy and (due is None or due > self.clock()):
+            return False
+        await timers.round()
+        await timers.step()
         return True
 
     async def _read_object(

@@ -373,7 +373,7 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
         "levelog_retrier": (
             *(*ddl, *writes, "UPDATE intents SET state = 'pending'", "UPDATE intents SET body = '{}'"),
             *("UPDATE wakeups SET parent = ''", "DELETE FROM wakeups", "SELECT * FROM index_entries"),
-            *("UPDATE event_holds SET sequence = 0", "DELETE FROM event_holds"),
+            *("UPDATE call_holds SET position = 0", "DELETE FROM call_holds"),
         ),
         "levelog_reader": (*ddl, *writes, "UPDATE intents SET state = 'pending'", "SELECT * FROM intents FOR UPDATE"),
     }

@@ -26,7 +26,7 @@ from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.deliver.positions import retry_holds
 from levelog_store.look.overview import read_level_lines
 from levelog_store.owners.leases import Leases
-from levelog_store.tables import event_holds, event_positions, leases
+from levelog_store.tables import call_holds, call_positions, leases
 from rigs.nats import NatsServer
 from rigs.processing import Processing
 from rigs.waiting import until
@@ -102,7 +102,7 @@ async def test_each_record_is_told_in_order_and_a_restart_goes_on_behind_them(
         assert told.others == ["a", "a"]  # the deletion shows the first body again
 
         async def are_stored() -> bool:
-            return any(row["sequence"] >= 5 for row in await stack.rows(event_positions))
+            return any(row["position"] >= 5 for row in await stack.rows(call_positions))
 
         await until(are_stored, "positions")
         await stack.stop()
@@ -143,7 +143,7 @@ async def test_invariant_14_a_poisoned_object_is_shown_and_holds_up_no_other_one
         assert told.records["bad"] == [1, 2, 3]
 
         async def is_released() -> bool:
-            return not await stack.rows(event_holds)
+            return not await stack.rows(call_holds)
 
         await until(is_released, "nothing held")
         await stack.tell(web("bad", 6, replicas=4))
@@ -191,7 +191,7 @@ async def test_invariant_10_who_lost_its_partitions_moves_no_position(
         with pytest.raises(LeaseLost):
             await delivery.deliver([logged], 9)
         await delivery.close()
-        assert {row["sequence"] for row in await stack.rows(event_positions)} == {0}
+        assert {row["position"] for row in await stack.rows(call_positions)} == {0}
 
 
 async def test_a_new_handler_begins_where_the_tables_are_or_in_the_past(
@@ -237,7 +237,7 @@ async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_
         stack.program = Program([told.op])
         await stack.open()
         with caplog.at_level(logging.ERROR):
-            stack.start(events_from=1).feed.count_by(lambda *_: None, lost.append)
+            stack.start(events_from=1).count_by(lambda *_: None, lost.append)
             await stack.tell(web("a", 3, replicas=3), web("b", 4, replicas=4))
             await wait_for(lambda: told.records["b"], "what did not expire")
         assert told.records == {"a": [3], "b": [4]}
@@ -247,7 +247,7 @@ async def test_records_that_expired_are_an_error_that_names_the_handler_and_the_
         assert lost == ["webs/other", "webs/record"]
 
         async def are_passed() -> bool:
-            return all(row["sequence"] > last for row in await stack.rows(event_positions))
+            return all(row["position"] > last for row in await stack.rows(call_positions))
 
         await until(are_passed, "positions behind what expired")
 
@@ -263,7 +263,7 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
         held: list[dict[str, Any]] = []
 
         async def is_held() -> bool:
-            held[:] = await stack.rows(event_holds)
+            held[:] = await stack.rows(call_holds)
             return [bool(row["error"]) for row in held] == [True]
 
         await until(is_held, "the object held")
@@ -278,7 +278,7 @@ async def test_records_of_a_held_object_that_expired_are_an_error_that_names_it(
             stack.start()
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records == {"bad": [3], "good": [4]}
-        name, sequence = "webs.example.com/default/bad", held[0]["sequence"]
+        name, sequence = "webs.example.com/default/bad", held[0]["position"]
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {sequence} on, which have expired"
         ]
@@ -291,7 +291,7 @@ async def test_records_that_expire_while_a_call_for_their_object_hangs_are_an_er
     told.hanging["bad"] = release
     async with Processing(nats_server.url, database_url, [told.op]) as stack:
         await stack.listed(web("bad", 1), version=1, of=[WEBS])
-        stack.start().feed.count_by(lambda *_: None, lost.append)
+        stack.start().count_by(lambda *_: None, lost.append)
         await wait_for(lambda: told.retries, "the first call")
         passed = await stack.tell(web("bad", 2, replicas=2))
         last = await stack.tell(web("bad", 3, replicas=3), web("good", 4, replicas=4))
@@ -324,7 +324,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
         held: list[dict[str, Any]] = []
 
         async def is_held() -> bool:
-            held[:] = await stack.rows(event_holds)
+            held[:] = await stack.rows(call_holds)
             return bool(held)
 
         await until(is_held, "the object held")
@@ -344,7 +344,7 @@ async def test_a_record_that_expires_between_a_call_that_hung_and_a_restart_is_a
             stack.start()
             await wait_for(lambda: told.records["bad"], "what did not expire")
         assert told.records["bad"] == [3]
-        name, sequence = "webs.example.com/default/bad", held[0]["sequence"]
+        name, sequence = "webs.example.com/default/bad", held[0]["position"]
         assert expired(caplog) == [
             f"webs/record was not called for records of {name} from {sequence} on, which have expired"
         ]
@@ -365,18 +365,18 @@ async def test_an_object_that_is_asked_for_while_its_call_runs_is_tried_at_once_
             await stack.hints.publish(Topic.HELD)
 
         async def has_failed(times: int) -> bool:
-            return [row["attempts"] for row in await stack.rows(event_holds)] == [times]
+            return [row["attempts"] for row in await stack.rows(call_holds)] == [times]
 
         await until(partial(has_failed, 1), "the first failure")
         told.hanging["bad"] = asyncio.Event()
         await ask()
         await wait_for(lambda: len(told.retries) == 2, "the call that was asked for")
-        assert stack.processors["one"].feed.held == {("webs/record", "failed"): 1}  # however long the call lasts
+        assert stack.processors["one"].held == {("webs/record", "failed"): 1}  # however long the call lasts
         await ask()
         told.hanging.pop("bad").set()
         await until(partial(has_failed, 3), "the one that was asked for meanwhile")
         assert told.retries == [0, 1, 2]
-        [row] = await stack.rows(event_holds)
+        [row] = await stack.rows(call_holds)
         assert row["due_at"] - row["since"] > timedelta(minutes=59)  # and then as its backoff says
 
 

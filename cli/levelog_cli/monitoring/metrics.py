@@ -118,7 +118,7 @@ class Metrics(Collector):
         self._writes = counter("levelog_writes_total", "Attempts to write to the API, by what came of them", "outcome")
         self._effects = counter("levelog_effects_total", "Calls of effects", "effect", "outcome")
         self._event_calls = counter(
-            "levelog_event_calls_total", "Calls for records of the log, by handler", "handler", "outcome"
+            "levelog_event_calls_total", "Calls that leave no records, by handler", "handler", "outcome"
         )
         self._event_losses = counter(
             "levelog_event_expired_total", "Times that records had expired before a call for them", "handler"
@@ -154,16 +154,17 @@ class Metrics(Collector):
 
     def processor(self, processor: "Processor") -> None:
         """Count and time what it does; what may be counted is there from the beginning, as 0."""
-        from levelog_processors.deliver.delivery import CallOutcome
+        from levelog_processors.deliver.held import CallOutcome
 
         self._processor = processor
         processor.pulse.on_fold, processor.pulse.on_cut = self._fold, self._cut
-        processor.feed.count_by(
+        processor.count_by(
             lambda handler, outcome: self._event_calls.labels(handler, outcome).inc(),
             lambda handler: self._event_losses.labels(handler).inc(),
         )
         for handler in processor.program.record_handlers:
             self._event_losses.labels(handler)
+        for handler in processor.program.unrecorded:
             for ended in get_args(CallOutcome):
                 self._event_calls.labels(handler, ended)
         for view in processor.program.views:
@@ -206,15 +207,15 @@ class Metrics(Collector):
         suppressed = CounterMetricFamily(
             "levelog_suppressed", "Wakeups for which no function was called", self._processor.calls.suppressed
         )
-        from levelog_processors.deliver.delivery import HoldStatus
+        from levelog_processors.deliver.held import HoldStatus
 
-        held = self._processor.feed.held
+        held = self._processor.held
         holds = GaugeMetricFamily(
             "levelog_event_holds",
-            "Objects whose records wait for a record handler, by what its last call came to",
+            "Objects that wait for a call that leaves no records, by what the last one came to",
             labels=["handler", "status"],
         )
-        for handler in self._processor.program.record_handlers:
+        for handler in self._processor.program.unrecorded:
             for status in get_args(HoldStatus):
                 holds.add_metric([handler, status], held.get((handler, status), 0))
         return [contact, lag, suppressed, holds, *_running(self._processor), *await self._work(self._processor)]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,7 +14,7 @@ from levelog.wire.subjects import object_subject, resource_subjects
 from levelog_log.hints import Hints, Topic
 from levelog_log.reader import Reader
 from levelog_log.stream import LogStream
-from levelog_processors.deliver.delivery import CallOutcome, Delivery, HoldStatus
+from levelog_processors.deliver.delivery import Delivery
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
@@ -38,18 +38,9 @@ class RecordFeed:
         """Somebody has said that what is held is to be tried again."""
         self._resources = {each.reader.resource.group_resource for each in program.record_handlers.values()}
         self._partitions = scope.partitions
-        self._delivery = Delivery(database, scope, program, self._read_object)
+        self.delivery = Delivery(database, scope, program, self._read_object)
         self._news = asyncio.Event()
-        self._delivery.on_return = self._news.set
-
-    @property
-    def held(self) -> Mapping[tuple[str, HoldStatus], int]:
-        """How many objects are held, by handler and status; zeros are left out."""
-        return self._delivery.held
-
-    def count_by(self, on_call: Callable[[str, CallOutcome], None], on_expired: Callable[[str], None]) -> None:
-        """Tell of each call that ends, and each time that records have expired before, by handler."""
-        self._delivery.on_call, self._delivery.on_expired = on_call, on_expired
+        self.delivery.on_return = self._news.set
 
     @property
     def is_needed(self) -> bool:
@@ -58,11 +49,11 @@ class RecordFeed:
 
     async def hold(self, epochs: Mapping[int, int], *, start: int | None) -> None:
         """Take the positions of partitions over, before anything is folded there; raises LeaseLost."""
-        await self._delivery.hold(epochs, start=start)
+        await self.delivery.hold(epochs, start=start)
 
     async def close(self) -> None:
         """End what runs."""
-        await self._delivery.close()
+        await self.delivery.close()
 
     async def run(self, partitions: Collection[int]) -> None:
         """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""
@@ -74,17 +65,17 @@ class RecordFeed:
 
     async def _pass_by_expired(self, lost: HistoryLost) -> None:
         """Go on where the log begins; raises the error if it begins before."""
-        first, read_to = (await self._stream.state()).first_seq, self._delivery.read_to
+        first, read_to = (await self._stream.state()).first_seq, self.delivery.read_to
         if first <= read_to + 1:
             raise lost
-        for handler, position in self._delivery.behind(first - 1).items():
+        for handler, position in self.delivery.behind(first - 1).items():
             said = "%s was not called for records %d to %d, which have expired: %s"
             log.error(said, handler, position + 1, first - 1, lost)
-            self._delivery.on_expired(handler)
-        await self._delivery.note(first - 1)
+            self.delivery.on_expired(handler)
+        await self.delivery.note(first - 1)
 
     async def _read(self, partitions: Collection[int]) -> None:
-        delivery, clock = self._delivery, asyncio.get_running_loop().time
+        delivery, clock = self.delivery, asyncio.get_running_loop().time
         start = LogSequence(delivery.read_to + 1)
         async with Reader(self._stream, start=start, subjects=self._subjects(partitions)) as reader:
             noted_at = looked_at = clock()
@@ -110,10 +101,10 @@ class RecordFeed:
     async def _next(self, reader: Reader) -> list[LoggedRecord]:
         """Records that have come; none once a function has returned, or something is due or to be looked for."""
         wait = NOTE_EVERY
-        if (due := self._delivery.due_at) is not None:
+        if (due := self.delivery.due_at) is not None:
             wait = min(wait, SAFETY_SWEEP, max(due - datetime.now(UTC), timedelta(0)))
         self._news.clear()
-        if self._delivery.is_busy:
+        if self.delivery.is_busy:
             return []
         coming = asyncio.create_task(reader.next_batch(BATCH), name="records to handle")
         asking = asyncio.create_task(self._hint.wait(2 * NOTE_EVERY), name="requests to try again")

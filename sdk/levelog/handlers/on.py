@@ -13,9 +13,10 @@ from levelog.errors import OperatorError
 from levelog.handlers.edgehandlers import EdgeOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
-from levelog.handlers.listeners import RecordHandler, RecordOptions
+from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs, one_place
+from levelog.handlers.unrecorded import UnrecordedOptions
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value, taken_from
@@ -292,7 +293,7 @@ class On(Hooks):
             raise OperatorError(f"on.event: takes no option {min(unknown)!r}")
 
         def register(function: HandlerF) -> HandlerF:
-            made = RecordHandler(function, RecordOptions(selector=selector, **rest), self._lender)
+            made = RecordHandler(function, UnrecordedOptions(selector=selector, **rest), self._lender)
             self._register_records(made)
             return function
 

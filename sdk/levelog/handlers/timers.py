@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +16,7 @@ from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader
 from levelog.handlers.signatures import declared, parameters, require_function, require_time, type_hints, yields
+from levelog.handlers.unrecorded import UnrecordedHandler, UnrecordedOptions
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
@@ -68,10 +69,7 @@ class TimerHandler:
                 f"timer {self.name}: yields; what it should write is asked for by a view, which looks again at "
                 "recheck_at=…, and a reconcile function"
             )
-        if not isinstance(every, timedelta) or every < LEAST:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: every={every!r} is not a timedelta of at least {LEAST}")
-        if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError(f"timer {self.name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
+        _require_schedule(self.name, every, initial_delay)
         if idle is not None and (not isinstance(idle, timedelta) or idle < LEAST):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError(f"timer {self.name}: idle={idle!r} is not a timedelta of at least {LEAST}")
         if not isinstance(sharp, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -143,6 +141,99 @@ class TimerHandler:
 
 LEAST: Final = timedelta(seconds=1)
 """Between two calls: each is written to the log and to the tables."""
+
+
+def _require_schedule(name: str, every: object, initial_delay: object) -> None:
+    if not isinstance(every, timedelta) or every < LEAST:
+        raise OperatorError(f"timer {name}: every={every!r} is not a timedelta of at least {LEAST}")
+    if not isinstance(initial_delay, timedelta) or initial_delay < timedelta(0):
+        raise OperatorError(f"timer {name}: initial_delay={initial_delay!r} is not a timedelta, 0 or more")
+
+
+MICROSECOND: Final = timedelta(microseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class UnrecordedTimer(UnrecordedHandler):
+    """A function that is called for each object now and then, without a record: at multiples of `every`."""
+
+    kind = "timer"
+    offered = OF_EDGES
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        every: timedelta,
+        initial_delay: timedelta,
+        options: UnrecordedOptions,
+        lender: Lender,
+    ) -> None:
+        """As of all handlers of the kind, whose calls are due by these times."""
+        super().__init__(function, options, lender)
+        _require_schedule(self.name, every, initial_delay)
+        self.every, self.initial_delay = every // MICROSECOND, initial_delay // MICROSECOND
+        """In microseconds, as all times of such calls are; moments count from 1970."""
+        self.fingerprint = digest(self.fingerprint, str(self.every), str(self.initial_delay))
+
+    def said(self, position: int) -> str:
+        """A call by its due time."""
+        return f"the call that was due at {moment(position):%Y-%m-%d %H:%M:%S} UTC"
+
+    def first(self, created: datetime) -> int:
+        """When the first call is due for an object that was created then."""
+        return microseconds(created) + self.initial_delay
+
+    def newest(self, first: int, now: int) -> int:
+        """The newest due time up to now, of an object whose first one is known and has come."""
+        return first + (now - first) // self.every * self.every
+
+    def arguments(self, body: bytes, given: Mapping[Given, Any]) -> dict[str, Any] | None:
+        """The arguments of one call, as `called_with` has them."""
+        return self.called_with(body, {}, given)
+
+
+def refuse_recorded(name: str, *, sharp: object, idle: object, give_up_after: object) -> None:
+    """Refuse options of calls that are recorded, for a timer without records. Raises OperatorError."""
+    if sharp is not False:
+        raise OperatorError(
+            f"timer {name}: sharp={sharp!r} says nothing with recorded=False: its calls are always due at multiples "
+            "of every=; leave it out"
+        )
+    if idle is not None:
+        raise OperatorError(
+            f"timer {name}: idle= has to remember what each object was, and recorded=False remembers nothing of "
+            "objects: leave one of the two out"
+        )
+    if give_up_after is not None:
+        raise OperatorError(
+            f"timer {name}: give_up_after= counts from a decision, and recorded=False makes none: a call is tried "
+            "again until the next one is due; say retries=0 for no second attempt"
+        )
+
+
+def microseconds(time: datetime) -> int:
+    """A moment as a number, which is quick to count with."""
+    return (time - EPOCH) // MICROSECOND
+
+
+def moment(time: int) -> datetime:
+    """The moment that `microseconds` stands for."""
+    return EPOCH + time * MICROSECOND
+
+
+def created_of(body: bytes) -> datetime:
+    """When an object was created; 1970 where it does not say. Raises msgspec.ValidationError for what is no object."""
+    return _decoder.decode(body).metadata.creationTimestamp or EPOCH
+
+
+class _Created(Struct):
+    class Metadata(Struct):
+        creationTimestamp: datetime | None = None  # noqa: N815 - as the API has it
+
+    metadata: Metadata
+
+
+_decoder: Final = msgspec.json.Decoder(_Created)
 
 
 def timer_effect(handler: TimerHandler, lender: Lender) -> EffectHandler:

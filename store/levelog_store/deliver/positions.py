@@ -1,30 +1,30 @@
-"""Positions of record handlers in each partition, and the objects that are held back."""
+"""Positions, in each partition, of handlers whose calls leave no records, and the objects whose calls are held."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, delete, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.inputreads import read_checkpoints
-from levelog_store.dialects import now, one_of, row_of, upsert
+from levelog_store.dialects import OF_SCOPE, built_once, many, mappings, now, one_of, one_of_named, row_of, upsert
 from levelog_store.rows import Scope
-from levelog_store.tables import event_holds, event_positions
+from levelog_store.tables import call_holds, call_positions, objects
 
 Place: TypeAlias = tuple[str, int]
 """Handler and partition."""
 
 
-class EventHold(Struct, frozen=True, kw_only=True):
-    """A row of `event_holds`."""
+class CallHold(Struct, frozen=True, kw_only=True):
+    """A row of `call_holds`."""
 
     handler: str
     object: str
     partition: int
-    sequence: int
+    position: int
     attempts: int
     error: str
     since: datetime
@@ -55,35 +55,91 @@ async def begin_positions(
 
 
 async def _read_positions(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> dict[Place, int]:
-    table = event_positions.c
+    table = call_positions.c
     rows = await connection.execute(
-        select(table.handler, table.partition, table.sequence).where(
+        select(table.handler, table.partition, table.position).where(
             table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
         )
     )
-    return {(row.handler, row.partition): row.sequence for row in rows}
+    return {(row.handler, row.partition): row.position for row in rows}
 
 
 async def write_positions(connection: AsyncConnection, scope: Scope, positions: Mapping[Place, int]) -> None:
     """Store how far handlers are. The caller holds the leases in the same transaction."""
     rows = [
-        {"scope": scope.number, "handler": handler, "partition": partition, "sequence": sequence}
-        for (handler, partition), sequence in sorted(positions.items())
+        {"scope": scope.number, "handler": handler, "partition": partition, "position": position}
+        for (handler, partition), position in sorted(positions.items())
     ]
     if rows:
-        await upsert(connection, event_positions, rows)
+        await upsert(connection, call_positions, rows)
+
+
+async def move_positions(
+    connection: AsyncConnection, scope: Scope, handlers: Collection[str], partitions: Collection[int], to: int
+) -> None:
+    """Store that all of some handlers are as far in all of these partitions, but for those that are further.
+
+    The caller holds the leases in the same transaction.
+    """
+    dialect = connection.dialect
+    values = {"handlers": many(dialect, handlers), "partitions": many(dialect, partitions), "to": to}
+    await connection.execute(_moving(dialect), {"of_scope": scope.number, **values})
+
+
+@built_once
+def _moving(dialect: Dialect) -> Update:
+    table, to = call_positions.c, bindparam("to", type_=BigInteger)
+    are_meant = one_of_named(dialect, table.handler, "handlers"), one_of_named(dialect, table.partition, "partitions")
+    return update(call_positions).where(table.scope == OF_SCOPE, *are_meant, table.position < to).values(position=to)
+
+
+class Existing(Struct, frozen=True, kw_only=True):
+    """An object, and when it was created."""
+
+    object: str
+    resource: str
+    partition: int
+    uid: str
+    created_at: str | None
+    """As the API writes it; None where it does not."""
+
+
+async def read_existing(
+    connection: AsyncConnection, scope: Scope, resources: Collection[str], partitions: Collection[int]
+) -> list[Existing]:
+    """All objects of some resources in some partitions."""
+    dialect = connection.dialect
+    values = {"resources": many(dialect, resources), "partitions": many(dialect, partitions)}
+    rows = await connection.execute(_existing(dialect), {"of_scope": scope.number, **values})
+    return [Existing(**row) for row in mappings(rows)]
+
+
+@built_once
+def _existing(dialect: Dialect) -> Select[Any]:
+    table = objects.c
+    if dialect.name == "postgresql":
+        created = func.json_extract_path_text(table.body, "metadata", "creationTimestamp")
+    else:
+        created = func.json_extract(table.body, "$.metadata.creationTimestamp")
+    columns = (table[name] for name in ("object", "resource", "partition", "uid"))
+    return select(*columns, created.label("created_at")).where(
+        table.scope == OF_SCOPE,
+        one_of_named(dialect, table.resource, "resources"),
+        one_of_named(dialect, table.partition, "partitions"),
+        ~table.is_deleting,
+    )
 
 
 async def read_holds(
     connection: AsyncConnection, scope: Scope, partitions: Collection[int] | None = None
-) -> list[EventHold]:
+) -> list[CallHold]:
     """What waits, in some partitions or all, by handler and object."""
-    table = event_holds.c
-    query = select(*(table[name] for name in EventHold.__struct_fields__)).where(table.scope == scope.number)
+    table = call_holds.c
+    query = select(*(table[name] for name in CallHold.__struct_fields__)).where(table.scope == scope.number)
     if partitions is not None:
         query = query.where(one_of(connection.dialect, table.partition, partitions))
     rows = await connection.execute(query.order_by(table.handler, table.object))
-    return [EventHold(**row) for row in rows.mappings()]
+    return [CallHold(**row) for row in rows.mappings()]
 
 
 async def lock_due_times(
@@ -92,7 +148,7 @@ async def lock_due_times(
     """When objects that wait are tried again, by handler and object; nobody changes that in this transaction's time."""
     if not names:
         return {}
-    table = event_holds.c
+    table = call_holds.c
     rows = await connection.execute(
         select(table.handler, table.object, table.due_at)
         .where(table.scope == scope.number, tuple_(table.handler, table.object).in_(list(names)))
@@ -102,11 +158,11 @@ async def lock_due_times(
     return {(row.handler, row.object): row.due_at for row in rows}
 
 
-async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[EventHold]) -> None:
+async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[CallHold]) -> None:
     """Store what waits. The caller holds the leases in the same transaction."""
     rows = [{"scope": scope.number, **asdict(each)} for each in sorted(holds, key=lambda e: (e.handler, e.object))]
     if rows:
-        await upsert(connection, event_holds, rows)
+        await upsert(connection, call_holds, rows)
 
 
 async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
@@ -114,11 +170,11 @@ async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collecti
 
     Any process may commit this, beside those of the application: they look for it.
     """
-    table = event_holds.c
+    table = call_holds.c
     if names:
         await connection.execute(
-            update(event_holds)
-            .where(row_of(event_holds, "handler", "object"), table.error != "")
+            update(call_holds)
+            .where(row_of(call_holds, "handler", "object"), table.error != "")
             .values(due_at=now(connection.dialect)),
             [{"of_scope": scope.number, "of_handler": handler, "of_object": name} for handler, name in sorted(names)],
         )
@@ -126,8 +182,8 @@ async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collecti
 
 async def release_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
     """Delete finished holds, by handler and object. The caller holds the leases in the same transaction."""
-    table = event_holds.c
+    table = call_holds.c
     if names:
         await connection.execute(
-            delete(event_holds).where(table.scope == scope.number, tuple_(table.handler, table.object).in_(list(names)))
+            delete(call_holds).where(table.scope == scope.number, tuple_(table.handler, table.object).in_(list(names)))
         )

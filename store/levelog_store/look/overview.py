@@ -1,7 +1,7 @@
 """The levels of a running application for its users, and the parents without a level. Reads only."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.deliver.positions import read_holds
+from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import now, one_of
 from levelog_store.look.contact import listed_resources
 from levelog_store.look.queues import Queue, read_queues
@@ -57,7 +57,7 @@ class LevelLine(Struct, frozen=True, kw_only=True):
 
     @property
     def is_held(self) -> bool:
-        """Tell whether it is no level, but an object whose records wait for a record handler."""
+        """Tell whether it is no level, but an object whose call leaves no records, and fails or has not returned."""
         return self.evaluated_at is None and self.status != "blocked"
 
     @property
@@ -159,17 +159,25 @@ def _is_named(table: Table, scope: Scope, view: str, name: str) -> ColumnElement
 
 
 async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLine]:
-    """Objects whose records wait for record handlers: they have no level, and are shown as one."""
+    """Objects whose calls leave no records, and fail or have not returned: they have no level, and are shown as one."""
+    holds = await read_holds(connection, scope)
+    timers = {each.name for each in await read_handlers(connection, scope) if each.kind == "timer"} if holds else set()
     return [
         LevelLine(
             view=each.handler,
             parent=each.object,
             status="failed" if each.error else "settling",
-            reason=f"{each.error or 'is being called'} (record {each.sequence})",
+            reason=f"{each.error or 'is being called'} ({_called_for(each, timers)})",
             tried=Tried(count=each.attempts, since=each.since, next_at=each.due_at) if each.error else None,
         )
-        for each in await read_holds(connection, scope)
+        for each in holds
     ]
+
+
+def _called_for(hold: CallHold, timers: Collection[str]) -> str:
+    if hold.handler not in timers:
+        return f"record {hold.position}"
+    return f"due {_moment(datetime.fromtimestamp(hold.position / 1_000_000, UTC))}"
 
 
 def _is_asked_for(line: LevelLine, view: str, status: str, name: str) -> bool:

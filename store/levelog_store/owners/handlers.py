@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from levelog.handlers.finalizing import INDEX, VIEW
 
-Kind: TypeAlias = Literal["index", "effect", "view", "reconcile", "event"]
+Kind: TypeAlias = Literal["index", "effect", "view", "reconcile", "event", "timer"]
 
+UNRECORDED: Final[tuple[Kind, ...]] = ("event", "timer")
+"""Kinds whose calls leave no records, and which have positions of their own."""
 HandlerName: TypeAlias = tuple[Kind, str]
 """Kind and `operator/function`; a reconcile function is named as its view, the index of an effect as the effect."""
 
@@ -42,9 +44,9 @@ class Differences(Struct, frozen=True, kw_only=True):
     Their reconcile function changed, or an effect of their operator.
     """
     listening: frozenset[str] = frozenset()
-    """Record handlers that are new, or changed."""
+    """Record handlers, and timers without records, that are new, or changed."""
     silenced: frozenset[str] = frozenset()
-    """Record handlers whose positions go: they are removed, or are given other objects now."""
+    """Those whose positions go: they are removed, or are given other objects now."""
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -70,8 +72,8 @@ def differences(before: Iterable[Handler], after: Iterable[Handler]) -> Differen
         forgotten=_moved("view", old, new),
         evaluated=tuple(evaluated),
         decided=frozenset(decided - {view.name for view in evaluated}),
-        listening=frozenset(name for kind, name in changed if kind == "event" and (kind, name) in new),
-        silenced=_moved("event", old, new),
+        listening=frozenset(name for kind, name in changed if kind in UNRECORDED and (kind, name) in new),
+        silenced=frozenset[str]().union(*(_moved(kind, old, new) for kind in UNRECORDED)),
     )
 
 
@@ -124,11 +126,11 @@ RESERVED: Final = frozenset(
         "actuators",
         "alembic_version",
         "backfills",
+        "call_holds",
+        "call_positions",
         "checkpoints",
         "decisions",
         "dependencies",
-        "event_holds",
-        "event_positions",
         "handlers",
         "index_entries",
         INPUTS,

@@ -18,9 +18,9 @@ from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
+    call_holds,
+    call_positions,
     dependencies,
-    event_holds,
-    event_positions,
     handlers,
     index_entries,
     intents,
@@ -75,7 +75,7 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
         return found
     await _delete(connection, scope, (index_entries, key_versions, dependencies), "index", found.emptied)
     await _delete(connection, scope, (levels, dependencies, wakeups), "view", found.forgotten)
-    await _delete(connection, scope, (event_positions, event_holds), "handler", found.silenced)
+    await _delete(connection, scope, (call_positions, call_holds), "handler", found.silenced)
     evaluated = [view.name for view in found.evaluated]
     await _block_levels(connection, scope, evaluated)
     await _keep_rounds(connection, scope, evaluated)

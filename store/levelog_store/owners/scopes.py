@@ -20,10 +20,10 @@ from levelog_store.owners.promotion import NOTHING_KNOWN, promote, read_handlers
 from levelog_store.rows import Scope
 from levelog_store.tables import (
     backfills,
+    call_holds,
+    call_positions,
     checkpoints,
     dependencies,
-    event_holds,
-    event_positions,
     index_entries,
     intents,
     key_versions,
@@ -50,8 +50,8 @@ _FOLDED: Final = (
     syncs,
     unreadable,
     backfills,
-    event_positions,
-    event_holds,
+    call_positions,
+    call_holds,
 )
 
 

@@ -21,13 +21,20 @@ class Processor:
     """As much of one as is scraped."""
 
     def __init__(self) -> None:
-        self.program = SimpleNamespace(views={"webs/pods": None}, record_handlers={"webs/audit": None})
-        self.feed = SimpleNamespace(held={}, count_by=lambda on_call, on_expired: None)
+        self.program = SimpleNamespace(
+            views={"webs/pods": None},
+            record_handlers={"webs/audit": None},
+            unrecorded={"webs/audit": None, "webs/tick": None},
+        )
+        self.held = dict[tuple[str, str], int]()
         self.pulse = Pulse()
         self.calls = CallCounts(suppressed=7)
         self.under_way = [("webs/pods", 2.0), ("webs/pods", 3.0)]
         self.most_at_once = {"webs/pods": 32}
         self.counted = 0
+
+    def count_by(self, *_: object) -> None:
+        pass
 
     async def workload(self) -> Sequence[Workload]:
         self.counted += 1

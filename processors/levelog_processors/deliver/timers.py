@@ -1,0 +1,207 @@
+"""Timers without records: calls the functions for the objects of some partitions when they are due.
+
+The schedule is in memory, loaded from the tables and kept up by what is folded. After each round one time is stored for
+all partitions: the calls up to it are made or held.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from levelog.calls.faults import described
+from levelog.errors import LevelogError
+from levelog.handlers.injection import Given, about
+from levelog.handlers.timers import EPOCH, MICROSECOND, UnrecordedTimer, created_of, microseconds, moment
+from levelog.wire.canonical import digest
+from levelog.wire.records import LoggedRecord, ObjectSeen
+from levelog_log.hints import Hint
+from levelog_processors.decide.settling import backoff
+from levelog_processors.deliver.held import LONGEST, Chain, Failure, HeldCalls, Name
+from levelog_processors.program import Program
+from levelog_processors.waiting import SAFETY_SWEEP
+from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_parents
+from levelog_store.deliver.positions import Place, move_positions, read_existing
+from levelog_store.rows import Scope, StoredObject
+
+BATCH: Final = 256
+"""Objects that are read and called for at one time."""
+SECOND: Final = timedelta(seconds=1) // MICROSECOND
+LATENESS: Final = timedelta(minutes=1) // MICROSECOND
+"""How long before the calls of a partition stopped an object may have been created that nobody has seen by then."""
+
+
+class Timers(HeldCalls[UnrecordedTimer]):
+    """Calls the functions, a round at a time. Rounds and steps raise LeaseLost."""
+
+    def __init__(self, database: Database, scope: Scope, program: Program, **options: Any) -> None:
+        """`options` are those of `HeldCalls`."""
+        super().__init__(database, scope, program.timers, **options)
+        self._of: defaultdict[str, list[UnrecordedTimer]] = defaultdict(list)
+        """Timers by the resource of their objects."""
+        for handler in program.timers.values():
+            self._of[str(handler.reader.resource.group_resource)].append(handler)
+        self._schedule: list[tuple[int, str, str, str]] = []
+        """A heap of the next call of each timer and object: due time, timer, object and its uid."""
+        self._uids: dict[str, str] = {}
+        """The objects that are there, or were when their last call was due."""
+        self._since: dict[Place, int] = {}
+        """Objects that nobody has seen before are new to a timer if their first call is due after this."""
+        self._called_to = self._stored_to = 0
+        self._is_open = asyncio.Event()
+
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether there are such timers."""
+        return bool(self._handlers)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When there is something to do; what is due within a second is due at its end."""
+        held = super().due_at
+        if not self._schedule:
+            return held
+        due = moment(-(-self._schedule[0][0] // SECOND) * SECOND)
+        return due if held is None else min(held, due)
+
+    async def hold(self, epochs: Mapping[int, int]) -> None:
+        """Work under these leases from now on, from where the timers are; new ones begin now.
+
+        To be called before anything is folded under these leases. Raises LeaseLost.
+        """
+        await self.release()
+        self._is_open.clear()
+        now = microseconds(self._clock()) - SECOND  # times of creation are whole seconds
+        async with self._database.transaction() as connection:
+            positions = await self._take_over(connection, epochs, start=now)
+            existing = await read_existing(connection, self._scope, self._of, epochs)
+        self._called_to = self._stored_to = now
+        self._since = {place: at if at == now else at - LATENESS for place, at in positions.items()}
+        self._uids = {each.object: each.uid for each in existing}
+        self._schedule = []
+        for each in existing:
+            created = EPOCH if each.created_at is None else msgspec.convert(each.created_at, datetime)
+            for handler in self._of[each.resource]:
+                due, position = handler.first(created), positions[handler.source, each.partition]
+                if due <= position:
+                    due = handler.newest(due, position) + handler.every
+                self._schedule.append((due, handler.source, each.object, each.uid))
+        heapify(self._schedule)
+
+    def open(self) -> None:
+        """Let the calls begin: the tables are where the log is."""
+        self._is_open.set()
+
+    def see(self, records: Sequence[LoggedRecord]) -> None:
+        """Take note of objects that are new among what was folded."""
+        for logged in records:
+            record = logged.record
+            if not isinstance(record, ObjectSeen) or logged.partition not in self._epochs:
+                continue
+            handlers = self._of.get(str(record.key.group_resource))
+            if handlers is None or self._uids.get(name := str(record.key)) == record.uid:
+                continue
+            self._uids[name] = record.uid
+            now, created = microseconds(self._clock()), created_of(record.body)
+            for handler in handlers:
+                due = handler.first(created)
+                if due <= self._since[handler.source, logged.partition] and due <= now:
+                    due = handler.newest(due, now) + handler.every
+                heappush(self._schedule, (due, handler.source, name, record.uid))
+            self.on_return()
+
+    async def run(self, hint: Hint) -> None:
+        """Make the calls, until cancelled; `hint` tells that a call that is held is asked for. Raises LeaseLost."""
+        self.on_return = hint.set
+        await self._is_open.wait()
+        while True:
+            await self.round()
+            await self.step()
+            due, now = self.due_at, self._clock()
+            wait = SAFETY_SWEEP if due is None else min(SAFETY_SWEEP, max(due - now, timedelta(0)))
+            is_asked = await hint.wait(wait)
+            if (is_asked or wait == SAFETY_SWEEP) and not self.is_busy:
+                await self.look()
+
+    async def round(self) -> None:
+        """Make all calls that are due now, and store that they are made; those that are left are held."""
+        now = microseconds(self._clock())
+        new: list[Chain[UnrecordedTimer]] = []
+        while self._schedule and self._schedule[0][0] <= now:
+            new += await self._make(self._take_due(now))
+            self._called_to = now
+        if self._called_to != self._stored_to:
+            await self._store(new)
+            self._stored_to = self._called_to
+
+    def _take_due(self, now: int) -> dict[Name, tuple[int, str]]:
+        """Due time and uid of calls that are to be made, at most a batch; the next ones are planned."""
+        found: dict[Name, tuple[int, str]] = {}
+        schedule = self._schedule
+        while schedule and schedule[0][0] <= now and len(found) < BATCH:
+            due, source, name, uid = schedule[0]
+            if self._uids.get(name) != uid or (source, name) in found:
+                heappop(schedule)
+                continue
+            handler = self._handlers[source]
+            due = handler.newest(due, now)
+            heapreplace(schedule, (due + handler.every, source, name, uid))
+            if (held := self._held.get((source, name))) is not None:
+                held.next = held.next or due
+            else:
+                found[source, name] = due, uid
+        return found
+
+    async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[UnrecordedTimer]]:
+        """Make calls, and return those that are held now."""
+        chains: list[Chain[UnrecordedTimer]] = []
+        rows = await self._read({name for _, name in calls}) if calls else {}
+        since = self._clock()
+        for (source, name), (due, uid) in calls.items():
+            row = rows.get(name)
+            if row is None:
+                self._uids.pop(name, None)  # seen again, it is new
+            elif row.uid == uid and not row.is_deleting:
+                chain = Chain(self._handlers[source], name, row.partition, since)
+                chain.position = due
+                self._begin(chain, self._run(chain, row))
+                chains.append(chain)
+        return await self._wait(chains)
+
+    async def _read(self, names: set[str]) -> dict[str, StoredObject]:
+        async with self._database.reading() as connection:
+            return await read_parents(connection, self._scope, names)
+
+    async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
+        try:
+            row = (await self._read({chain.object})).get(chain.object)
+        except LevelogError as error:  # the database may be away
+            chain.failure = Failure(described(error), backoff(1, LONGEST))
+            return
+        handler, now = chain.handler, microseconds(self._clock())
+        if row is None or row.is_deleting or (first := handler.first(created_of(row.body))) > now:
+            return
+        if (due := handler.newest(first, now)) != chain.position:
+            chain.position, chain.attempts = due, 0
+        await self._run(chain, row)
+
+    async def _run(self, chain: Chain[UnrecordedTimer], row: StoredObject) -> None:
+        """Call the function once."""
+        handler, due = chain.handler, moment(chain.position)
+        key = digest(self._scope.cluster, self._scope.application, handler.source, row.uid, str(chain.position))
+        about(object=chain.object, handler=handler.source)
+        given = {Given.KEY: key, Given.RETRY: chain.attempts, Given.STARTED: due}
+        chain.failure = await self._call(chain, partial(handler.arguments, row.body, given))
+        if chain.failure is not None:
+            chain.attempts += 1
+
+    async def _write_positions(self, connection: AsyncConnection) -> None:
+        if self._called_to != self._stored_to:
+            await move_positions(connection, self._scope, self._handlers, self._epochs, self._called_to)

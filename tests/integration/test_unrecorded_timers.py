@@ -1,0 +1,546 @@
+"""Timers without records: called when it is time, once for what was missed; who fails or is slow holds up no other."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
+from levelog.errors import LeaseLost, Unavailable
+from levelog.handlers.timers import moment
+from levelog.testing import Simulation
+from levelog.wire.objects import Application
+from levelog.wire.records import ObjectDeleted, ObjectSeen
+from levelog_log.hints import Topic
+from levelog_processors.deliver.timers import BATCH, Timers
+from levelog_processors.engine import Engine
+from levelog_processors.program import Program
+from levelog_store.deliver.positions import retry_holds
+from levelog_store.look.overview import read_level_lines
+from levelog_store.owners.leases import Leases
+from levelog_store.owners.scopes import open_scope
+from levelog_store.tables import call_holds, call_positions, decisions, intents
+from rigs.nats import NatsServer
+from rigs.processing import CLUSTER, PARTITIONS, Processing
+from rigs.waiting import until
+from rigs.webs import NOON, deleted, logged, web
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+NAME = "webs.example.com/default/bad"
+
+
+class WebSpec(Struct):
+    replicas: int = 1
+
+
+class Web(Resource, group="example.com", version="v1", plural="webs"):
+    spec: WebSpec
+
+
+class Called:
+    """An operator whose timer writes down its calls; those for objects in `failing` raise, in `hanging` wait."""
+
+    def __init__(self, every: timedelta = MINUTE, **options: Any) -> None:
+        self.op = op = Operator("webs")
+        self.calls: list[tuple[str, datetime]] = []
+        """Name and due time of those that returned."""
+        self.keys: list[str] = []
+        self.retries: list[int] = []
+        self.failing: dict[str, BaseException] = {}
+        self.hanging: dict[str, asyncio.Event] = {}
+        self.running = self.most = 0
+
+        @op.timer(Web, every=every, recorded=False, **options)
+        async def tick(web: Web, started: datetime, retry: int, idempotency_key: str) -> None:
+            self.retries.append(retry)
+            self.keys.append(idempotency_key)
+            self.running += 1
+            self.most = max(self.most, self.running)
+            try:
+                if event := self.hanging.get(web.metadata.name):
+                    await event.wait()
+            finally:
+                self.running -= 1
+            if error := self.failing.get(web.metadata.name):
+                raise error
+            self.calls.append((web.metadata.name, started))
+
+        self.tick = tick
+
+    def of(self, name: str) -> list[timedelta]:
+        """Due times of the calls for an object, since noon."""
+        return [due - NOON for called, due in self.calls if called == name]
+
+
+def made(name: str, seconds: float = 0, *, version: int = 1, **fields: Any) -> ObjectSeen:
+    """A Web that was created so many seconds after noon."""
+    return web(name, version, creationTimestamp=f"{NOON + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}", **fields)
+
+
+class Ticking:
+    """Timers in a time of their own, on real tables that are folded beside them."""
+
+    def __init__(self, stack: Processing) -> None:
+        self.stack = stack
+        self.now = NOON
+        self.timers: Timers
+        self._engine: Engine | None = None
+        self._sequence = 0
+
+    async def begin(self, patience: timedelta | None = None) -> None:
+        """Take the partitions, as a process that starts: what was in memory is gone."""
+        await self.end()
+        scope = replace(self.stack.scope, owner="one")
+        epochs = await Leases(self.stack.database, scope, owner="one", duration=timedelta(days=1)).tend()
+        self.timers = Timers(self.stack.database, scope, self.stack.program, clock=lambda: self.now, patience=patience)
+        await self.timers.hold(epochs)
+        self._engine = Engine(self.stack.database, scope, self.stack.program, patience=None)
+        await self._engine.hold(epochs)
+
+    async def deploy(self, op: Operator) -> None:
+        """Go on with other code."""
+        stack = self.stack
+        stack.program = Program([op])
+        stack.scope = await open_scope(
+            stack.database,
+            cluster=CLUSTER,
+            application=Application("webs"),
+            partitions=PARTITIONS,
+            stream_created=stack.stream.identity.created,
+            fingerprint=stack.program.fingerprint,
+            code=stack.program.handlers,
+        )
+        await self.begin()
+
+    async def end(self) -> None:
+        """End what runs, as a crash does."""
+        if self._engine is not None:
+            await self.timers.close()
+            await self._engine.close()
+
+    async def tell(self, *records: ObjectSeen | ObjectDeleted) -> None:
+        """Fold records."""
+        assert self._engine is not None
+        told = logged(records, first=self._sequence + 1)
+        self._sequence += len(records)
+        await self._engine.fold(told)
+        self.timers.see(told)
+
+    async def pass_to(self, seconds: float) -> None:
+        """Let it be so many seconds after noon, with all that is due until then."""
+        end = NOON + timedelta(seconds=seconds)
+        while (due := self.timers.due_at) is not None and due <= end:
+            self.now = max(due, self.now)
+            await self.step()
+        self.now = end
+        await self.step()
+
+    async def step(self) -> None:
+        """Do what is due now."""
+        await self.timers.round()
+        await self.timers.step()
+        while self.timers.is_busy:
+            await self.timers.step()
+
+
+@asynccontextmanager
+async def ticking(nats_server: NatsServer, url: str, called: Called) -> AsyncGenerator[Ticking]:
+    async with Processing(nats_server.url, url, [called.op]) as stack:
+        rig = Ticking(stack)
+        try:
+            yield rig
+        finally:
+            await rig.end()
+
+
+def seconds(*numbers: float) -> list[timedelta]:
+    return [timedelta(seconds=each) for each in numbers]
+
+
+async def test_each_object_is_called_at_multiples_after_its_creation_and_nothing_is_recorded(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called(initial_delay=timedelta(seconds=5))
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("a"), made("b", 20))
+        await rig.pass_to(130)
+        await rig.tell(made("c", 120))
+        await rig.pass_to(200)
+        assert called.of("a") == seconds(5, 65, 125, 185)
+        assert called.of("b") == seconds(25, 85, 145)
+        assert called.of("c") == seconds(125, 185)
+        assert len(set(called.keys)) == len(called.keys)
+        assert not await rig.stack.rows(decisions)
+        assert not await rig.stack.rows(intents)
+        assert {moment(row["position"]) - NOON for row in await rig.stack.rows(call_positions)} == {185 * SECOND}
+
+
+async def test_what_was_missed_is_called_once_and_a_restart_does_not_begin_anew(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("a"), made("b", 30))
+        await rig.pass_to(100)
+        rig.now = NOON + timedelta(seconds=110)
+        await rig.begin()
+        await rig.pass_to(130)
+        assert called.of("a") == seconds(0, 60, 120)
+        rig.now = NOON + timedelta(seconds=1000)
+        await rig.begin()
+        await rig.tell(made("late", 700), made("new", 990))
+        await rig.pass_to(1100)
+        assert called.of("a") == seconds(0, 60, 120, 960, 1020, 1080)
+        assert called.of("b") == seconds(30, 90, 990, 1050)
+        assert called.of("late") == seconds(1000, 1060)
+        assert called.of("new") == seconds(990, 1050)
+
+
+async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was_there(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("old", -1000), made("new", 3))  # listed first once it runs
+        await rig.pass_to(70)
+        assert (called.of("old"), called.of("new")) == (seconds(20), seconds(3, 63))
+        other = Called(every=timedelta(seconds=100))
+        await rig.deploy(other.op)
+        await rig.pass_to(210)
+        assert other.of("old") == seconds(100, 200)  # the name is the same: it goes on from its position
+        third = Operator("webs")
+        names: list[str] = []
+
+        @third.timer(Web, every=timedelta(seconds=100), recorded=False)
+        def renamed(web: Web) -> None:
+            names.append(f"{web.metadata.name} {(rig.now - NOON).seconds}")
+
+        rig.now = NOON + timedelta(seconds=290)
+        await rig.deploy(third)
+        await rig.pass_to(310)
+        assert names == ["old 300", "new 303"]
+        assert {row["handler"] for row in await rig.stack.rows(call_positions)} == {"webs/renamed"}
+
+
+async def test_a_crash_repeats_the_calls_since_the_last_round_that_was_stored_with_the_same_key(
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("a"), made("b", 10))
+        await rig.pass_to(30)
+
+        async def fails(*_: object, **__: object) -> None:
+            raise Unavailable("the process is killed")
+
+        monkeypatch.setattr(rig.timers, "_store", fails)
+        with pytest.raises(Unavailable):
+            await rig.pass_to(60)
+        await rig.begin()
+        await rig.pass_to(65)
+        assert called.of("a") == seconds(0, 60, 60)
+        assert called.of("b") == seconds(10)
+        assert called.keys[2] == called.keys[3] != called.keys[0]
+
+
+async def test_who_lost_its_partitions_stores_nothing(nats_server: NatsServer, database_url: str) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("a"))
+        await rig.pass_to(0)
+        before = await rig.stack.rows(call_positions)
+        other = replace(rig.stack.scope, owner="two")
+        await Leases(rig.stack.database, other, owner="two").end_others()
+        await Leases(rig.stack.database, other, owner="two").tend()
+        with pytest.raises(LeaseLost):
+            await rig.pass_to(60)
+        assert await rig.stack.rows(call_positions) == before
+
+
+async def test_partitions_move_with_their_timers(nats_server: NatsServer, postgres_url: str) -> None:
+    called = Called(every=SECOND)
+    names = {f"shop-{number}" for number in range(20)}
+    async with Processing(nats_server.url, postgres_url, [called.op]) as stack:
+        await stack.listed(*(made(name, version=n) for n, name in enumerate(sorted(names), 1)), version=20)
+
+        async def all_called_again() -> None:
+            begun = len(called.calls)
+
+            async def are_called() -> bool:
+                return {name for name, _ in called.calls[begun:]} == names
+
+            await until(are_called, "all of them called")
+
+        stack.start("one")
+        await all_called_again()
+        await stack.start_more("two")
+        await all_called_again()
+        await stack.stop("one")
+        await all_called_again()
+        assert max(called.calls.count(each) for each in called.calls) <= 2  # at most a round twice
+
+
+async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_due(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called(backoff=timedelta(seconds=25))
+    called.failing["bad"] = ValueError("poison")
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("bad"), made("good"))
+        await rig.pass_to(40)
+        assert called.of("good") == seconds(0)
+        async with rig.stack.database.reading() as connection:
+            [line] = await read_level_lines(connection, rig.stack.scope, view="tick")
+        assert (line.parent, line.status) == (NAME, "failed")
+        assert line.reason == "timer tick: ValueError: poison (due 2026-01-01 12:00:00 UTC)"
+        assert line.tried is not None
+        assert line.tried.count == 2
+        await rig.begin()  # who starts tries it at once
+        await rig.pass_to(80)
+        assert called.of("good") == seconds(0, 60)
+        assert called.retries == [0, 0, 1, 2, 0, 0]  # of good, too; at 65 s it is called for what was due at 60
+        called.failing.clear()
+        await rig.pass_to(110)
+        assert called.of("bad") == seconds(60)
+        assert not await rig.stack.rows(call_holds)
+        await rig.pass_to(130)
+        assert called.of("bad") == seconds(60, 120)
+
+
+@pytest.mark.parametrize("error", [GiveUp("never"), ValueError("no"), Retry("no", delay=timedelta(seconds=5))])
+async def test_a_call_is_passed_by_once_its_function_gives_up(
+    nats_server: NatsServer, database_url: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    called = Called(retries=2, backoff=timedelta(seconds=10))
+    called.failing["bad"] = error
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        outcomes: list[str] = []
+        rig.timers.on_call = lambda _, outcome: outcomes.append(outcome)
+        await rig.tell(made("bad"))
+        with caplog.at_level(logging.ERROR):
+            await rig.pass_to(50)
+        assert outcomes == (["passed"] if isinstance(error, GiveUp) else ["failed", "failed", "passed"])
+        assert "passes the call that was due at 2026-01-01 12:00:00 UTC of " + NAME in caplog.text
+        assert not await rig.stack.rows(call_holds)
+        called.failing.clear()
+        await rig.pass_to(60)
+        assert called.of("bad") == seconds(60)
+
+
+async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called(labels={"on": "yes"}, when=lambda web: web.spec.replicas > 1)
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        on, off = {"on": "yes"}, {"on": "no"}
+        await rig.tell(made("a", replicas=2, labels=off), made("b", replicas=1, labels=on))
+        gone = made("gone", replicas=2, labels=on)
+        await rig.tell(gone, made("going", replicas=2, labels=on))
+        await rig.pass_to(30)
+        assert sorted(called.calls) == [("going", NOON), ("gone", NOON)]
+        await rig.tell(made("a", version=2, replicas=2, labels=on), made("b", version=2, replicas=2, labels=on))
+        await rig.tell(deleted(gone, 3))
+        await rig.tell(
+            made("going", version=4, replicas=2, labels=on, deletionTimestamp="2026-01-01T12:00:30Z", finalizers=["x"])
+        )
+        await rig.pass_to(90)
+        assert sorted(called.calls[2:]) == [("a", NOON + MINUTE), ("b", NOON + MINUTE)]
+        await rig.tell(made("gone", 95, version=5, uid="other", replicas=2, labels=on))
+        await rig.pass_to(160)
+        assert called.of("gone") == seconds(0, 95, 155)
+
+
+async def test_an_object_that_comes_back_is_called_once_for_each_due_time(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        found = made("a")
+        await rig.tell(found)
+        await rig.pass_to(30)
+        await rig.tell(deleted(found, 2), made("a", 40, version=3, uid="second"))
+        await rig.pass_to(110)
+        assert called.of("a") == seconds(0, 40, 100)
+
+
+async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_what_it_missed(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called()
+    called.hanging["bad"] = asyncio.Event()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin(timedelta(milliseconds=10))
+        returned = asyncio.Event()
+        rig.timers.on_return = returned.set
+        await rig.tell(made("bad"), made("good"))
+        for now in (0, 60, 120, 130):
+            await rig.pass_to(now)
+        assert called.of("good") == seconds(0, 60, 120)
+        assert (called.running, called.most) == (1, 2)
+        assert rig.timers.held == {("webs/tick", "settling"): 1}
+        async with rig.stack.database.reading() as connection:
+            [line] = await read_level_lines(connection, rig.stack.scope)
+        assert (line.status, line.reason) == ("settling", "is being called (due 2026-01-01 12:00:00 UTC)")
+        called.hanging.pop("bad").set()
+        await rig.timers.step()
+        returned.clear()
+
+        async def is_over() -> bool:
+            await rig.step()
+            return not rig.timers.held
+
+        await until(is_over, "its calls")
+        assert called.of("bad") == seconds(0, 120)
+        assert called.most == 2
+        assert not await rig.stack.rows(call_holds)
+
+
+async def test_no_more_calls_run_at_a_time_than_its_limit(nats_server: NatsServer, database_url: str) -> None:
+    called = Called(max_concurrency=2)
+    release = asyncio.Event()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin(timedelta(milliseconds=10))
+        called.hanging = {f"web-{number}": release for number in range(5)}
+        await rig.tell(*(made(name) for name in called.hanging))
+        await rig.step()
+        assert called.running == 2
+        release.set()
+
+        async def is_over() -> bool:
+            await rig.step()
+            return not rig.timers.held
+
+        await until(is_over, "all calls")
+        assert len(called.calls) == 5
+        assert called.most == 2
+
+
+async def test_after_a_while_without_it_all_objects_are_called_in_one_round(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called()
+    count = 2 * BATCH + 10
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(*(made(f"web-{number}", number % 60) for number in range(count)))
+        rig.now = NOON + timedelta(seconds=1000)
+        await rig.step()
+        assert len(called.calls) == len(dict(called.calls)) == count
+        assert min(due for _, due in called.calls) > rig.now - MINUTE
+
+
+async def test_with_a_running_processor_a_call_that_is_asked_for_is_tried_at_once(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called(every=timedelta(days=1), backoff=timedelta(hours=1))
+    called.failing["bad"] = ValueError("poison")
+    async with Processing(nats_server.url, database_url, [called.op]) as stack:
+        await stack.listed(version=1)
+        processor = stack.start()
+        await stack.folded(1)
+
+        async def has_failed(times: int) -> bool:
+            return [row["attempts"] for row in await stack.rows(call_holds)] == [times]
+
+        now = datetime.now(tz=NOON.tzinfo)
+        await stack.tell(made("bad", (now - NOON).total_seconds()), made("good", (now - NOON).total_seconds()))
+        await until(partial(has_failed, 1), "the first failure")
+        assert processor.held == {("webs/tick", "failed"): 1}
+        assert [name for name, _ in called.calls] == ["good"]
+        async with stack.database.transaction() as connection:
+            await retry_holds(connection, stack.scope, [("webs/tick", NAME)])
+        await stack.hints.publish(Topic.HELD)
+        await until(partial(has_failed, 2), "the one that was asked for")
+
+
+def shop(name: str, /, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "example.com/v1", "kind": "Web", "metadata": metadata, "spec": spec}
+
+
+def test_in_a_simulation_they_are_called_through_in_its_time() -> None:
+    called = Called()
+    with Simulation(called.op) as simulation:
+        simulation.call_through(called.tick)
+        simulation.apply(shop("a"))
+        simulation.advance(timedelta(seconds=150))
+        assert simulation.calls["tick"] == len(called.calls) == 3
+        called.failing["a"] = ValueError("busy")
+        simulation.advance(timedelta(seconds=40))
+        assert called.retries[3:] == [0, 1, 2, 3]
+        called.failing.clear()
+        simulation.advance(MINUTE)
+        simulation.delete(Web, "a")
+        simulation.advance(timedelta(hours=1))
+        created = called.calls[0][1]
+        assert [(due - created) // MINUTE for _, due in called.calls] == [0, 1, 2, 3, 4]
+
+
+def test_a_plain_function_of_a_plain_object_is_called_too_and_none_unless_it_is_called_through() -> None:
+    op = Operator("webs")
+    names: list[str] = []
+
+    @op.timer(Web, every=MINUTE, recorded=False)
+    def tick(web: Mapping[str, Any]) -> None:
+        names.append(web["metadata"]["name"])
+
+    with Simulation(op) as simulation:
+        simulation.apply(shop("a"))
+        simulation.advance(timedelta(seconds=90))
+        assert (names, simulation.calls["tick"]) == ([], 2)
+        simulation.call_through(tick)
+        simulation.advance(MINUTE)
+        assert names == ["a"]
+
+
+def given(op: Operator, **options: Any) -> None:
+    told: dict[str, Any] = {"every": MINUTE, "recorded": False, **options}
+
+    @op.timer(Web, **told)
+    async def tick(web: Web) -> None:
+        pass
+
+
+def yielding(op: Operator) -> None:
+    @op.timer(Web, every=MINUTE, recorded=False)
+    async def tick(web: Web) -> Any:
+        yield web
+
+
+def with_the_same_name(op: Operator) -> None:
+    given(op)
+    given(op)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (partial(given, sharp=True), "timer tick: sharp=True says nothing with recorded=False"),
+        (partial(given, idle=MINUTE), "timer tick: idle= has to remember what each object was"),
+        (partial(given, give_up_after=MINUTE), "timer tick: give_up_after= counts from a decision"),
+        (partial(given, recorded="no"), "timer tick: recorded='no' is neither True nor False"),
+        (partial(given, every=timedelta(milliseconds=1)), "timer tick: every="),
+        (partial(given, initial_delay=-MINUTE), "timer tick: initial_delay="),
+        (partial(given, max_concurrency=0), "timer tick: max_concurrency=0"),
+        (yielding, "timer tick: yields"),
+        (with_the_same_name, "operator 'webs' has the timer 'tick' already"),
+    ],
+)
+def test_what_says_nothing_is_refused_when_the_file_is_loaded(wrong: Callable[[Operator], None], says: str) -> None:
+    with pytest.raises(OperatorError, match=says):
+        wrong(Operator("webs"))
