@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.caller import FunctionCaller
+from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
 from levelog.effects import MOST_DELAY, GiveUp, Retry
 from levelog.handlers.unrecorded import UnrecordedHandler
@@ -167,7 +167,8 @@ class HeldCalls(ABC, Generic[HandlerT]):
         self._held.clear()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCELLATION_TIME.total_seconds())
 
     async def close(self) -> None:
         """End all that runs."""
@@ -295,16 +296,22 @@ class HeldCalls(ABC, Generic[HandlerT]):
 
     async def _run_function(self, chain: Chain[HandlerT], function: Callable[[], Any]) -> None:
         """Call a function, within the limit of its handler; one that outlasts its time keeps its place."""
-        handler, room = chain.handler, self._rooms.get(chain.handler.source)
-        if room is not None and not self._caller.is_lost(chain.name):
-            await room.acquire()
-            try:
-                await self._caller.run(chain.name, function, handler.options.timeout, is_async=handler.is_async)
-            finally:
-                if not self._caller.is_lost(chain.name):
-                    room.release()
+        room = self._rooms.get(chain.handler.source)
+        if room is None or self._caller.is_lost(chain.name):
+            return await self._run_at_once(chain, function)
+        await room.acquire()
+        try:
+            await self._run_at_once(chain, function)
+        finally:
+            if not self._caller.is_lost(chain.name):
+                room.release()
+
+    async def _run_at_once(self, chain: Chain[HandlerT], function: Callable[[], Any]) -> None:
+        limit = chain.handler.options.timeout
+        if chain.handler.is_async:
+            await self._caller.run_here(function, limit)
         else:
-            await self._caller.run(chain.name, function, handler.options.timeout, is_async=handler.is_async)
+            await self._caller.run(chain.name, function, limit, is_async=False)
 
     def _leave(self, name: Hashable) -> None:
         """Give up the place of a function that has returned although its time was over."""

@@ -27,9 +27,8 @@ from levelog_processors.deliver.held import LONGEST, Chain, Failure, HeldCalls, 
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
-from levelog_store.decide.inputreads import read_parents
-from levelog_store.deliver.positions import Place, move_positions, read_existing
-from levelog_store.rows import Scope, StoredObject
+from levelog_store.deliver.positions import Place, Present, move_positions, read_existing, read_present
+from levelog_store.rows import Scope
 
 BATCH: Final = 256
 """Objects that are read and called for at one time."""
@@ -175,9 +174,9 @@ class Timers(HeldCalls[UnrecordedTimer]):
                 chains.append(chain)
         return await self._wait(chains)
 
-    async def _read(self, names: set[str]) -> dict[str, StoredObject]:
+    async def _read(self, names: set[str]) -> dict[str, Present]:
         async with self._database.reading() as connection:
-            return await read_parents(connection, self._scope, names)
+            return await read_present(connection, self._scope, names)
 
     async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
         try:
@@ -192,12 +191,14 @@ class Timers(HeldCalls[UnrecordedTimer]):
             chain.position, chain.attempts = due, 0
         await self._run(chain, row)
 
-    async def _run(self, chain: Chain[UnrecordedTimer], row: StoredObject) -> None:
+    async def _run(self, chain: Chain[UnrecordedTimer], row: Present) -> None:
         """Call the function once."""
         handler, due = chain.handler, moment(chain.position)
-        key = digest(self._scope.cluster, self._scope.application, handler.source, row.uid, str(chain.position))
+        given: dict[Given, Any] = {Given.RETRY: chain.attempts, Given.STARTED: due}
+        if Given.KEY in handler.asked:
+            scope = self._scope
+            given[Given.KEY] = digest(scope.cluster, scope.application, handler.source, row.uid, str(chain.position))
         about(object=chain.object, handler=handler.source)
-        given = {Given.KEY: key, Given.RETRY: chain.attempts, Given.STARTED: due}
         chain.failure = await self._call(chain, partial(handler.arguments, row.body, given))
         if chain.failure is not None:
             chain.attempts += 1

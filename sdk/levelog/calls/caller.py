@@ -152,6 +152,29 @@ class FunctionCaller:
             return await self._in_loop(key, lambda: result, limit)
         return result
 
+    async def run_here(self, function: Callable[[], Awaitable[Any]], limit: timedelta) -> Any:
+        """Call an async function in the task that asks, which costs a third, and lasts as long as the function does.
+
+        Raises what it raises, and HandlerFault if it takes longer than its time limit, or exits.
+        """
+        timeout = asyncio.timeout(limit.total_seconds())
+        try:
+            async with self._room, timeout:
+                return await function()
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            raise HandlerFault(f"took longer than {_shown(limit)} and was cancelled") from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise HandlerFault("cancelled itself") from None
+        except (Exception, Interruption):
+            raise
+        except BaseException as error:
+            raise contained(error) from error
+
     async def close(self) -> None:
         """End the idle threads, and cancel functions that were left behind in the loop."""
         self._threads.close()

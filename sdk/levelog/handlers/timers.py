@@ -173,6 +173,8 @@ class UnrecordedTimer(UnrecordedHandler):
         _require_schedule(self.name, every, initial_delay)
         self.every, self.initial_delay = every // MICROSECOND, initial_delay // MICROSECOND
         """In microseconds, as all times of such calls are; moments count from 1970."""
+        self.asked = frozenset(self.given.given.values())
+        """What each call is given; what nobody asks for need not be computed."""
         self.fingerprint = digest(self.fingerprint, str(self.every), str(self.initial_delay))
 
     def said(self, position: int) -> str:

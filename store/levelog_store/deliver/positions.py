@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -128,6 +128,30 @@ def _existing(dialect: Dialect) -> Select[Any]:
         one_of_named(dialect, table.partition, "partitions"),
         ~table.is_deleting,
     )
+
+
+class Present(NamedTuple):
+    """An object as it is now."""
+
+    object: str
+    partition: int
+    uid: str
+    is_deleting: bool
+    body: bytes
+
+
+async def read_present(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Present]:
+    """Objects by name, those that are there."""
+    dialect = connection.dialect
+    rows = await connection.execute(_present(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
+    return {row[0]: Present(*row) for row in rows}
+
+
+@built_once
+def _present(dialect: Dialect) -> Select[Any]:
+    table = objects.c
+    columns = (table[name] for name in Present._fields)
+    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
 
 
 async def read_holds(
