@@ -103,9 +103,8 @@ class On(Hooks):
         filters exclude is not handled until they include it. At most `max_concurrency` calls of the function run at a
         time in one process; None: no limit of its own.
 
-        `since`, a time with its zone, excludes objects that were created earlier, unless the function has `resume`:
-        levelog only notes them, to handle their changes and their deletion. Give the time when you first deployed the
-        handler.
+        Set `since` to the time, with its zone, when you first deployed the handler. Objects created before that are for
+        `resume`, if the function has it; otherwise levelog only notes them, to handle their changes and their deletion.
         """
         return self._decorator("create", of, options)
 
