@@ -13,6 +13,7 @@ from levelog.absence import level_of
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, StillRuns, tell_fault
 from levelog.calls.raised import words_for
+from levelog.counting import counted
 from levelog.daemons import Run
 from levelog.effects import MOST_DELAY, EffectHandler, GiveUp, Retry, looked_up
 from levelog.errors import Unavailable
@@ -258,7 +259,7 @@ class Effects:
                     await self._keep(daemons)
                 self._kept_at = since
             except Unavailable as error:
-                log.log(level_of(error), "the claims of %d calls are not kept: %s", len(self._begun), error)
+                log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(self._begun), "call"), error)
                 if self._caller.daemons and clock() - self._kept_at > lease:
                     self._caller.daemons.lose(daemons)
 

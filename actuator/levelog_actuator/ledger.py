@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from levelog.absence import level_of
+from levelog.counting import counted
 from levelog.errors import RowRefused, Unavailable
 from levelog.wire.objects import MAX_VERSION
 from levelog.wire.records import ReceiptNoted
@@ -114,7 +115,13 @@ class Ledger:
             except Unavailable as error:
                 failures += 1
                 delay = self._settings.outage_delay(failures).total_seconds()
-                log.log(level_of(error), "%d results are not stored for %.1f s: %s", len(batch), delay, error)
+                log.log(
+                    level_of(error),
+                    "the outcome of %s is not stored for %.1f s: %s",
+                    counted(len(batch), "intent"),
+                    delay,
+                    error,
+                )
                 self._results = [each for each in batch if each.intent.key not in self._forgotten] + self._results
                 self._has_work.set()
                 await self._database.absence.pause(delay)

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from levelog.absence import level_of
+from levelog.counting import counted
 from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
 from levelog_store.actuate import presence
@@ -95,7 +96,7 @@ class ActuatorPresence:
         async with self._database.transaction() as connection:
             ended = await presence.end_claims_of_gone(connection, self._scope, self._settings.request)
         if ended:
-            log.info("%d claims of actuators that are gone can be taken over", ended)
+            log.info("%s of actuators that are gone can be taken over", counted(ended, "claim"))
             self._on_ended()
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from levelog.absence import level_of
+from levelog.counting import counted
 from levelog.effects import GROUP, Call
 from levelog.errors import Unavailable
 from levelog.handlers.indexers import called_parent
@@ -151,7 +152,7 @@ class Relay:
         try:
             await self.keep()
         except Unavailable as error:
-            log.log(level_of(error), "%d receipts wait in memory: %s", len(self._unstored), error)
+            log.log(level_of(error), "%s in memory: %s", counted(len(self._unstored), "receipt"), error)
 
     async def _wait_until(self, moment: float) -> None:
         try:
@@ -175,7 +176,7 @@ class Relay:
             wanted = [row for row in new if is_wanted(row.key)]
             left.update(row.key for row in new if not is_wanted(row.key))
             if wanted:
-                log.info("%d receipts that were stored earlier go to the log", len(wanted))
+                log.info("goes on to the log: %s that were stored earlier", counted(len(wanted), "receipt"))
                 await self._relay([_decoder.decode(row.receipt) for row in wanted])
             if len(new) < BATCH:
                 break
@@ -200,7 +201,7 @@ class Relay:
             await self._publisher.publish([self._writer.message(record) for record in records])
             last, count = found[-1], count + len(found)
         if count:
-            log.info("what %d calls of effects did is recorded again, so that the log does not forget it", count)
+            log.info("what %s of effects did is recorded again: else the log forgets it", counted(count, "call"))
         async with self._database.transaction(durable=False) as connection:
             await calls.note_recorded(connection, self._scope)
 

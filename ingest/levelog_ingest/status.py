@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from levelog.absence import level_of
+from levelog.counting import counted
 from levelog.errors import LevelogError
 from levelog.resources import Scope, is_external
 from levelog.wire.objects import GroupResource, Version
@@ -77,7 +78,7 @@ class ResourceStatus(Struct, kw_only=True):
         if self.detail:
             return f"{self.watched}: {self.detail}"
         if self.version is None:
-            return f"{self.watched}: not listed yet, {self.objects} objects so far"
+            return f"{self.watched}: not listed yet, {counted(self.objects, 'object')} so far"
         is_polled = is_external(self.watched.resource)  # and hears nothing while there is nothing to hear
         if not is_polled and self.last_contact is not None and (silent := now - self.last_contact) > CONTACT:
             return f"{self.watched}: nothing heard for {silent.total_seconds():.0f} s"

@@ -10,6 +10,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import Raw, Struct
 
+from levelog.counting import counted
 from levelog.wire.objects import Version, parse_version
 from levelog_ingest.recorder import Recorder
 from levelog_ingest.resume import ResumeAt
@@ -161,9 +162,8 @@ class Sync:
         self._status.phase, self._status.version = "watching", self.lowest
         self._status.total = self._status.objects
         extra = {"resource": str(self._status.watched), "version": self.lowest}
-        log.log(
-            logging.DEBUG if self.is_again else logging.INFO, "listed %d objects", self._status.objects, extra=extra
-        )
+        level = logging.DEBUG if self.is_again else logging.INFO
+        log.log(level, "listed %s", counted(self._status.objects, "object"), extra=extra)
 
     def advance(self, part: str, version: Version) -> bool:
         """A part has progressed; returns whether all parts have progressed by that."""

@@ -7,6 +7,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog.counting import counted
+
 log = logging.getLogger(__name__)
 
 TELL_EVERY: Final = timedelta(seconds=10)
@@ -51,7 +53,7 @@ class CatchingUp:
         self._read_to, self._end = read_to, end
         if self._clock() - self._told_at >= TELL_EVERY.total_seconds() and (headway := self.headway) is not None:
             self._told_at = self._clock()
-            log.info("folds the log before it decides: %d of %d records", headway.done, headway.total)
+            log.info("folds the log before it decides: %d of %s", headway.done, counted(headway.total, "record"))
 
     def reach(self) -> None:
         """Note that it has caught up."""

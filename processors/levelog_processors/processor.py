@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from levelog.absence import level_of
 from levelog.calls.caller import THREADS
+from levelog.counting import counted
 from levelog.errors import HistoryLost, LeaseLost, Unavailable
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Partition, Sequence
@@ -195,7 +196,13 @@ class Processor:
         """Process the leased partitions until the leases change."""
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
         self._owned = len(epochs)
-        log.log(level, "owns %d of %d partitions", len(epochs), self._scope.partitions, extra={"owner": self._owner})
+        log.log(
+            level,
+            "owns %d of %s",
+            len(epochs),
+            counted(self._scope.partitions, "partition"),
+            extra={"owner": self._owner},
+        )
         # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
         # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
         await self._hints.publish(Topic.LEVELS)
@@ -326,7 +333,7 @@ class Processor:
         self.records += folded.records
         if self._on_keys is not None:
             self._on_keys(folded.keys)
-        log.debug("folded %d records", folded.records, extra={"sequence": records[-1].sequence})
+        log.debug("folded %s", counted(folded.records, "record"), extra={"sequence": records[-1].sequence})
         # other processors may own the parents, or wait for these partitions; who follows an index may be anywhere
         if self._engine.is_shared or any(index in self.program.followed for index, _ in folded.keys):
             await self._hints.publish(Topic.WAKE, but_not=self._hint)
@@ -378,7 +385,7 @@ class Processor:
         if not cut.decided:
             return
         newest = max(decided.level.cause for decided in cut.decided)
-        log.debug("decided on %d levels", len(cut.decided), extra={"sequence": newest})
+        log.debug("decided on %s", counted(len(cut.decided), "level"), extra={"sequence": newest})
         if cut.is_intent_pending:
             await self._hints.publish(Topic.INTENT)
         if cut.has_news:

@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlalchemy import Table
 
+from levelog.counting import counted
 from levelog.wire.objects import Sequence
 from levelog_log.stream import LogStream
 from levelog_store.connect.database import Database
@@ -104,7 +105,7 @@ class Pruner:
             deleted[table.name] = await self._prune(table, first, epochs)
         if total := deleted.total():
             shown = ", ".join(f"{count} of {table}" for table, count in sorted(deleted.items()) if count)
-            log.info("deleted %d rows that are older than the log: %s", total, shown, extra={"sequence": first})
+            log.info("deleted %s older than the log: %s", counted(total, "row"), shown, extra={"sequence": first})
 
     async def _forget_handled(self, epochs: Mapping[int, int]) -> None:
         """Delete the rows of deleted objects whose deletion is handled."""
@@ -115,7 +116,7 @@ class Pruner:
                 more = await forget_handled(connection, self._scope)
             count += more
         if count:
-            log.info("forgot %d deleted objects: nothing is left to be handled of them", count)
+            log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
 
     async def _prune(self, table: Table, first: int, epochs: Mapping[int, int]) -> int:
         """Go through a table once; the search for rows to delete takes no locks."""

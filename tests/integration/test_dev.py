@@ -100,7 +100,7 @@ async def test_started_again_it_is_the_same_cluster_and_creates_nothing_twice(le
         try:
             async with await begun(running, levelog) as client:
                 uids.append((await read(client, f"{SHOPS}/first"))["metadata"]["uid"])
-                await running.says("watching on" if len(uids) == 2 else "listed 1 objects", "shops.example.com")
+                await running.says("watching on" if len(uids) == 2 else "listed 1 object", "shops.example.com")
             assert "history is missing" not in running.log.read_text()
             second = await levelog.ends("dev", "shop.py")
             assert second.status == 2

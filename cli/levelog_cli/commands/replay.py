@@ -155,6 +155,7 @@ def export(
     """
 
     async def work() -> None:
+        from levelog.counting import counted
         from levelog.errors import ConfigurationError
         from levelog_cli.wiring.rerun import export_history
 
@@ -162,7 +163,8 @@ def export(
             raise ConfigurationError(f"{file} is there already: give another name, or remove it")
         written = await export_history(settings, file, start=start, end=end, objects=objects or [], selector=selector)
         schemas = f", schemas of {', '.join(written.schemas)}" if written.schemas else ""
-        sys.stdout.write(f"{file}: {written.decisions} decisions, {written.records} records{schemas}\n")
+        decisions, records = counted(written.decisions, "decision"), counted(written.records, "record")
+        sys.stdout.write(f"{file}: {decisions}, {records}{schemas}\n")
 
     is_there = file.exists()
     execute(settings, work)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from sqlalchemy import func, select
 
+from levelog.counting import counted
 from levelog.errors import LevelogError
 from levelog.levels import drift_between
 from levelog_cli.demo.steps import StoryStep, ViewCall
@@ -151,11 +152,13 @@ def tell(console: Console, number: int, step: StoryStep, outcome: StepResult) ->
 
 def tell_sum(console: Console, summary: dict[str, Any]) -> None:
     """Print what it came to."""
-    calls = " and ".join(f"{name} {count} times" for name, count in summary["calls"].items())
+    calls = " and ".join(f"{name} {counted(count, 'time')}" for name, count in summary["calls"].items())
+    spurious = counted(summary["spurious_wakes"], "call") if summary["spurious_wakes"] else "no calls"
+    writes, records = counted(summary["writes"], "write"), counted(summary["records"], "record")
     text = (
-        f"Converged in {summary['seconds']} s, with {summary['writes']} writes to the API. Called {calls}; "
-        f"{summary['spurious_wakes'] or 'no'} calls without a change to look at or a drift to close. "
-        f"The log holds {summary['records']} records: of objects, marks of the first lists, and receipts of writes."
+        f"Converged in {summary['seconds']} s, with {writes} to the API. Called {calls}; "
+        f"{spurious} without a change to look at or a drift to close. "
+        f"The log holds {records}: of objects, marks of the first lists, and receipts of writes."
     )
     console.print("\n" + textwrap.fill(text, console.width), highlight=False, soft_wrap=True)
 
@@ -177,9 +180,9 @@ def _line(console: Console, name: str, text: str) -> None:
 def _records(outcome: StepResult) -> str:
     others = outcome.records - outcome.changes
     if not others:
-        return f"{outcome.records} records of objects"
+        return f"{counted(outcome.records, 'record')} of objects"
     receipts = f"{others} receipts of writes" if others > 1 else "1 receipt of a write"
-    return f"{outcome.records} records: {outcome.changes} of objects, {receipts}"
+    return f"{counted(outcome.records, 'record')}: {outcome.changes} of objects, {receipts}"
 
 
 def _calls(decisions: list[ViewCall]) -> str:

@@ -6,6 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from levelog.calls.faults import described
+from levelog.counting import counted
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_history.differences import differences, shown
 from levelog_replay.effects.outcomes import CallComparison, CallDifference, CallTally
@@ -29,7 +30,7 @@ def call_lines(comparison: CallComparison, names: tuple[str, str]) -> Iterator[s
         first = f"first {refused.what} in {refused.name}"
         yield from folded(f"{refused.calls} refused {kind}, {first}: --allow-network lets them do it", line_width())
     for obstacle, count in sorted(comparison.obstacles.items()):
-        yield from folded(f"{count} calls skipped: {obstacle}", line_width())
+        yield from folded(f"{counted(count, 'call')} skipped: {obstacle}", line_width())
 
 
 def calls_told(comparison: CallComparison) -> dict[str, Any]:

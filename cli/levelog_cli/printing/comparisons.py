@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 from msgspec.structs import asdict
 
 from levelog.calls.faults import described
+from levelog.counting import counted
 from levelog_cli.printing.timeline import is_first
 from levelog_replay.stops.stopping import CallScene, Stop
 from levelog_store.rows import StoredObject, Verdict
@@ -49,7 +50,7 @@ def lines(report: "Report") -> Iterator[str]:
             f"{total.of_other_code} were recorded by other code than this (another fingerprint)", line_width()
         )
     rate = round(report.records / report.seconds) if report.seconds else 0
-    yield f"{report.records} records folded in {report.seconds:.1f} s ({rate} a second)"
+    yield f"{counted(report.records, 'record')} folded in {report.seconds:.1f} s ({rate} a second)"
 
 
 def as_json(report: "Report") -> dict[str, Any]:

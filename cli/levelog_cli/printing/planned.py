@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from levelog.counting import counted
 from levelog_cli.printing.comparisons import verdict_lines, verdict_told
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
@@ -31,8 +32,9 @@ def change_lines(plan: Planned) -> Iterator[str]:
     yield from table_lines(_COLUMNS, list(_rows(plan)), line_width())
     for heading, levels in _grouped(plan.levels):
         yield ""
-        counted = "1 level" if len(levels) == 1 else f"{len(levels)} levels"
-        yield from folded(f"{levels[0].change.view}, {counted}: {heading.partition(': ')[2]}", line_width())
+        yield from folded(
+            f"{levels[0].change.view}, {counted(len(levels), 'level')}: {heading.partition(': ')[2]}", line_width()
+        )
         yield from _example(levels)
     yield ""
     yield from _remarks(plan)
@@ -123,8 +125,8 @@ def _writes(level: PlannedLevel) -> Iterator[tuple[str, str]]:
 
 def counted_writes(levels: Iterable[PlannedLevel]) -> str:
     """How many writes follow, by verb and resource; empty: none."""
-    counted = Counter(f"{verb} {target.partition('/')[0]}" for level in levels for verb, target in _writes(level))
-    return ", ".join(f"{what} ({number})" for what, number in sorted(counted.items()))
+    numbers = Counter(f"{verb} {target.partition('/')[0]}" for level in levels for verb, target in _writes(level))
+    return ", ".join(f"{what} ({number})" for what, number in sorted(numbers.items()))
 
 
 def _remarks(plan: Planned) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from levelog.counting import counted
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
@@ -23,6 +24,7 @@ _LEVEL_COLUMNS: Final = (
     *("APPLICATION", "VIEW", "PARENT", _STATUS, "ROUND"),
     *("CLUSTER", "DECIDED", "WRITES", "DRIFT", "REASON"),
 )
+
 _NAMED: Final = 5
 _FIELDS: Final = 4
 _BOOKMARKED: Final = timedelta(minutes=2)
@@ -125,7 +127,7 @@ def _skipped(records: Sequence[UnreadableRecord]) -> str:
     """What the levels do not know of, a line each."""
     if not records:
         return ""
-    what = "1 record cannot be read" if len(records) == 1 else f"{len(records)} records cannot be read"
+    what = f"{counted(len(records), 'record')} cannot be read"
     lines = [f"{record.place}: {record.error}" for record in records[:_NAMED]]
     if len(records) > _NAMED:
         lines.append(f"and {len(records) - _NAMED} more")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
+from levelog.counting import counted
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
 from levelog_history.happenings import Entry
@@ -81,7 +82,7 @@ class Timeline:
         for field in fields[:_MOST_FIELDS]:
             yield from folded(field)
         if (more := len(fields) - _MOST_FIELDS) > 0:
-            yield from folded(f"and {more} more {'field' if more == 1 else 'fields'}")
+            yield from folded(f"and {counted(more, 'more field')}")
 
     def _decision(self, entry: DecisionEntry) -> Iterator[str]:
         decision = entry.decision

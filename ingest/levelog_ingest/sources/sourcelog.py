@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from levelog.counting import counted
 from levelog.errors import RecordError
 from levelog.handlers.sources import SourceHandler
 from levelog.resources import External, Gone, Traced
@@ -190,7 +191,9 @@ class SourceLog:
         await self._to_all(SyncFinished(resource=self._resource, sync_id=sync_id, version=observed, time=time))
         self._listed_at = self._marked_at = time
         self._is_lost = False
-        log.info("listed %d records", self.records, extra={"resource": str(self._resource), "version": observed})
+        log.info(
+            "listed %s", counted(self.records, "record"), extra={"resource": str(self._resource), "version": observed}
+        )
 
     async def _put(
         self,

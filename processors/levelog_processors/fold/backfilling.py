@@ -13,6 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from levelog.counting import counted
 from levelog_processors.fold.rules import Fold
 from levelog_processors.headway import TELL_EVERY, Headway
 from levelog_processors.program import Program
@@ -204,7 +205,9 @@ class _Told:
         self.is_over = False
         self._clock = asyncio.get_running_loop().time
         self._at = self._clock()
-        log.info("recomputes %s, since its code changed: %d objects of %s", self._name, objects, job.resource)
+        log.info(
+            "recomputes %s, since its code changed: %s of %s", self._name, counted(objects, "object"), job.resource
+        )
 
     @property
     def headway(self) -> Headway:
@@ -217,7 +220,8 @@ class _Told:
         self._done += done
         self.is_over = is_last
         if is_last:
-            log.info("has recomputed %s: %d objects by this processor", self._name, self._done)
+            log.info("has recomputed %s: %s by this processor", self._name, counted(self._done, "object"))
         elif self._clock() - self._at >= TELL_EVERY.total_seconds():
             self._at = self._clock()
-            log.info("recomputes %s: %d of %d objects by this processor", self._name, self._done, self._objects)
+            total = counted(self._objects, "object")
+            log.info("recomputes %s: %d of %s by this processor", self._name, self._done, total)

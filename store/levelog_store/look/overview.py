@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, union
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.counting import counted
 from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import now, one_of
 from levelog_store.look.contact import listed_resources
@@ -293,7 +294,7 @@ class Waits(Struct, frozen=True, kw_only=True):
         for handler in sorted(handlers, key=lambda each: each.kind):
             if progress := self.progress.get(handler.name):
                 what = "recomputed" if handler.kind == "index" else "re-evaluated"
-                done = f"{progress.objects} of {self.objects[progress.resource]} objects"
+                done = f"{progress.objects} of {counted(self.objects[progress.resource], 'object')}"
                 return f"{handler.kind} {handler.name} is being {what} since its code changed: {done}"
         return line.reason or "not evaluated yet; if that lasts, no processor runs"
 
