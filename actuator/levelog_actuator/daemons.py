@@ -118,6 +118,7 @@ class Daemons:
             daemon.show(found)
             following = asyncio.create_task(_follow(daemon, wanted), name=f"object of {intent.target}")
             if daemon.reason is None:
+                log.info("daemon %s runs for %s", handler.name, intent.parent, extra=about(intent))
                 await self._call(intent, daemon, given)
         finally:
             if following is not None:

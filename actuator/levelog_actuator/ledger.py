@@ -11,6 +11,7 @@ from msgspec import Struct
 from levelog.absence import level_of
 from levelog.counting import counted
 from levelog.errors import RowRefused, Unavailable
+from levelog.handlers.callnames import kind_and_name, shown_write, title_of
 from levelog.wire.objects import MAX_VERSION
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator.limits import ActuatorSettings
@@ -196,19 +197,22 @@ class Ledger:
 
 
 def _tell(receipt: ReceiptNoted) -> None:
+    is_call, target = receipt.verb == "call", str(receipt.target)
     level = logging.INFO if receipt.outcome not in {"failed", "conflict"} else logging.WARNING
+    if is_call and level == logging.INFO and kind_and_name(receipt.view, receipt.target.resource)[0] == "note":
+        level = logging.DEBUG
     if not log.isEnabledFor(level):
         return
-    what = f"{receipt.verb} {receipt.target}: "
-    error = receipt.error.removeprefix(what)  # it names the step by itself, for those who see nothing else
+    step = title_of(receipt.view, target) if is_call else f"{receipt.verb} {target}"
+    error = receipt.error.removeprefix(f"{step}: ")  # it names the step by itself, for those who see nothing else
     log.log(
         level,
-        "%s%s%s",
-        what,
-        receipt.outcome,
+        "%s: %s%s",
+        shown_write(receipt.view, receipt.verb, target),
+        "done" if is_call and receipt.outcome == "written" else receipt.outcome,
         f": {error}" if error else "",
         extra={
-            "object": str(receipt.target),
+            "object": str(receipt.parent) if is_call else target,
             "intent": receipt.key,
             "view": receipt.view,
             "parent": str(receipt.parent),

@@ -134,4 +134,5 @@ def stored(receipt: ReceiptNoted, claim: int, *, is_relayed: bool = False) -> St
 
 def about(intent: ClaimedIntent) -> dict[str, object]:
     """What log lines about an intent are found by."""
-    return {"object": intent.target, "intent": intent.key, "view": intent.view, "attempts": intent.attempts}
+    target = intent.parent if intent.verb == "call" else intent.target
+    return {"object": target, "intent": intent.key, "view": intent.view, "attempts": intent.attempts}

@@ -57,7 +57,7 @@ async def test_levels_why_replay_plan_and_doctor_know_the_handlers_of_a_kopf_fil
         levels = await running.command("levels")
         assert set(re.findall(r"^shops/(\w+) .* in_sync", levels, re.MULTILINE)) == VIEWS
         why = await running.command("why", "shops.example.com/default/a")
-        assert "call changed_handled.effects/default/a: done" in why
+        assert "call handler changed for default/a: done" in why
         replayed = await running.command("replay", "shops.py")
         counts = re.findall(r"^shops/(\w+) +(\d+) +0 +0 +0 +0$", replayed, re.MULTILINE)
         assert {name for name, same in counts if int(same)} == VIEWS, replayed

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from levelog.handlers.callnames import is_daemon, kind_and_name, shown_write
 from levelog.wire.records import ReceiptNoted
 from levelog_cli.printing.timeline import INDENT, Timeline, folded, woken
 from levelog_history.differences import drift_text, shown
@@ -13,6 +14,7 @@ from levelog_history.explaining import CausingRecord, Explained, ExplainedWrite,
 from levelog_history.ignoring import Ignored, Why
 from levelog_history.revisions import Revision
 from levelog_store.decide.decisions import Decision
+from levelog_store.look.overview import daemon_text
 
 _DEEP: Final = INDENT + "  "
 _MOST: Final = 12
@@ -113,12 +115,14 @@ def _brief_write(write: ExplainedWrite) -> str:
         became = f"failed: {intent.error}"
     else:
         became = _state(write)
-    return f"{intent.verb} {intent.target}: {became}"
+    return f"{shown_write(intent.view, intent.verb, intent.target)}: {became}"
 
 
 def _state(write: ExplainedWrite) -> str:
     """The state of a write, with what keeps it there."""
     intent = write.intent
+    if is_daemon(intent.view, intent.verb, intent.target) and intent.state in ("pending", "claimed"):
+        return daemon_text(intent.decided_at, intent.owner, intent.error, intent.attempts)
     return ": ".join(filter(None, (intent.state, intent.error, write.queue.text if write.queue else "")))
 
 
@@ -192,7 +196,7 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
         yield from folded("by other code than before")
     if decision.reason:
         yield from folded(decision.reason)
-    yield from _reads(explained.reads)
+    yield from _reads(decision.view, explained.reads)
     for each in explained.standings:
         was = f"{each.before} -> " if each.before else ""
         yield from folded(f"saw {each.level}: {was}{each.after or 'gone'}")
@@ -203,9 +207,11 @@ def _decision(explained: Explained, timeline: Timeline, target: str) -> Iterator
         yield from _write(write, is_asked=write.intent.target == target)
 
 
-def _reads(reads: Sequence[ReadChange]) -> Iterator[str]:
+def _reads(view: str, reads: Sequence[ReadChange]) -> Iterator[str]:
     for read in reads:
         index = read.index.partition("/")[2] or read.index
+        kind, name = kind_and_name(view, index)
+        index = index if kind == "effect" else f"calls of {kind} {name}"
         place = f"{index}[{read.key}]" if read.key else f"{index} as a whole"
         by = f"changed by {read.version}" if read.version > 0 else "empty"
         yield from folded(f"read {place}, {by}{'' if read.is_kept or not read.key else ', too long to be kept'}")
@@ -217,7 +223,8 @@ def _reads(reads: Sequence[ReadChange]) -> Iterator[str]:
 def _write(write: ExplainedWrite, *, is_asked: bool) -> Iterator[str]:
     intent = write.intent
     mark = " <=" if is_asked else ""
-    yield from folded(f"{intent.verb} {intent.target}: {_state(write)} (key {intent.key[:12]}){mark}")
+    shown_as = shown_write(intent.view, intent.verb, intent.target)
+    yield from folded(f"{shown_as}: {_state(write)} (key {intent.key[:12]}){mark}")
     if write.receipt is not None:
         yield from folded(_receipt(write.receipt, write.receipt_sequence), _DEEP)
     if write.shown is not None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from levelog.counting import counted
+from levelog.handlers.callnames import title_of
 from levelog_cli.printing.comparisons import verdict_lines, verdict_told
 from levelog_cli.printing.tables import folded, labelled, line_width, table_lines
 from levelog_replay.planning import Planned, PlannedLevel
@@ -125,7 +126,11 @@ def _writes(level: PlannedLevel) -> Iterator[tuple[str, str]]:
 
 def counted_writes(levels: Iterable[PlannedLevel]) -> str:
     """How many writes follow, by verb and resource; empty: none."""
-    numbers = Counter(f"{verb} {target.partition('/')[0]}" for level in levels for verb, target in _writes(level))
+    numbers = Counter(
+        f"call {title_of(level.change.view, target)}" if verb == "call" else f"{verb} {target.partition('/')[0]}"
+        for level in levels
+        for verb, target in _writes(level)
+    )
     return ", ".join(f"{what} ({number})" for what, number in sorted(numbers.items()))
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from levelog.counting import counted
+from levelog.handlers.callnames import shown_write
 from levelog.wire.objects import CLUSTER_SCOPE
 from levelog_cli.printing.forms import coloured
 from levelog_cli.printing.tables import GrowingTable, is_narrow, print_table
@@ -67,7 +68,7 @@ def level_cells(scope: Scope, level: LevelLine | Decision, headings: Sequence[st
     """What stands under the headings."""
     at = level.evaluated_at if isinstance(level, LevelLine) else level.decided_at
     pending = level.writes if isinstance(level, LevelLine) else []
-    writes = [f"{write.verb} {write.target} {write.state}" for write in pending]
+    writes = [f"{shown_write(level.view, write.verb, write.target)} {write.state}" for write in pending]
     cells = (
         scope.application,
         level.view,

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from levelog.counting import counted
+from levelog.handlers.callnames import shown_write
 from levelog.wire.records import ReceiptNoted, TargetSighted
 from levelog_cli.printing.tables import line_width
 from levelog_history.happenings import Entry
@@ -99,9 +100,9 @@ class Timeline:
         rounds = f", round {decision.round}" if decision.round != decision.basis.round else ""
         reason = f": {decision.reason}" if decision.reason else ""
         yield from folded(f"{decision.view}{parent}: {status}{rounds}{reason}", f"{'=>':>8}  {at}  ")
-        writes = [f"{asked.verb} {asked.target}" for asked in entry.writes[:_MOST_WRITES]]
+        writes = [shown_write(decision.view, asked.verb, asked.target) for asked in entry.writes[:_MOST_WRITES]]
         if more := len(decision.intents) - len(writes):
-            writes.append(f"{more} more" if writes else f"{more} writes that are not kept any more")
+            writes.append(f"{more} more" if writes else f"{counted(more, 'write')} not kept any more")
         yield from folded("; ".join([woken(decision), *writes]))
 
 
@@ -149,7 +150,8 @@ def _moment(text: str, recorded: datetime) -> str:
 def _receipt(receipt: ReceiptNoted) -> str:
     version = f" as version {receipt.target_version}" if receipt.target_version else ""
     error = f": {receipt.error}" if receipt.error else ""
-    return f"{receipt.view}: {receipt.verb} {receipt.target} {receipt.outcome}{version}{error}"
+    shown_as = shown_write(receipt.view, receipt.verb, str(receipt.target))
+    return f"{receipt.view}: {shown_as} {receipt.outcome}{version}{error}"
 
 
 def folded(text: str, begin: str = INDENT) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from levelog.handlers.callnames import title_of
 from levelog.intents import Intent
 from levelog.wire.objects import field_manager
 from levelog_processors.decide.facts import Facts, Outlook, Round
@@ -72,6 +73,7 @@ def conclude(look: Outlook, round_: Round | None, now: datetime) -> Decided:
             rows, round_.called if round_ is not None else {}, seen.looked_up if seen is not None else {}
         ),
         contents=_contents(look),
+        is_made=facts.view.handler.is_made,
         suppressed=before.suppressed,
     )
 
@@ -183,7 +185,8 @@ def _wait(under_way: Sequence[OpenIntent]) -> str:
     """What a level waits for; of a write that the log fails to show, what the API had of it."""
     intent = next((each for each in under_way if each.sighted_at is not None), under_way[0])
     if intent.sighted_at is None:
-        return f"waits for {intent.target}"
+        shown = title_of(intent.view, intent.target) if intent.verb == "call" else intent.target
+        return f"waits for {shown}"
     had = "was gone" if intent.sighted_version == GONE else f"had version {intent.sighted_version}"
     return (
         f"waits for {intent.target}: written as version {intent.result_version}, which the log does not show; "

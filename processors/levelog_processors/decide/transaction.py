@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from levelog.handlers.callnames import shown_write
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import Claimant, ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
@@ -134,8 +135,16 @@ def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:
 
 
 def _tell(held: Sequence[Decided]) -> None:
-    """Log one line for all that is news, and each level at debug; a single one is news by its name."""
-    news = [each for each in held if each.level.status != each.status_before or each.intents]
+    """Log one line for all that is news, and each level at debug; a single one is news by its name.
+
+    Of handlers, timers and daemons it is news what came of a call, which the actuator tells, and that none can be made.
+    """
+    news = [
+        each
+        for each in held
+        if (each.level.status != each.status_before or each.intents)
+        and (not each.is_made or each.level.status in ("failed", "blocked"))
+    ]
     single = news if len(news) == 1 else []
     for decided in held if log.isEnabledFor(logging.DEBUG) else single:
         level = decided.level
@@ -151,7 +160,7 @@ def _tell(held: Sequence[Decided]) -> None:
                 "view": level.view,
                 "sequence": level.cause,
                 "round": level.round,
-                "intents": [f"{row.verb} {row.target}" for row in decided.intents],
+                "intents": [shown_write(level.view, row.verb, row.target) for row in decided.intents],
             },
         )
     if len(news) > 1:

@@ -22,6 +22,7 @@ from levelog.edges import (
 )
 from levelog.effects import EFFECT_TIME, MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
 from levelog.errors import OperatorError
+from levelog.handlers.callnames import HANDLED
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.indexers import IndexHandler
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
@@ -142,7 +143,7 @@ class EdgeHandler:
     @property
     def handled_name(self) -> str:
         """Name of the effect, and of the index of what was handled."""
-        return f"{self.name}_handled"
+        return f"{self.name}{HANDLED}"
 
     @property
     def writes_name(self) -> str:
@@ -335,6 +336,7 @@ def edge_view(
     if handler.is_yielding:
         annotations |= {handler.written_name: Index[str, Call[str, None]], "levels": Levels}
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
+    made.is_made = True
     made.stands_on = (handler.writes_name,) if handler.is_yielding else ()
     options = handler.options
     filters = value_fingerprint((options.field, options.value, options.old, options.new, str(options.since)))
@@ -363,7 +365,7 @@ def end_view(handler: EdgeHandler, inspect_view: Callable[[Callable[..., Any]], 
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: called(handler)}
     made = inspect_view(declared(view, f"{handler.name}_deleted", annotations, Level[Any]))
-    made.is_of_deleted = True
+    made.is_of_deleted = made.is_made = True
     made.fingerprint = digest(_CODE, handler.name, "deleted")
     return made
 

@@ -134,7 +134,7 @@ def finalizer_view(
     annotations |= {"levels": Levels} if awaited else {}
     selector = Selector() if handlers or staying else Selector(when=is_left)
     made = inspect_view(declared(view, name, annotations, Level[bool]), selector)
-    made.stands_on = awaited
+    made.is_made, made.stands_on = True, awaited
     holding: list[Keeping] = [*handlers, *staying]
     filters = [digest(each.name, value_fingerprint(each.options.selector)) for each in holding]
     made.fingerprint = digest(_CODE, name, finalizer, str(made.resource.group_resource), *filters)

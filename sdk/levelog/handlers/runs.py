@@ -10,6 +10,7 @@ import msgspec
 from levelog.daemons import Daemon, Run, RunEnd
 from levelog.effects import Call, EffectHandler
 from levelog.errors import OperatorError
+from levelog.handlers.callnames import RUN
 from levelog.handlers.edgehandlers import EdgeOptions, Phase, require_options
 from levelog.handlers.fingerprints import fingerprint, type_fingerprint
 from levelog.handlers.indexers import MARK, IndexHandler
@@ -81,7 +82,7 @@ class DaemonHandler:
     @property
     def runs_name(self) -> str:
         """Name of the effect, and of the index of the runs that ended."""
-        return f"{self.name}_runs"
+        return f"{self.name}{RUN}"
 
     @property
     def wanted_name(self) -> str:
@@ -209,6 +210,7 @@ def daemon_view(
     annotations = {"parent": hint, runs: Index[str, Call[Run, RunEnd | None]], wanted: Index[str, Any]}
     annotations |= {"finalizing": Index[str, Phase]} if finalizing is not None else {}
     made = inspect_view(declared(view, handler.name, annotations, Level[Any]))
+    made.is_made = True
     held = () if finalizing is None else (finalizing.fingerprint,)
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *held)
     return made

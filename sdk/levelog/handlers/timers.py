@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from levelog.edges import essence, flat, handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
 from levelog.errors import OperatorError
+from levelog.handlers.callnames import TIMED
 from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, EdgeOptions, require_options
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
@@ -98,7 +99,7 @@ class TimerHandler:
     @property
     def calls_name(self) -> str:
         """Name of the effect, and of the index of its calls."""
-        return f"{self.name}_calls"
+        return f"{self.name}{TIMED}"
 
     def due(self, created: datetime, last: datetime | None, now: datetime, changed: datetime | None = None) -> datetime:
         """When the call is due that comes next; of several that were missed, the newest.
@@ -304,6 +305,7 @@ def timer_view(handler: TimerHandler, inspect_view: Callable[[Callable[..., Any]
     schedule = value_fingerprint(
         tuple(str(each) for each in (handler.every, handler.initial_delay, handler.idle, handler.sharp))
     )
+    made.is_made = True
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, schedule)
     return made
 

@@ -100,6 +100,8 @@ class ViewHandler:
         """Whether its parents are what stands for deleted objects."""
         self.writes_once = False
         """Whether its rounds ask for what is not done yet; its reconcile function may take `is_written`."""
+        self.is_made = False
+        """Whether levelog has made it of a handler, a timer or a daemon: its calls are told of, its levels at debug."""
         self.stands_on: tuple[str, ...] = ()
         """Views whose levels alone it is given; empty: all."""
         self._takes_levels = Given.LEVELS in given.given.values()

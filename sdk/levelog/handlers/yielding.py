@@ -187,7 +187,7 @@ def writes_view(
 
     annotations: dict[str, Any] = {"parent": Mapping[str, Any], index: kind, written: Index[str, Call[str, None]]}
     made = inspect_view(declared(view, name, annotations, Level[Any]))
-    made.writes_once = True
+    made.writes_once = made.is_made = True
     made.is_of_deleted = end is not None
     made.fingerprint = digest(_CODE, name, str(end))
     return made

@@ -71,6 +71,8 @@ class PastIntent(StoredIntent, frozen=True, kw_only=True):
     """Incarnation that the decision saw; empty: none."""
     attempts: int
     decided_at: datetime
+    owner: str = ""
+    """Process that has claimed it."""
     receipt: bytes | None
     """ReceiptNoted as JSON, once there is one."""
 
@@ -241,6 +243,8 @@ class Decided(Struct, frozen=True, kw_only=True):
     basis: Basis = Basis()
     contents: dict[IndexKey, bytes] = {}
     """The values under keys, as JSON, if new and short."""
+    is_made: bool = False
+    """Of a view that levelog has made of another function."""
     suppressed: str = ""
     """Records that asked since the decision before, and changed nothing that the view reads."""
 

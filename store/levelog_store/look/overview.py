@@ -11,10 +11,11 @@ from sqlalchemy import ColumnElement, Table, and_, func, literal, or_, select, u
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.counting import counted
+from levelog.handlers.callnames import is_daemon, shown_write, title_of
 from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import now, one_of
 from levelog_store.look.contact import listed_resources
-from levelog_store.look.queues import Queue, read_queues
+from levelog_store.look.queues import Queue, may_be_claimed, read_queues
 from levelog_store.owners.backfills import Progress, count_objects, read_progress
 from levelog_store.owners.handlers import Handler, by_name
 from levelog_store.owners.promotion import read_handlers
@@ -37,6 +38,8 @@ class WriteLine(Struct, frozen=True, kw_only=True):
     """Of the last attempt."""
     queue: Queue | None = None
     """Of a call that waits while others of its effect are under way."""
+    process: str = ""
+    """That has claimed it, and is there; empty: none."""
 
 
 class LevelLine(Struct, frozen=True, kw_only=True):
@@ -82,7 +85,7 @@ class Tried(Struct, frozen=True, kw_only=True):
         since = f" since {_moment(self.since)}" if self.since is not None else ""
         times = "once" if self.count == 1 else f"{self.count} times"
         again = "now again" if self.next_at is None else f"the next time at {_moment(self.next_at)}"
-        return f"tried {times}{since}, {again}"
+        return f"tried {times}{since}, {again}" if self.count else again
 
 
 class _Rounds(Struct, frozen=True):
@@ -208,8 +211,9 @@ def _moment(time: datetime) -> str:
 async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewParent, list[WriteLine]]:
     table, level = intents.c, levels.c
     shown = ("key", "view", "parent", "verb", "target", "state", "attempts", "owner", "due_at", "decided_at", "error")
+    is_over = may_be_claimed(connection.dialect).label("is_over")
     found = await connection.execute(
-        select(*(table[name] for name in shown))
+        select(*(table[name] for name in shown), is_over)
         .join(levels, and_(level.scope == table.scope, level.view == table.view, level.parent == table.parent))
         .where(
             table.scope == scope.number,
@@ -234,6 +238,7 @@ async def _read_writes(connection: AsyncConnection, scope: Scope) -> dict[ViewPa
             next_at=row.due_at if is_waiting else None,
             error=row.error,
             queue=queues.get(row.key),
+            process="" if row.is_over else row.owner,
         )
         lines.setdefault((row.view, row.parent), []).append(line)
     return lines
@@ -246,16 +251,33 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
     line = replace(line, writes=writes)
     if line.status != "settling":
         return line
+    for write in writes:
+        if is_daemon(line.view, write.verb, write.target):
+            told = daemon_text(write.since, write.process, write.error, write.attempts, write.next_at)
+            return replace(line, reason=f"{title_of(line.view, write.target)} {told}")
     if failing := [write for write in writes if write.error]:
         write = failing[0]
         tried = Tried(count=write.attempts, since=write.since, next_at=write.next_at)
-        reason = f"{write.verb} {write.target}: {tried.text}"
-        reason = f"{reason}: {write.error.removeprefix(f'{write.verb} {write.target}: ')}"
+        step = title_of(line.view, write.target) if write.verb == "call" else f"{write.verb} {write.target}"
+        shown = shown_write(line.view, write.verb, write.target)
+        reason = f"{shown}: {tried.text}: {write.error.removeprefix(f'{step}: ')}"
         return replace(line, reason=f"{reason}; {write.queue.text}" if write.queue else reason)
     for write in writes:
         if write.queue is not None:
-            return replace(line, reason=f"{write.verb} {write.target} waits: {write.queue.text}")
+            shown = shown_write(line.view, write.verb, write.target)
+            return replace(line, reason=f"{shown} waits: {write.queue.text}")
     return line
+
+
+def daemon_text(since: datetime, process: str, error: str, attempts: int, next_at: datetime | None = None) -> str:
+    """How the run of a daemon is told of that has not ended; `process` has claimed it, if any has."""
+    if process:
+        host, pid, _ = process.rsplit("-", 2)
+        return f"runs since {_moment(since)}, on {host} in process {pid}"
+    if attempts and error:
+        return f"{Tried(count=attempts, since=since, next_at=next_at).text}: {error}"
+    why = f": {error.removeprefix('runs again: ')}" if error else ""
+    return f"has run since {_moment(since)}, and waits for an actuator to take it over{why}" if why else "begins"
 
 
 async def read_levelled(connection: AsyncConnection, scope: Scope, *, most: int) -> tuple[list[str], list[str]]:

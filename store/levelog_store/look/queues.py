@@ -58,26 +58,27 @@ async def read_queues(connection: AsyncConnection, scope: Scope, keys: Collectio
 def _waiting(dialect: Dialect) -> Select[str, str]:
     """Those of the rows `of_keys` that are calls which may be claimed now."""
     effect = effect_column(dialect, intents).label("effect")
-    return select(intents.c.key, effect).where(is_one_of_keys(dialect), _IS_OPEN_CALL, _may_be_claimed(dialect))
+    return select(intents.c.key, effect).where(is_one_of_keys(dialect), _IS_OPEN_CALL, may_be_claimed(dialect))
 
 
 @built_once
 def _counts(dialect: Dialect) -> Select[str, int, int, int]:
     """How many calls of each effect are claimed, by how many, and how many may be claimed now."""
     effect = effect_column(dialect, intents).label("effect")
-    may_be_claimed = _may_be_claimed(dialect)
-    is_held = and_(intents.c.owner != "", ~may_be_claimed)
+    is_free = may_be_claimed(dialect)
+    is_held = and_(intents.c.owner != "", ~is_free)
     return (
         select(
             effect,
             func.count().filter(is_held).label("under_way"),
             func.count(intents.c.owner.distinct()).filter(is_held).label("actuators"),
-            func.count().filter(may_be_claimed).label("waiting"),
+            func.count().filter(is_free).label("waiting"),
         )
         .where(_IS_OPEN_CALL)
         .group_by(effect)
     )
 
 
-def _may_be_claimed(dialect: Dialect) -> ColumnElement[bool]:
+def may_be_claimed(dialect: Dialect) -> ColumnElement[bool]:
+    """Condition that nobody holds a claim of an intent that is open."""
     return or_(intents.c.due_at.is_(None), intents.c.due_at <= now(dialect))

@@ -298,7 +298,7 @@ async def test_a_call_that_waits_while_others_of_its_effect_run_tells_how_many(d
     await decide(database, *rows)
     found = {line.parent.rpartition("/")[2]: line for line in await lines(database, scope)}
     waits = "2 such calls are under way in 2 actuators, 3 wait"
-    assert found["c"].reason == f"call page/a/c waits: {waits}"
+    assert found["c"].reason == f"call effect page for a/c waits: {waits}"
     assert found["d"].reason.endswith(f": refused; {waits}")
     queues = {name: [write.queue for write in line.writes] for name, line in found.items()}
     queue = Queue(effect="shops/page", under_way=2, actuators=2, waiting=3)

@@ -88,7 +88,7 @@ def patches_view(
         **dict(indices.values()),
     }
     made = inspect_view(declared(view, name, annotations, Level[dict[str, WantedPatch]]))
-    made.writes_once = True
+    made.writes_once = made.is_made = True
     made.fingerprint = digest(_CODE, name, *indices)
     return made
 

@@ -123,5 +123,6 @@ def resumed_view(
     }
     made = inspect_view(declared_function(view, handler.name, annotations, Level[Any]))
     names = [f"{each.handled_name} {sorted(each.reasons)}" for each in siblings]
+    made.is_made = True
     made.fingerprint = digest(_CODE, handler.name, handler.reader.fingerprint, *names)
     return made

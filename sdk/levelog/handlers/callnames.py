@@ -1,0 +1,41 @@
+"""How people are told of a call: by the function that its user wrote, and what kind of function that is."""
+
+from typing import Final
+
+from levelog.effects import GROUP
+
+HANDLED: Final = "_handled"
+"""Ends the name of the effect that calls an edge handler."""
+TIMED: Final = "_calls"
+RUN: Final = "_runs"
+NOTED: Final = ("_written", "_patched")
+"""Of effects that note that something is written."""
+DAEMON: Final = "daemon"
+_KINDS: Final = {HANDLED: "handler", TIMED: "timer", RUN: DAEMON} | dict.fromkeys(NOTED, "note")
+
+
+def kind_and_name(view: str, effect: str) -> tuple[str, str]:
+    """`handler` and `provision`, of the effect `provision_handled` that `shops/provision` calls."""
+    own = view.partition("/")[2]
+    for ending, kind in _KINDS.items():
+        name = effect.removesuffix(ending)
+        if name != effect and (own == name or own.startswith(f"{name}_")):
+            return kind, name
+    return "effect", effect
+
+
+def title_of(view: str, target: str) -> str:
+    """`handler provision`, of the target of a call."""
+    return " ".join(kind_and_name(view, target.partition("/")[0].removesuffix(f".{GROUP}")))
+
+
+def shown_write(view: str, verb: str, target: str) -> str:
+    """`apply pods/default/shop-0`, or `call handler provision for default/shop`."""
+    if verb != "call":
+        return f"{verb} {target}"
+    return f"call {title_of(view, target)} for {target.partition('/')[2]}"
+
+
+def is_daemon(view: str, verb: str, target: str) -> bool:
+    """Tell whether a write is the run of a daemon."""
+    return verb == "call" and title_of(view, target).startswith(f"{DAEMON} ")

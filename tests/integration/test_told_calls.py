@@ -1,0 +1,86 @@
+"""How people are told of calls: by function and kind, with one line of the log each; of daemons, that they run."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from levelog_sandbox import Sandbox
+from rigs.kopfrivals import DEFINITION
+from rigs.levelog import Levelog, define
+from rigs.waiting import until
+
+SOURCE = """
+import asyncio
+from datetime import timedelta
+
+from levelog import Operator, Resource
+
+op = Operator("shops")
+
+
+class Shop(Resource, group="example.com", version="v1", plural="shops"):
+    pass
+
+
+@op.on.create
+async def greet(shop: Shop) -> None:
+    pass
+
+
+@op.timer(every=timedelta(hours=1))
+async def count(shop: Shop) -> None:
+    pass
+
+
+@op.daemon
+async def follow(shop: Shop) -> None:
+    await asyncio.sleep(3600)
+"""
+
+
+@pytest_asyncio.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox() as started:
+        yield started
+
+
+async def test_calls_are_told_of_by_the_name_and_kind_of_their_function_and_daemons_say_that_they_run(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
+    (levelog.folder / "shops.py").write_text(SOURCE)
+    await define(sandbox, DEFINITION)
+    metadata = {"name": "a", "namespace": "default"}
+    sandbox.user.create({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": metadata})
+    running = levelog.start("run", "shops.py")
+    try:
+        await running.says("call handler greet for default/a: done")
+        await running.says("call timer count for default/a: done")
+        await running.says("daemon follow runs for shops.example.com/default/a")
+
+        async def are_settled() -> bool:
+            said = (await levelog.ends("levels", env={"COLUMNS": "300"})).stdout
+            return len(re.findall(r"in_sync", said)) == 2 and "daemon follow runs since 20" in said
+
+        await until(are_settled, "what came of the calls in levels", seconds=30)
+        lines = [json.loads(line) for line in running.log.read_text().splitlines() if line.startswith("{")]
+        told = [line["message"] for line in lines if "shops.example.com/default/a" in str(line)]
+        assert sorted(told) == [
+            "call handler greet for default/a: done",
+            "call timer count for default/a: done",
+            "daemon follow runs for shops.example.com/default/a",
+        ]
+        why = await levelog.ends("why", "shops/a", "--full", env={"COLUMNS": "300"})
+        assert "call handler greet for default/a: settled" in why.stdout
+        assert re.search(r"call daemon follow for default/a: runs since .* UTC, on .* in process \d+ ", why.stdout)
+        everything = why.stdout + running.log.read_text()
+        assert not re.search(r"(greet_handled|count_calls|follow_runs)\b", everything), everything
+        await running.stops()
+        levels = await levelog.ends("levels", "--view", "follow", env={"COLUMNS": "300"})
+        over = "daemon follow has run since .* UTC, and waits for an actuator to take it over: the process ends"
+        assert re.search(over, levels.stdout), levels.stdout
+    finally:
+        running.kill()
