@@ -6,6 +6,7 @@ scratch tables are folded from each to the next, whoever folded what and in whic
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ MOST_AT_ONCE: Final = 256
 TOO_EARLY: Final = (
     "history begins later: what the view reads was not listed yet, or not in the version that the code declares"
 )
+LOST: Final = "it was made on a log that is gone: the one that is there began later"
 OUT_OF_ORDER: Final = "it was made while the tables were rebuilt, from less than others had seen before"
 
 
@@ -42,6 +44,7 @@ class RecordedReplay:
         self._selection = selection
         self._sides = sides
         self._at = (0,) * history.origin.partitions
+        self._began = _moment(history.origin.stream_created)
         self._folder = HistoryFolder(history, [side.scratch for side in sides])
         self.decisions = 0
         """How many were made again."""
@@ -63,6 +66,10 @@ class RecordedReplay:
         async with aclosing(self._history.decisions()) as decisions:  # lest its connection outlive an error
             async for past in decisions:
                 if not self._selection.has(past):
+                    continue
+                if self._began is not None and past.decided_at < self._began:  # its sequences are those of another log
+                    self.decisions += 1
+                    yield (Judged(past=past, conclusion=None, obstacle=LOST),) * len(self._sides)
                     continue
                 level = past.view, past.parent
                 if moment and (past.basis.folded != folded or level in moment or len(moment) == MOST_AT_ONCE):
@@ -103,3 +110,11 @@ class RecordedReplay:
             Judged(past=each, conclusion=None, obstacle=TOO_EARLY) if each.ordinal in early else next(judged)
             for each in past
         ]
+
+
+def _moment(created: str) -> datetime | None:
+    """When a stream was made, as NATS writes it; None: it does not say."""
+    try:
+        return datetime.fromisoformat(created)
+    except ValueError:
+        return None
