@@ -37,7 +37,8 @@ class Simulation:
 
     What it does not imitate: its processes never fail, and the cluster is the sandbox, whose docstring lists further
     limits. It serves the built-in kinds and the resources that the operators' classes declare, those without
-    validation; apply a CustomResourceDefinition for other resources, or to have objects validated.
+    validation and with every field that is written; apply a CustomResourceDefinition for other resources, or to have
+    objects validated and unknown fields dropped.
     """
 
     def __init__(
