@@ -134,7 +134,7 @@ def level_plain(scope: Scope, line: LevelLine, last_contact: datetime | None) ->
         "view": line.view,
         "parent": line.parent,
         "status": line.status,
-        "reason": line.reason,
+        "reason": line.told_reason,
         "drift": msgspec.json.decode(line.drift) if line.drift else None,
         "round": line.round,
         "tried": line.tried,

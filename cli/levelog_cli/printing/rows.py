@@ -79,7 +79,7 @@ def level_cells(scope: Scope, level: LevelLine | Decision, headings: Sequence[st
         f"{at:%Y-%m-%dT%H:%M:%SZ}" if at else "",
         ", ".join(writes),
         _drift(level),
-        level.reason,
+        level.told_reason if isinstance(level, LevelLine) else level.reason,
     )
     by_heading = dict(zip(_LEVEL_COLUMNS, cells, strict=True))
     return [by_heading[each] for each in headings]

@@ -86,12 +86,5 @@ def _differ(before: LevelLine, now: LevelLine) -> bool:
     """
     if before.evaluated_at is None and now.evaluated_at is None:
         return before.status != now.status
-    return _shown(before) != _shown(now)
-
-
-def _shown(line: LevelLine) -> tuple[object, ...]:
-    reason = line.reason
-    for write in line.writes:
-        if write.queue is not None:
-            reason = reason.removesuffix(write.queue.text)
-    return line.status, line.round, line.drift, reason
+    shown = ("status", "round", "drift", "reason")
+    return any(getattr(before, name) != getattr(now, name) for name in shown)

@@ -50,6 +50,8 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     parent: str
     status: str
     reason: str = ""
+    queued: str = ""
+    """What follows on the reason: how many calls of the same effect run and wait, which changes all the time."""
     drift: bytes | None = None
     """JSON: keys that are missing, extra and changed."""
     round: int = 0
@@ -58,6 +60,11 @@ class LevelLine(Struct, frozen=True, kw_only=True):
     """How often a level that failed was tried; None: it is not tried again."""
     writes: list[WriteLine] = []
     """Those that the level waits for, and those of its last round that failed."""
+
+    @property
+    def told_reason(self) -> str:
+        """The reason as it is shown."""
+        return self.reason + self.queued
 
     @property
     def is_held(self) -> bool:
@@ -261,11 +268,11 @@ def _with_writes(line: LevelLine, writes: list[WriteLine]) -> LevelLine:
         step = title_of(line.view, write.target) if write.verb == "call" else f"{write.verb} {write.target}"
         shown = shown_write(line.view, write.verb, write.target)
         reason = f"{shown}: {tried.text}: {write.error.removeprefix(f'{step}: ')}"
-        return replace(line, reason=f"{reason}; {write.queue.text}" if write.queue else reason)
+        return replace(line, reason=reason, queued=f"; {write.queue.text}" if write.queue else "")
     for write in writes:
         if write.queue is not None:
             shown = shown_write(line.view, write.verb, write.target)
-            return replace(line, reason=f"{shown} waits: {write.queue.text}")
+            return replace(line, reason=f"{shown} waits", queued=f": {write.queue.text}")
     return line
 
 

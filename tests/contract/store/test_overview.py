@@ -298,8 +298,8 @@ async def test_a_call_that_waits_while_others_of_its_effect_run_tells_how_many(d
     await decide(database, *rows)
     found = {line.parent.rpartition("/")[2]: line for line in await lines(database, scope)}
     waits = "2 such calls are under way in 2 actuators, 3 wait"
-    assert found["c"].reason == f"call effect page for a/c waits: {waits}"
-    assert found["d"].reason.endswith(f": refused; {waits}")
+    assert found["c"].told_reason == f"call effect page for a/c waits: {waits}"
+    assert found["d"].told_reason.endswith(f": refused; {waits}")
     queues = {name: [write.queue for write in line.writes] for name, line in found.items()}
     queue = Queue(effect="shops/page", under_way=2, actuators=2, waiting=3)
     assert queues == {**{name: [None] for name in "abefgh"}, "c": [queue], "d": [queue], "j": [queue]}
@@ -360,5 +360,7 @@ async def test_who_watches_levels_is_shown_a_call_that_waits_once_however_the_qu
         first = await anext(changing)
         await evaluate(rows[2])
         second = await anext(changing)
-    shown = [[(line.parent[-1], line.reason.rpartition(", ")[2]) for _, line in each.lines] for each in (first, second)]
+    shown = [
+        [(line.parent[-1], line.told_reason.rpartition(", ")[2]) for _, line in each.lines] for each in (first, second)
+    ]
     assert shown == [[("a", ""), ("b", "1 waits")], [("c", "2 wait")]]
