@@ -35,6 +35,23 @@ def tries(retry, started, **_):
         assert len({started for _, _, started in one.told("tries")}) == 1
 
 
+async def test_a_retry_is_counted_over_a_restart(tmp_path: Path) -> None:
+    source = """
+@kopf.on.create(*SHOPS)
+def tries(retry, started, **_):
+    tell("tries", retry, started.isoformat())
+    if retry == 0:
+        raise kopf.TemporaryError("not yet", delay=3)
+"""
+    async with rival("levelog", tmp_path, source) as one:
+        one.make("a")
+        first = await one.tells("tries", 0)
+        one.stop()
+        one.start()
+        assert (await one.tells("tries", 1))[2] == first[2]
+        assert len(one.told("tries")) == 2
+
+
 async def test_timers_keep_their_schedule_and_their_end_over_a_restart_and_memos_begin_anew(tmp_path: Path) -> None:
     source = """
 @kopf.timer(*SHOPS, interval=3600)
