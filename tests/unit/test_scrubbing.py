@@ -10,7 +10,7 @@ from levelog.secrets.redaction import Redactor
 from levelog.secrets.scrubbing import scrub
 from levelog.wire.objects import GroupResource
 
-VALUES = st.text(min_size=6, max_size=20)
+VALUES = st.text(min_size=6, max_size=20).filter(lambda value: value not in "[redacted]")
 
 
 @given(VALUES, st.sampled_from([str, repr, json.dumps, lambda v: quote(v, safe="", errors="replace")]))
