@@ -160,10 +160,9 @@ class Engine:
         is_durable = self.claimant is not None and any(not isinstance(each.record, _OF_WRITES) for each in fresh)
         cut: Cut | None = None
         async with self._decider.deciding(durable=is_durable, guarded=guarded) as within:
+            held = await self._folder.read_within(within.connection, self.epochs, fresh, self.folded_to)
             began = perf_counter()
-            folded, within.objects = await self._folder.fold_within(
-                within.connection, self.epochs, fresh, self.folded_to
-            )
+            folded, within.objects = await self._folder.fold_within(within.connection, fresh, held)
             self._decider.slowness.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
             within.carried = Carried(folded.wakes)
             left = leaving(folded)

@@ -132,7 +132,7 @@ OF_SCOPE: Final = bindparam("of_scope", type_=Integer)
 
 
 def built_once(build: Callable[P, T]) -> Callable[P, T]:
-    """Build a statement once for each kind of database, and return the same one from then on.
+    """Build a statement, or a tuple with one, once for each kind of database, and return the same one from then on.
 
     The statement for each combination of other arguments is cached for ever, so these should have few values.
     """
@@ -144,7 +144,7 @@ def built_once(build: Callable[P, T]) -> Callable[P, T]:
         place = (*kinds, *named.items())
         if place not in built:
             made = built[place] = build(*arguments, **named)
-            _built_once[id(made)] = made
+            _built_once.update((id(each), each) for each in (made if isinstance(made, tuple) else (made,)))
         return built[place]
 
     return find

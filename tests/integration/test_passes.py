@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -207,6 +207,9 @@ class Watched:
 
 
 @settings(max_examples=examples(40), phases=(Phase.explicit, Phase.generate))
+@example(story=[([("web", "a", 0, "y")], []), ([("no web", "a", 0, "y")], [("webs/shown", PARENTS[0])])]).via(
+    "a write that waits for a level which goes in the pass is superseded after it was read"
+)
 @given(story=st.lists(changes(), min_size=1, max_size=8))
 async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], tmp_path_factory: Any) -> None:
     folder: Path = tmp_path_factory.mktemp("passes")

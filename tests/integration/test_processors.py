@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_processors.decide.snapshot import read_facts
 from levelog_store.decide.decisions import PendingWake
+from levelog_store.decide.inputreads import Inputs
 from levelog_store.owners.leases import Leases
 from levelog_store.tables import dependencies, index_entries, intents, leases, levels, objects, wakeups
 from rigs.lostcommits import keep, lose
@@ -95,7 +96,8 @@ async def test_a_wake_reads_no_values_of_keys_that_have_not_changed(nats_server:
             )
 
             async def look(connection: AsyncConnection, wake: PendingWake = wake) -> None:
-                [known] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON, None, {})
+                inputs = Inputs(has_dependencies=True, parents={})
+                [known] = await read_facts(connection, stack.scope, stack.program, {}, [wake], NOON, None, inputs)
                 assert not known.facts.is_changed
 
             costs.append(await work_of(stack.database, look))

@@ -25,6 +25,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, PendingWake, Target
+from levelog_store.decide.inputreads import Inputs
 from levelog_store.fold.changewrites import tell_readers
 from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.owners.leases import guard
@@ -114,6 +115,7 @@ class Decider:
         self._database = database
         self._scope = scope
         self._program = program
+        self._reads_keys = any(map(program.reads_elsewhere, program.views.values()))
         self.claimant = claimant
         self.calls = CallCounts()
         self.namespaces: Namespaces = {}
@@ -165,8 +167,10 @@ class Decider:
             views = deciding_views(self._program, views)
             # one clock for what is due and for what becomes due, however those of the processors differ
             carried = NOTHING_CARRIED if within is None else within.carried
+            inputs = Inputs(has_dependencies=self._reads_keys, parents={**within.objects} if within is not None else {})
+            ahead = inputs if len(carried.levels) <= BATCH else None
             rows, at = await stored.read_wakes(
-                connection, self._scope, list(epochs), views, most, at=now, of=carried.levels
+                connection, self._scope, list(epochs), views, most, at=now, of=carried.levels, into=ahead
             )
             found = (await carried.added_to(connection, self._scope, rows, views))[:most]
             early = await read_early(connection, self._scope, self._program, found, at, carried.causes)
@@ -178,8 +182,7 @@ class Decider:
                 return Cut(len(fresh), [], at=at)
             is_alone = folded_to is not None and len(folded_to) == self._scope.partitions
             folded = folded_to if is_alone else None  # which the commit compares with the tables
-            written = within.objects if within is not None else {}
-            looks, stray = await self._look(connection, wakes, at, folded, written) if wakes else ([], [])
+            looks, stray = await self._look(connection, wakes, at, folded, inputs) if wakes else ([], [])
         acted = [*back, *await acting.act(looks, epochs)]
         if len(acted) < len(back) + len(looks):
             self.slowness.note(timedelta.max)
@@ -215,11 +218,11 @@ class Decider:
         wakes: Sequence[PendingWake],
         now: datetime,
         folded_to: Mapping[int, int] | None,
-        written: Mapping[str, StoredObject],
+        inputs: Inputs,
     ) -> tuple[list[Outlook], list[PendingWake]]:
         """Look at the levels, and call the views that may see something else; wakeups without a level are the rest."""
         scope, program = self._scope, self._program
-        known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, written)
+        known = await read_facts(connection, scope, program, self.namespaces, wakes, now, folded_to, inputs)
         evaluations = {
             each.facts.name: Evaluation(
                 each.facts.view,

@@ -16,12 +16,11 @@ from levelog_processors.fold.rules import parent_inputs
 from levelog_processors.program import Program
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import OpenIntent, PendingWake
+from levelog_store.decide.inputreads import Inputs
 from levelog_store.rows import (
     Bucket,
     IndexKey,
     Scope,
-    StoredObject,
-    ViewParent,
     WholeIndex,
     is_of_levels,
     whole_index_key,
@@ -71,42 +70,35 @@ async def read_facts(
     wakes: Sequence[PendingWake],
     now: datetime,
     folded_to: Mapping[int, int] | None,
-    written: Mapping[str, StoredObject],
+    inputs: Inputs,
 ) -> list[Known]:
     """The facts of the levels that wakeups ask for; those are left out whose parent is gone, or not the view's.
 
-    `folded_to`: the checkpoints, where they are known; None: they are read. `written` objects are not read, either.
+    `folded_to`: the checkpoints, where they are known; None: they are read. `inputs` that are known are not, either.
     """
-    levels_of: list[ViewParent] = [(wake.view, wake.parent) for wake in wakes]
-    names = sorted({wake.parent for wake in wakes})
-    parents = {name: written[name] for name in names if name in written}
-    if others := [name for name in names if name not in written]:
-        parents |= await stored.read_parents(connection, scope, others)
-    before = await stored.read_levels(connection, scope, names)
-    intents = await stored.read_open_intents(connection, scope, levels_of)
-    reading = [level for level in levels_of if program.reads_elsewhere(program.views[level[0]])]
-    dependencies = await stored.read_dependencies(connection, scope, reading) if reading else {}
+    await inputs.read(connection, scope, [(wake.view, wake.parent) for wake in wakes])
     checkpoints = folded_to or await stored.read_checkpoints(connection, scope)
     folded = tuple([checkpoints[partition] for partition in sorted(checkpoints)])
     found: list[Facts] = []
     for wake in wakes:
-        level, view, parent = (wake.view, wake.parent), program.views[wake.view], parents.get(wake.parent)
-        held = before.get(level)
-        inputs = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
-        if parent is None or inputs is None:
+        level, view, parent = (wake.view, wake.parent), program.views[wake.view], inputs.parents.get(wake.parent)
+        held = inputs.levels.get(level)
+        identity = parent_inputs(view, parent.body, held.looked_at if held else None) if parent else None
+        if parent is None or identity is None:
             continue
-        row, read = level_before(wake, parent, held), dependencies.get(level, {})
+        row = level_before(wake, parent, held)
+        read = inputs.dependencies.get(level, {}) if program.reads_elsewhere(view) else {}
         facts = Facts(
             wake=wake,
             view=view,
             parent=parent,
             before=row,
-            intents=[_as_watched(intent, program, namespaces) for intent in intents.get(level, ())],
-            inputs=inputs,
+            intents=[_as_watched(intent, program, namespaces) for intent in inputs.intents.get(level, ())],
+            inputs=identity,
             reads=row.reads,
             versions=digest_of_versions(read),
             dependencies=frozenset(read),
-            standings=standings(program, program.siblings_of(view), parent, before),
+            standings=standings(program, program.siblings_of(view), parent, inputs.levels),
             now=now,
             folded=folded,
             longest=program.max_backoff,

@@ -1,6 +1,7 @@
 """Folds batches into the tables: reads the stored state, runs the pure fold, commits changes and checkpoint."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -14,6 +15,7 @@ from levelog.wire.records import (
     GapNoted,
     HistoryReverted,
     LoggedRecord,
+    ReceiptNoted,
     SyncFinished,
     SyncStarted,
 )
@@ -26,6 +28,7 @@ from levelog_store.connect.database import Database
 from levelog_store.fold.changes import Changes, Held, Unlisted, Wake
 from levelog_store.fold.changewrites import advance_checkpoints, write_changes
 from levelog_store.fold.heldreads import (
+    ReadRows,
     read_entries,
     read_expired,
     read_held,
@@ -102,21 +105,27 @@ class Folder:
         await self.keep_statistics(len(records))
         return self._folded(records, wakes, parts)
 
-    async def fold_within(
+    async def read_within(
         self,
         connection: AsyncConnection,
         epochs: Mapping[int, int],
         records: Sequence[LoggedRecord],
         folded_to: Mapping[int, int],
+    ) -> Held:
+        """Guard a transaction of the caller, and read what it folds records on. Raises as `fold` does."""
+        held_by: dict[int, int] = {logged.partition: epochs[logged.partition] for logged in records}
+        read = partial(guard, connection, self.scope, held_by, folded_to=folded_to)
+        return await self._held(connection, records, within=read)
+
+    async def fold_within(
+        self, connection: AsyncConnection, records: Sequence[LoggedRecord], held: Held
     ) -> tuple[Folded, Mapping[str, StoredObject]]:
-        """Fold records that are `foldable_at_once`, in a transaction of the caller. Raises as `fold` does.
+        """Fold records that are `foldable_at_once` on what `read_within` has read.
 
         Returns the objects that it has written, too. The wakes are the caller's to write.
         """
-        partitions = {logged.partition for logged in records}
-        await guard(connection, self.scope, {p: epochs[p] for p in partitions}, folded_to=folded_to)
-        changes = self.begin(await self._held(connection, records)).records(records)
-        wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking, are_wakes_written=False)
+        changes = self.begin(held).records(records)
+        wakes = await write_changes(connection, self.scope, changes, is_waking=self._is_waking, within=held)
         return self._folded(records, wakes, [changes]), changes.objects
 
     def _folded(
@@ -168,12 +177,24 @@ class Folder:
             held = await self._held(connection, records)
         return self.begin(held).records(records)
 
-    async def _held(self, connection: AsyncConnection, records: Sequence[LoggedRecord]) -> Held:
+    async def _held(
+        self, connection: AsyncConnection, records: Sequence[LoggedRecord], within: ReadRows | None = None
+    ) -> Held:
+        """`within` a transaction that has all partitions, intents under way are read with it: nobody else adds any."""
         names = object_names(records)
+        ended = {str(each.record.target) for each in records if isinstance(each.record, ReceiptNoted)}
         kinds = {name: str(ObjectKey.parse(name).group_resource) for name in names}
         indexed = [name for name, kind in kinds.items() if self.program.indices_of(kind)]
         has_parents = any(self.program.views_of(kind) for kind in set(kinds.values()))
-        held = await read_held(connection, self.scope, names, indexed=indexed, has_parents=has_parents)
+        held = await read_held(
+            connection,
+            self.scope,
+            names,
+            indexed=indexed,
+            has_parents=has_parents,
+            targets=names | ended if within is not None else (),
+            read=within,
+        )
         has_marks = any(isinstance(logged.record, _MARKS) for logged in records)
         if has_marks or self._api_versions is None:
             held.syncs = await read_syncs(connection, self.scope)

@@ -2,11 +2,25 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Dialect, Integer, Select, and_, bindparam, case, func, literal_column, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Dialect,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
@@ -17,7 +31,6 @@ from levelog_store.dialects import (
     each_of,
     many,
     many_pairs,
-    mappings,
     now,
     one_of_named,
     pairs,
@@ -44,6 +57,47 @@ from levelog_store.tables import (
     tombstones,
     wakeups,
 )
+from levelog_store.unions import Part, Rows, read_rows
+
+
+class Inputs(Struct):
+    """What decisions on some levels rest on, but for what the keys hold that they read."""
+
+    has_dependencies: bool
+    """Some view reads keys."""
+    parents: dict[str, StoredObject]
+    """Those that are known already are not read."""
+    levels: dict[ViewParent, LevelRow] = {}
+    """Of the parents, of all views."""
+    intents: dict[ViewParent, list[OpenIntent]] = {}
+    """Of each level's last round, and older ones that are not settled; no level waits for Events."""
+    dependencies: dict[ViewParent, dict[IndexKey, int]] = {}
+    """As `read_dependencies` gives them."""
+    known: set[ViewParent] = set()
+
+    async def read(self, connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
+        """Read what is not known yet of these levels."""
+        if missing := [level for level in of if level not in self.known]:
+            self.take(missing, *await read_rows(connection, scope, *self.parts(connection.dialect, missing)))
+
+    def parts(self, dialect: Dialect, of: Sequence[ViewParent]) -> Sequence[Part | None]:
+        """What is read for these levels."""
+        of_levels, parents = many_pairs(dialect, of), {parent for _, parent in of}
+        others = sorted(parents - self.parents.keys())
+        return (
+            (_parents, {"names": many(dialect, others)}) if others else None,
+            (_levels, {"parents": many(dialect, sorted(parents))}),
+            (_open_intents, of_levels),
+            (_dependencies, of_levels) if self.has_dependencies else None,
+        )
+
+    def take(self, of: Sequence[ViewParent], parents: Rows, levels: Rows, intents: Rows, dependencies: Rows) -> None:
+        """Take the rows of these parts."""
+        self.known |= {*of}
+        self.parents |= _as_objects(parents)
+        self.levels |= _as_levels(levels)
+        self.intents |= _as_intents(intents)
+        self.dependencies |= _as_dependencies(dependencies)
 
 
 async def read_wakes(
@@ -55,16 +109,21 @@ async def read_wakes(
     *,
     at: datetime | None = None,
     of: Sequence[ViewParent] = (),
+    into: Inputs | None = None,
 ) -> tuple[list[PendingWake], datetime]:
     """Due wakeups at a time (by default now, by the database's clock), oldest cause first; and that time.
 
-    Plus the wakeups of the levels `of`, due or not, which do not count against the `limit`.
+    Plus the wakeups of the levels `of`, due or not, which do not count against the `limit`. Their other inputs are read
+    in the same statement, `into` inputs.
     """
     dialect = connection.dialect
     values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
-    statement, moment = (_wakes(dialect, is_now=True), {}) if at is None else (_wakes(dialect), {"at": at})
     values |= many_pairs(dialect, of)
-    rows = mappings(await connection.execute(statement, {"of_scope": scope.number, **values, **moment}))
+    part: Part = (_wakes_now, values) if at is None else (_wakes, values | {"at": at})
+    parts = into.parts(dialect, of) if into is not None and of else ()
+    rows, *others = await read_rows(connection, scope, part, *parts)
+    if into is not None and others:
+        into.take(of, *others)
     found = {
         (row["view"], row["parent"]): PendingWake(**{name: row[name] for name in PendingWake.__struct_fields__})
         for row in rows
@@ -77,13 +136,22 @@ async def read_wakes(
 
 
 @built_once
-def _wakes(dialect: Dialect, *, is_now: bool = False) -> Select[Any]:
+def _wakes_now(dialect: Dialect) -> Select[Any]:
+    return _wakes_at(dialect, now(dialect))
+
+
+@built_once
+def _wakes(dialect: Dialect) -> Select[Any]:
+    return _wakes_at(dialect, bindparam("at", type_=wakeups.c.due_at.type))
+
+
+def _wakes_at(dialect: Dialect, at: ColumnElement[datetime]) -> Select[Any]:
     """Two parts, each in the order of an index, so that what is not handed out is not looked at, and those named.
 
     With the moment in a row of its own if there are none.
     """
     table = wakeups.c
-    clock = select((now(dialect) if is_now else bindparam("at", type_=table.due_at.type)).label("moment")).cte("clock")
+    clock = select(at.label("moment")).cte("clock")
     limit = bindparam("limit", type_=Integer)
     columns = [table[name] for name in PendingWake.__struct_fields__]
     are_wanted = (one_of_named(dialect, table.partition, "partitions"), one_of_named(dialect, table.view, "views"))
@@ -158,9 +226,12 @@ def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
 
 async def read_parents(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, StoredObject]:
     """Objects by name."""
-    dialect = connection.dialect
-    rows = await connection.execute(_parents(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
-    return {row["object"]: StoredObject(**row) for row in mappings(rows)}
+    (rows,) = await read_rows(connection, scope, (_parents, {"names": many(connection.dialect, names)}))
+    return _as_objects(rows)
+
+
+def _as_objects(rows: Rows) -> dict[str, StoredObject]:
+    return {row["object"]: StoredObject(**row) for row in rows}
 
 
 @built_once
@@ -174,9 +245,12 @@ async def read_levels(
     connection: AsyncConnection, scope: Scope, parents: Collection[str]
 ) -> dict[ViewParent, LevelRow]:
     """Levels of the parents, of all views."""
-    dialect = connection.dialect
-    rows = await connection.execute(_levels(dialect), {"of_scope": scope.number, "parents": many(dialect, parents)})
-    return {(row["view"], row["parent"]): LevelRow(**row) for row in mappings(rows)}
+    (rows,) = await read_rows(connection, scope, (_levels, {"parents": many(connection.dialect, parents)}))
+    return _as_levels(rows)
+
+
+def _as_levels(rows: Rows) -> dict[ViewParent, LevelRow]:
+    return {(row["view"], row["parent"]): LevelRow(**row) for row in rows}
 
 
 @built_once
@@ -190,11 +264,15 @@ async def read_dependencies(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, dict[IndexKey, int]]:
     """Keys that each level read when it was evaluated last, with the version of each now; -1: it has none."""
-    dialect = connection.dialect
-    rows = await connection.execute(_dependencies(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
+    (rows,) = await read_rows(connection, scope, (_dependencies, many_pairs(connection.dialect, of)))
+    return _as_dependencies(rows)
+
+
+def _as_dependencies(rows: Rows) -> dict[ViewParent, dict[IndexKey, int]]:
     found: dict[ViewParent, dict[IndexKey, int]] = {}
-    for view, parent, index, key, version in rows:
-        found.setdefault((view, parent), {})[index, key] = -1 if version is None else version
+    for row in rows:
+        version = -1 if row["version"] is None else row["version"]
+        found.setdefault((row["view"], row["parent"]), {})[row["index"], row["key"]] = version
     return found
 
 
@@ -270,15 +348,10 @@ async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str
     )
 
 
-async def read_open_intents(
-    connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
-) -> dict[ViewParent, list[OpenIntent]]:
-    """Intents of each level's last round, and older ones that are not settled; no level waits for Events."""
-    dialect = connection.dialect
-    rows = await connection.execute(_open_intents(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
+def _as_intents(rows: Rows) -> dict[ViewParent, list[OpenIntent]]:
     found: dict[ViewParent, list[OpenIntent]] = {}
-    for row in mappings(rows):
-        receipt, body, options = row.pop("receipt"), row.pop("body"), row.pop("options")
+    for row in sorted(rows, key=itemgetter("round", "ordinal")):
+        receipt, body, options, *_ = [row.pop(name) for name in ("receipt", "body", "options", "round", "ordinal")]
         answer = _answered.decode(receipt).answer if receipt else 0
         request = request_of(row["verb"], row["target"], body, options)
         found.setdefault((row["view"], row["parent"]), []).append(OpenIntent(**row, answer=answer, request=request))
@@ -296,7 +369,16 @@ _answered: Final = msgspec.json.Decoder(_Answered)
 
 @built_once
 def _open_intents(dialect: Dialect) -> Select[Any]:
-    wanted, table, held = pairs(dialect), intents.c, objects.c
+    """Outer joins, so that SQLite looks up one after the other as they stand here; see `among`."""
+    wanted, table, held, level = pairs(dialect), intents.c, objects.c, levels.c
+    is_level = and_(level.scope == OF_SCOPE, level.view == wanted.c.first, level.parent == wanted.c.second)
+    is_of_level = and_(table.scope == OF_SCOPE, table.view == level.view, table.parent == level.parent)
+    is_open = and_(
+        table.parent_uid == level.parent_uid,
+        table.state != "superseded",
+        table.verb != "event",
+        or_(table.round == level.round, table.state.in_(UNSETTLED)),
+    )
     fields = [name for name in OpenIntent.__struct_fields__ if name in table]
     return (
         select(
@@ -308,19 +390,16 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
             held.is_deleting.label("held_is_deleting"),
             func.coalesce(held.manager, "").label("held_manager"),
             tombstones.c.version.label("buried_version"),
+            table.round,
+            table.ordinal,
         )
-        .join(wanted, (table.view == wanted.c.first) & (table.parent == wanted.c.second))
-        .join(levels, and_(levels.c.scope == OF_SCOPE, levels.c.view == table.view, levels.c.parent == table.parent))
-        .outerjoin(objects, and_(held.scope == OF_SCOPE, held.object == table.target))
-        .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))
-        .where(
-            table.scope == OF_SCOPE,
-            table.parent_uid == levels.c.parent_uid,
-            table.state != "superseded",
-            table.verb != "event",
-            or_(table.round == levels.c.round, table.state.in_(UNSETTLED)),
+        .select_from(
+            wanted.outerjoin(levels, is_level)
+            .outerjoin(intents, and_(is_of_level, is_open))
+            .outerjoin(objects, and_(held.scope == OF_SCOPE, held.object == table.target))
+            .outerjoin(tombstones, and_(tombstones.c.scope == OF_SCOPE, tombstones.c.object == table.target))
         )
-        .order_by(table.round, table.ordinal)
+        .where(func.coalesce(table.scope, -1) == OF_SCOPE)
     )
 
 

@@ -63,6 +63,8 @@ class Held(Struct):
     """By object."""
     levels: dict[ViewParent, HeldLevel] = {}
     """Those whose parent is in the batch."""
+    unsettled: Sequence[Mapping[str, Any]] = ()
+    """Intents under way for what the batch touches, if they are read with all else."""
     rounds: dict[ViewParent, tuple[str, int]] = {}
     """Uid of the parent and round of the levels whose calls the batch has receipts of."""
     syncs: dict[Input, SyncRow] = {}
@@ -107,6 +109,8 @@ class FoldedReceipt(Struct, frozen=True, kw_only=True):
     """The code still has the view whose level decided the intent."""
     is_at_round: bool = False
     """That level is known to be at the receipt's round, or at a later one."""
+    is_shown: bool = False
+    """The log shows what was written."""
 
     @property
     def level(self) -> ViewParent:

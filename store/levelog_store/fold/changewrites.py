@@ -15,13 +15,13 @@ from levelog_store.dialects import (
     many,
     many_pairs,
     one_of,
-    one_of_named,
     row_of,
     upsert,
 )
 from levelog_store.fold.calls import forget_calls
-from levelog_store.fold.changes import Changes, Replaced, Wake, merge_wake
+from levelog_store.fold.changes import Changes, Held, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
+from levelog_store.fold.heldreads import unsettled_of
 from levelog_store.fold.levelwrites import (
     forget_levels,
     forget_orphans,
@@ -31,7 +31,7 @@ from levelog_store.fold.levelwrites import (
     write_wakes,
 )
 from levelog_store.owners.promotion import NOTHING_KNOWN
-from levelog_store.rows import UNSETTLED, IndexKey, Scope, ViewParent
+from levelog_store.rows import IndexKey, Scope, ViewParent
 from levelog_store.tables import (
     checkpoints,
     dependencies,
@@ -44,6 +44,7 @@ from levelog_store.tables import (
     tombstones,
     unreadable,
 )
+from levelog_store.unions import read_rows
 
 
 async def write_changes(
@@ -52,12 +53,13 @@ async def write_changes(
     changes: Changes,
     *,
     is_waking: bool = True,
-    are_wakes_written: bool = True,
+    within: Held | None = None,
 ) -> dict[ViewParent, Wake]:
     """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
 
-    Without `are_wakes_written` these are left to the caller, who writes them, or decides on them, before it commits. It
-    holds the leases of the partitions (`leases.guard`) in the same transaction.
+    `within` a transaction that decides, too, these are left to the caller, who writes them, or decides on them, before
+    it commits; it has read what is held, with all intents under way for it. The caller holds the leases of the
+    partitions (`leases.guard`) in the same transaction.
     """
     await _write_checkpoints(connection, scope, changes)
     if changes.deletions:
@@ -75,17 +77,19 @@ async def write_changes(
         await forget_levels(connection, scope, changes.gone)
     for partition, views in changes.listed:
         await forget_orphans(connection, scope, partition, views)
-    wakes = await _find_wakes(connection, scope, changes) if is_waking else {}
+    wakes = await _find_wakes(connection, scope, changes, within) if is_waking else {}
     if changes.receipts:
         await write_receipts(connection, scope, changes.receipts, gone=changes.gone)
     if changes.sightings:
         await write_sightings(connection, scope, changes.sightings)
-    if are_wakes_written:
+    if within is None:
         await write_wakes(connection, scope, wakes)
     return wakes
 
 
-async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Changes) -> dict[ViewParent, Wake]:
+async def _find_wakes(
+    connection: AsyncConnection, scope: Scope, changes: Changes, held: Held | None
+) -> dict[ViewParent, Wake]:
     wakes = dict(changes.wakes)
     for each in changes.replaced:
         await _block_readers(connection, scope, each, wakes)
@@ -94,8 +98,14 @@ async def _find_wakes(connection: AsyncConnection, scope: Scope, changes: Change
         for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(changes.keys)):
             merge_wake(wakes, (view, parent), Wake(partition, causes[index, key]))
     touched, ended = changes.touched(), {str(receipt.record.target) for receipt in changes.receipts}
-    if touched or ended:
-        changes.frees_targets = await _wake_unsettled(connection, scope, touched, ended, wakes)
+    if held is not None:
+        # what waits for levels that are gone was superseded with them, since it was read
+        left = [r for r in held.unsettled if not r["is_pending"] or (r["view"], r["parent"]) not in changes.gone]
+        changes.frees_targets = _wake_unsettled(left, touched, ended, wakes)
+    elif touched or ended:
+        targets = many(connection.dialect, {*touched, *ended})
+        (unsettled,) = await read_rows(connection, scope, (unsettled_of, {"targets": targets}))
+        changes.frees_targets = _wake_unsettled(unsettled, touched, ended, wakes)
     return wakes
 
 
@@ -285,37 +295,24 @@ async def tell_readers(connection: AsyncConnection, scope: Scope, told: Mapping[
     await write_wakes(connection, scope, wakes)
 
 
-async def _wake_unsettled(
-    connection: AsyncConnection,
-    scope: Scope,
+def _wake_unsettled(
+    unsettled: Iterable[Mapping[str, Any]],
     touched: Mapping[str, tuple[int, ...]],
     ended: Collection[str],
     wakes: dict[ViewParent, Wake],
 ) -> bool:
     """Wake levels whose writes were to targets that are `touched`; tells whether other intents wait for one `ended`."""
-    dialect = connection.dialect
-    targets = many(dialect, [*touched, *(target for target in ended if target not in touched)])
-    rows = await connection.execute(_unsettled(dialect), {"of_scope": scope.number, "targets": targets})
     echoes: dict[ViewParent, set[int]] = {}
     is_awaited = False
-    for view, parent, partition, target, is_under_way, is_pending in rows:
-        is_awaited |= is_pending and target in ended
+    for row in unsettled:
+        level, target = (row["view"], row["parent"]), row["target"]
+        is_awaited |= row["is_pending"] and target in ended
         if target not in touched:
             continue
-        merge_wake(wakes, (view, parent), Wake(partition, touched[target]))
-        if is_under_way:
-            echoes.setdefault((view, parent), set()).update(touched[target])
+        merge_wake(wakes, level, Wake(row["partition"], touched[target]))
+        if row["is_under_way"]:
+            echoes.setdefault(level, set()).update(touched[target])
     for level, sequences in echoes.items():
         if sequences.issuperset(wakes[level].causes):
             wakes[level] = replace(wakes[level], is_echo=True)
     return is_awaited
-
-
-@built_once
-def _unsettled(dialect: Dialect) -> Select[str, str, int, str, bool, bool]:
-    table = intents.c
-    is_under_way = (table.state != "pending") & (table.owner != "") & ~table.is_folded  # its receipt is to come
-    is_pending = table.state == "pending"
-    return select(table.view, table.parent, table.partition, table.target, is_under_way, is_pending).where(
-        table.scope == OF_SCOPE, table.state.in_(UNSETTLED), one_of_named(dialect, table.target, "targets")
-    )

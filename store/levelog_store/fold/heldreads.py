@@ -1,23 +1,28 @@
 """Reads for a fold: the rows of the objects in its batch."""
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Dialect, Select, Table, and_, or_, select, true
+from sqlalchemy import Column, ColumnElement, Dialect, Select, and_, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of, one_of_named
 from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone, Unlisted
-from levelog_store.rows import Entry, Input, Scope, SyncRow, ViewParent
+from levelog_store.rows import UNSETTLED, Entry, Input, Scope, SyncRow, ViewParent
 from levelog_store.tables import (
     checkpoints,
     index_entries,
+    intents,
     levels,
     objects,
     syncs,
     tombstones,
 )
+from levelog_store.unions import Rows, read_rows
+
+ReadRows: TypeAlias = Callable[..., Awaitable[Iterator[Rows]]]
 
 _ENTRY = tuple(index_entries.c[name] for name in Entry.__struct_fields__)
 
@@ -29,35 +34,41 @@ async def read_held(
     *,
     indexed: Collection[str],
     has_parents: bool,
+    targets: Collection[str] = (),
+    read: ReadRows | None = None,
 ) -> Held:
-    """What the tables hold of the named objects: entries of those that are `indexed`, levels if some have any."""
-    held = Held()
-    if not names:
-        return held
-    dialect = connection.dialect
-    rows = await connection.execute(_objects(dialect, has_levels=has_parents), _of(dialect, scope, names))
-    for row in rows:
-        name, uid, version, *level = tuple[Any, ...](row)
-        held.objects[name] = HeldObject(uid, version)
-        if level and level[0] is not None:
-            held.levels[level[0], name] = HeldLevel(*level[1:])
-    absent = [name for name in names if name not in held.objects]
-    if absent:
-        rows = await connection.execute(_tombstones(dialect), _of(dialect, scope, absent))
-        held.tombstones = {name: HeldTombstone(uid, version) for name, uid, version in rows}
-    known = held.objects.keys()
-    if with_entries := [name for name in indexed if name in known]:
-        held.entries = await read_entries(connection, scope, with_entries)
-    return held
+    """What the tables hold of the named objects: entries of those that are `indexed`, levels if some have any.
+
+    With the intents under way for the `targets`. `read` is `read_rows` for these, by default, or what reads more.
+    """
+    dialect, read = connection.dialect, read or partial(read_rows, connection, scope)
+    named = {"names": many(dialect, names)}
+    objects_, tombstones_, levels_, entries, unsettled = await read(
+        (_objects, named) if names else None,
+        (_tombstones, named) if names else None,
+        (_levels, named) if names and has_parents else None,
+        (_entries, {"indexed": many(dialect, indexed)}) if indexed else None,
+        (unsettled_of, {"targets": many(dialect, targets)}) if targets else None,
+    )
+    return Held(
+        objects={row["object"]: HeldObject(row["uid"], row["version"]) for row in objects_},
+        tombstones={row["object"]: HeldTombstone(row["uid"], row["version"]) for row in tombstones_},
+        levels={(row.pop("view"), row.pop("parent")): HeldLevel(**row) for row in levels_},
+        entries=_by_object(entries),
+        unsettled=unsettled,
+    )
 
 
 async def read_entries(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, list[Entry]]:
     """Index entries of the named objects."""
-    dialect = connection.dialect
-    rows = await connection.execute(_entries(dialect), _of(dialect, scope, names))
+    (rows,) = await read_rows(connection, scope, (_entries, {"indexed": many(connection.dialect, names)}))
+    return _by_object(rows)
+
+
+def _by_object(rows: Rows) -> dict[str, list[Entry]]:
     entries: dict[str, list[Entry]] = {}
-    for name, *values in rows:
-        entries.setdefault(name, []).append(Entry(*values))
+    for row in rows:
+        entries.setdefault(row.pop("object"), []).append(Entry(**row))
     return entries
 
 
@@ -79,34 +90,48 @@ def _rounds(dialect: Dialect) -> Select[str, str, str, int]:
 
 
 @built_once
-def _objects(dialect: Dialect, *, has_levels: bool) -> Select[Any]:
-    """With the levels that they are parents of, a row each."""
-    table, level = objects.c, levels.c
-    columns: list[ColumnElement[Any]] = [table.object, table.uid, table.version]
-    if not has_levels:
-        return select(*columns).where(_named(dialect, objects))
-    columns += [level.view, level.parent_uid, level.inputs, level.looked_at, level.round]
-    is_parent = and_(level.scope == OF_SCOPE, level.parent == table.object)
-    return select(*columns).outerjoin(levels, is_parent).where(_named(dialect, objects))
+def _objects(dialect: Dialect) -> Select[str, str, int]:
+    table = objects.c
+    return select(table.object, table.uid, table.version).where(_named(dialect, table.object))
 
 
 @built_once
 def _tombstones(dialect: Dialect) -> Select[str, str, int]:
     table = tombstones.c
-    return select(table.object, table.uid, table.version).where(_named(dialect, tombstones))
+    return select(table.object, table.uid, table.version).where(_named(dialect, table.object))
+
+
+@built_once
+def _levels(dialect: Dialect) -> Select[Any]:
+    columns = (levels.c[name] for name in ("view", "parent", *HeldLevel.__struct_fields__))
+    return select(*columns).where(_named(dialect, levels.c.parent))
 
 
 @built_once
 def _entries(dialect: Dialect) -> Select[Any]:
-    return select(index_entries.c.object, *_ENTRY).where(_named(dialect, index_entries))
+    return select(index_entries.c.object, *_ENTRY).where(_named(dialect, index_entries.c.object, "indexed"))
 
 
-def _named(dialect: Dialect, table: Table) -> ColumnElement[bool]:
-    return and_(table.c.scope == OF_SCOPE, one_of_named(dialect, table.c.object, "names"))
+@built_once
+def unsettled_of(dialect: Dialect) -> Select[str, str, int, str, bool, bool]:
+    """Intents under way for the parameter `targets`."""
+    table = intents.c
+    states: list[ColumnElement[str]] = [
+        literal_column(f"'{state}'") for state in UNSETTLED
+    ]  # the condition of the index
+    is_under_way = (table.state != "pending") & (table.owner != "") & ~table.is_folded  # its receipt is to come
+    return select(
+        table.view,
+        table.parent,
+        table.partition,
+        table.target,
+        is_under_way.label("is_under_way"),
+        (table.state == "pending").label("is_pending"),
+    ).where(_named(dialect, table.target, "targets"), table.state.in_(states))
 
 
-def _of(dialect: Dialect, scope: Scope, names: Collection[str]) -> dict[str, Any]:
-    return {"of_scope": scope.number, "names": many(dialect, names)}
+def _named(dialect: Dialect, column: Column[str], name: str = "names") -> ColumnElement[bool]:
+    return and_(column.table.c.scope == OF_SCOPE, one_of_named(dialect, column, name))
 
 
 async def read_times(connection: AsyncConnection, scope: Scope) -> dict[int, datetime]:

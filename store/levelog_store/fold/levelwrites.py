@@ -47,17 +47,17 @@ async def write_receipts(
         [
             {
                 "of_scope": scope.number,
-                "of": record.key,
-                "to_state": record.state,
-                "with_outcome": record.outcome,
-                "noted": canonical(record),
-                "uid": record.target_uid,
-                "version": record.target_version,
-                "with_error": record.error,
-                "by": record.process,
-                "made": record.attempts,
+                "of": each.record.key,
+                "to_state": "settled" if each.is_shown else each.record.state,
+                "with_outcome": each.record.outcome,
+                "noted": canonical(each.record),
+                "uid": each.record.target_uid,
+                "version": each.record.target_version,
+                "with_error": each.record.error,
+                "by": each.record.process,
+                "made": each.record.attempts,
             }
-            for record in sorted((each.record for each in receipts), key=lambda record: record.key)
+            for each in sorted(receipts, key=lambda each: each.record.key)
         ],
     )
     later = [each for each in receipts if each.has_view and (not each.is_at_round or each.level in gone)]

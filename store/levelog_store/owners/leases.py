@@ -11,7 +11,7 @@ that works for a partition begins with `guard`; it cannot commit under an epoch 
 In SQLite one transaction writes at a time, and needs no locks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from time import monotonic
 from typing import Final
@@ -24,6 +24,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of, one_of_named
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
+from levelog_store.unions import Part, Rows, read_rows
 
 DURATION: Final = timedelta(seconds=15)
 """How long a killed processor's partitions stand still; renewals come three times as often."""
@@ -36,8 +37,12 @@ FORGOTTEN_AFTER: Final = timedelta(minutes=10)
 
 
 async def guard(
-    connection: AsyncConnection, scope: Scope, epochs: Mapping[int, int], *, folded_to: Mapping[int, int] | None = None
-) -> None:
+    connection: AsyncConnection,
+    scope: Scope,
+    epochs: Mapping[int, int],
+    *beside: Part | None,
+    folded_to: Mapping[int, int] | None = None,
+) -> Iterator[Rows]:
     """Let the transaction commit only if each partition's lease has the given epoch, and the scope's owner.
 
     Call it before any write. The epochs are those under which the work began, not newer ones. Raises LeaseLost if a
@@ -46,26 +51,29 @@ async def guard(
 
     `folded_to` are the checkpoints from which the work began, of these partitions and others. Raises CommitsLost if one
     differs: a server that crashed forgets its newest commits, and later work must not be written without them.
+
+    Returns the rows of the reads `beside`, as `read_rows` does; all are one statement. It may have waited for a lock,
+    and sees what was committed before; under an unchanged epoch nobody else has written what the lease protects since.
     """
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
     dialect = connection.dialect
-    values = {"of_scope": scope.number, "partitions": many(dialect, {*epochs, *(folded_to or ())})}
+    values = {"partitions": many(dialect, {*epochs, *(folded_to or ())})}
+    rows, *others = await read_rows(connection, scope, (_guarded, values), *beside)
     current: dict[int, int] = {}
-    reached: dict[int, int] = {}
-    for partition, epoch, owner, fingerprint, sequence in await connection.execute(_guarded(dialect), values):
-        if fingerprint != scope.fingerprint:
+    for row in rows:
+        if row["fingerprint"] != scope.fingerprint:
             raise _replaced(scope)
-        if owner == (scope.owner or owner):  # a failover may lose leases, and give their epochs to others
-            current[partition] = epoch
-        reached[partition] = sequence
+        if row["owner"] == (scope.owner or row["owner"]):  # a failover may lose leases, and give their epochs to others
+            current[row["partition"]] = row["epoch"]
     for partition, epoch in epochs.items():
         if current.get(partition) != epoch:
             raise LeaseLost(
                 f"the lease of partition {partition} for {scope.application} under epoch {epoch} is lost, "
                 f"its epoch is {current.get(partition, 'of another owner')} now"
             )
-    check_checkpoints(scope, reached, folded_to or {})
+    check_checkpoints(scope, {row["partition"]: row["sequence"] for row in rows}, folded_to or {})
+    return iter(others)
 
 
 def check_checkpoints(scope: Scope, stored: Mapping[int, int], folded_to: Mapping[int, int]) -> None:

@@ -14,16 +14,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisionwrites import lock_keys
 from levelog_store.decide.inputreads import (
+    Inputs,
     read_buckets,
     read_dependencies,
     read_due,
     read_generations,
     read_last_applied,
     read_levels,
-    read_open_intents,
     read_parents,
     read_targets,
     read_versions,
+    read_wakes,
 )
 from levelog_store.fold.changewrites import read_dependants
 from levelog_store.fold.heldreads import read_expired, read_held
@@ -105,11 +106,29 @@ def reads_all(plan: str) -> bool:
 
 async def test_what_is_held_of_objects_is_found_by_their_names(filled: Database) -> None:
     async def read(connection: AsyncConnection) -> None:
-        await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True)
+        await read_held(connection, SCOPE, NAMES, indexed=NAMES, has_parents=True, targets=NAMES)
 
     plan = await plan_of(filled, read)
     assert found_by(plan, "object") == 3, plan  # objects, tombstones, entries
     assert found_by(plan, "parent") == 1, plan
+    assert found_by(plan, "target") == 1, plan
+    assert not reads_all(plan), plan
+
+
+async def test_what_levels_rest_on_is_found_by_their_names(filled: Database) -> None:
+    async def read(connection: AsyncConnection) -> None:
+        alone, beside = (Inputs(has_dependencies=True, parents={}) for _ in range(2))
+        await alone.read(connection, SCOPE, LEVELS)
+        assert alone.parents.keys() == {*NAMES[1:]}
+        assert alone.levels.keys() == alone.intents.keys() == alone.dependencies.keys() == {*LEVELS[1:]}
+        if not filled.is_shared:  # which reads what is due by an index without a condition
+            return
+        await read_wakes(connection, SCOPE, range(16), ["webs/pods"], 256, of=LEVELS, into=beside)
+        assert beside == alone
+
+    plan = await plan_of(filled, read)
+    assert found_by(plan, "view", "parent") >= 3, plan  # levels, intents, dependencies
+    assert found_by(plan, "object") >= 3, plan  # parents, targets, tombstones of these
     assert not reads_all(plan), plan
 
 
@@ -119,7 +138,6 @@ BY_KEYS: tuple[tuple[Any, tuple[str, ...], int], ...] = (
     (lock_keys, ("index", "key"), 1),
     (read_dependants, ("index", "key"), 1),
     (read_dependencies, ("view", "parent"), 1),
-    (read_open_intents, ("view", "parent"), 1),
     (read_generations, ("view", "parent"), 1),
     (partial(read_due, at=NOON), ("view", "parent"), 1),
 )

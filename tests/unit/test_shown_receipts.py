@@ -1,0 +1,64 @@
+"""What the fold settles by itself: writes that the batch of their receipt shows."""
+
+from typing import Any, Final
+
+import pytest
+
+from levelog_processors.decide.settling import is_settled
+from levelog_processors.fold.rules import Fold
+from levelog_processors.program import Program
+from levelog_store.decide.decisions import OpenIntent
+from levelog_store.fold.changes import Held
+from rigs.intents import intent
+from rigs.shown import shown_webs
+from rigs.webs import deleted, logged, pod, receipt
+
+TARGET: Final = "pods/default/a"
+APPLY: Final = intent(TARGET, verb="apply")
+DELETE: Final = intent(TARGET, verb="delete")
+ENDING: Final = pod("a", 7, deletionTimestamp="2026-01-01T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("told", "is_shown"),
+    [
+        ([receipt(APPLY, version=7)], False),
+        ([receipt(APPLY, version=7), pod("a", 7)], True),
+        ([pod("a", 7), receipt(APPLY, version=7)], True),
+        ([receipt(APPLY, version=7), pod("a", 9)], True),
+        ([receipt(APPLY, version=7), pod("a", 6)], False),
+        ([receipt(APPLY, version=7), pod("a", 7, uid="another")], False),
+        ([receipt(APPLY, version=7), pod("b", 7)], False),
+        ([receipt(APPLY, version=7, outcome="conflict"), pod("a", 7)], False),
+        ([receipt(APPLY, version=7, outcome="unchanged"), pod("a", 7)], False),
+        ([receipt(APPLY, outcome="failed"), pod("a", 7)], False),
+        ([receipt(DELETE, version=7), pod("a", 7)], False),
+        ([receipt(DELETE, version=7), ENDING], True),
+        ([receipt(DELETE, version=7), deleted(pod("a", 6), 7)], True),
+        ([receipt(DELETE, version=7), deleted(pod("b", 6), 7)], False),
+    ],
+)
+def test_a_write_is_settled_with_its_receipt_if_both_are_folded_at_once(told: list[Any], is_shown: bool) -> None:
+    changes = Fold(Program([shown_webs("webs")]), "webs", Held()).records(logged(told))
+    [folded] = changes.receipts
+    assert folded.is_shown == is_shown
+    row, tombstone = changes.objects.get(TARGET), changes.tombstones.get(TARGET)
+    record = folded.record
+    as_decided = OpenIntent(
+        key=record.key,
+        view=record.view,
+        parent=str(record.parent),
+        verb=record.verb,
+        target=TARGET,
+        is_watched=True,
+        state=record.state,
+        outcome=record.outcome,
+        result_uid=record.target_uid,
+        result_version=record.target_version,
+        is_folded=True,
+        held_uid=row.uid if row else None,
+        held_version=row.version if row else None,
+        held_is_deleting=row.is_deleting if row else None,
+        buried_version=tombstone.version if tombstone else None,
+    )
+    assert is_settled(as_decided) or not is_shown
