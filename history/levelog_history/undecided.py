@@ -3,12 +3,17 @@
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from levelog.wire.objects import GroupResource
 from levelog_history.reach import unread
 from levelog_history.records import LogSource
 from levelog_history.selection import few, is_meant
 from levelog_store.connect.database import Database
+from levelog_store.look.overview import read_level_lines
 from levelog_store.look.recall import read_levels_reading, read_object_names, read_resources
+from levelog_store.owners.handlers import UNRECORDED
+from levelog_store.owners.promotion import read_handlers
 from levelog_store.rows import Scope
 
 _NAMED: Final = 3
@@ -33,13 +38,17 @@ async def unexplained(source: LogSource, database: Database, scopes: Sequence[Sc
     resource, *rest = name.split("/")
     readers: list[tuple[str, str]] = []
     resources: dict[str, bool] = {}
+    unrecorded: list[str] = []
     async with database.reading() as connection:
         for scope in scopes:
             readers += await read_levels_reading(connection, scope, name, _NAMED + 1)
+            unrecorded += await _unrecorded(connection, scope, name)
             for known, has_views in (await read_resources(connection, scope)).items():
                 resources[known] = resources.get(known, False) or has_views
     if readers:
         return f"{_reading(readers)}; `levelog why {readers[0][1]}` says what came of that"
+    if unrecorded:
+        return "; ".join(unrecorded)
     views = _decided_on(resources)
     if len(rest) == 2 and (why := await unread(source, GroupResource.parse(resource))):
         return f"{why}; {views}"
@@ -48,6 +57,23 @@ async def unexplained(source: LogSource, database: Database, scopes: Sequence[Sc
     if resource in await source.resources():
         return f"{name} names no object, but all of a resource or of a namespace"
     return f"{views}; `levelog levels` names them"
+
+
+async def _unrecorded(connection: AsyncConnection, scope: Scope, name: str) -> list[str]:
+    """Which handlers without records are called for an object, and how the last call failed where one is held."""
+    held = {line.view: line for line in await read_level_lines(connection, scope, name=name) if line.is_held}
+    resource, *rest = name.split("/")
+    found = [
+        each.name
+        for each in await read_handlers(connection, scope)
+        if each.kind in UNRECORDED and (each.name in held or (len(rest) == 2 and each.resource == resource))
+    ]
+    said = "calls of {} leave no decisions; {}"
+    nothing = "`levelog levels` shows one that fails"
+    return [
+        said.format(each, f"the last one is {held[each].status}: {held[each].reason}" if each in held else nothing)
+        for each in found
+    ]
 
 
 def _reading(readers: Sequence[tuple[str, str]]) -> str:

@@ -12,11 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from levelog import GiveUp, Operator, OperatorError, Resource, Retry, Struct
-from levelog.errors import LeaseLost, Unavailable
+from levelog.errors import ConfigurationError, LeaseLost, Unavailable
 from levelog.handlers.timers import moment
 from levelog.testing import Simulation
 from levelog.wire.objects import Application
 from levelog.wire.records import ObjectDeleted, ObjectSeen
+from levelog_history.why import Looking, Question
 from levelog_log.hints import Topic
 from levelog_processors.deliver.timers import BATCH, Timers
 from levelog_processors.engine import Engine
@@ -307,6 +308,12 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
         assert line.reason == "timer tick: ValueError: poison (due 2026-01-01 12:00:00 UTC)"
         assert line.tried is not None
         assert line.tried.count == 2
+        looking = Looking(rig.stack.stream, rig.stack.database, [rig.stack.scope])
+        with pytest.raises(ConfigurationError) as refusal:
+            await looking.levels(Question(name=NAME))
+        assert f"calls of webs/tick leave no decisions; the last one is failed: {line.reason}" in str(refusal.value)
+        with pytest.raises(ConfigurationError, match="leave no decisions; `levelog levels` shows one that fails"):
+            await looking.levels(Question(name=NAME.replace("bad", "good")))
         await rig.begin()  # who starts tries it at once
         await rig.pass_to(80)
         assert called.of("good") == seconds(0, 60)
@@ -373,9 +380,13 @@ async def test_an_object_that_comes_back_is_called_once_for_each_due_time(
         found = made("a")
         await rig.tell(found)
         await rig.pass_to(30)
-        await rig.tell(deleted(found, 2), made("a", 40, version=3, uid="second"))
+        again = made("a", 40, version=3, uid="second")
+        await rig.tell(deleted(found, 2), again)
         await rig.pass_to(110)
         assert called.of("a") == seconds(0, 40, 100)
+        await rig.tell(deleted(again, 4))
+        await rig.pass_to(240)
+        assert rig.timers.due_at is None  # nothing of either is kept
 
 
 async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_what_it_missed(
