@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from levelog import Intent, Level, Operator, Resource, delete
-from levelog.calls.caller import MOST_LOST
+from levelog.calls.caller import MOST_LOST, FunctionCaller
 from levelog.calls.faults import HandlerFault
 from levelog_processors.decide.functions import Caller
 from rigs.waiting import until
@@ -243,3 +243,70 @@ async def test_functions_run_side_by_side(caller: Caller) -> None:
         both.wait()
 
     assert list(await asyncio.gather(*(call(caller, meets, name=name) for name in "ab"))) == [[], []]
+
+
+async def hangs() -> None:
+    await asyncio.Event().wait()
+
+
+async def swallows() -> str:
+    with contextlib.suppress(asyncio.CancelledError):
+        await hangs()
+    return "swallowed"
+
+
+async def fails_late() -> None:
+    try:
+        await hangs()
+    finally:
+        raise KeyError("while it cleans up")
+
+
+async def cancels_itself() -> None:
+    raise asyncio.CancelledError
+
+
+async def exits() -> None:
+    raise SystemExit(3)
+
+
+async def gives_up_waiting() -> None:
+    raise TimeoutError("of its own")
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "said"),
+    [
+        (hangs, HandlerFault, "took longer than 0.01 s and was cancelled"),
+        (swallows, HandlerFault, "took longer than 0.01 s and was cancelled"),
+        (fails_late, HandlerFault, "took longer than 0.01 s and was cancelled"),
+        (cancels_itself, HandlerFault, "cancelled itself"),
+        (exits, HandlerFault, "called sys.exit"),
+        (gives_up_waiting, TimeoutError, "of its own"),
+    ],
+)
+async def test_what_a_function_does_in_the_task_that_asks_for_it_is_told_to_that_task(
+    function: Any, kind: type[Exception], said: str
+) -> None:
+    caller = FunctionCaller()
+    limit = timedelta(seconds=0.01 if kind is HandlerFault else 10)
+    with pytest.raises(kind, match=said):
+        await caller.run_here(function, limit)
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()
+    assert await caller.run_here(lambda: asyncio.sleep(0, "returned"), limit) == "returned"
+
+
+async def test_whoever_ends_the_task_that_asks_ends_the_function_with_it() -> None:
+    begun = asyncio.Event()
+
+    async def waits() -> None:
+        begun.set()
+        await hangs()
+
+    task = asyncio.create_task(FunctionCaller().run_here(waits, timedelta(minutes=1)))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()

@@ -157,23 +157,38 @@ class FunctionCaller:
 
         Raises what it raises, and HandlerFault if it takes longer than its time limit, or exits.
         """
-        timeout = asyncio.timeout(limit.total_seconds())
-        try:
-            async with self._room, timeout:
-                return await function()
-        except TimeoutError:
-            if not timeout.expired():
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine
+        is_late = False
+
+        def end() -> None:
+            nonlocal is_late
+            is_late = task.cancel()
+
+        async with self._room:
+            timer = asyncio.get_running_loop().call_later(limit.total_seconds(), end)  # asyncio.timeout costs thrice
+            try:
+                result = await function()
+            except asyncio.CancelledError:
+                if task.cancelling() > is_late:  # somebody else wants the task to end
+                    raise
+                if not is_late:
+                    raise HandlerFault("cancelled itself") from None
+            except Interruption:
                 raise
-            raise HandlerFault(f"took longer than {_shown(limit)} and was cancelled") from None
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            raise HandlerFault("cancelled itself") from None
-        except (Exception, Interruption):
-            raise
-        except BaseException as error:
-            raise contained(error) from error
+            except Exception:
+                if not is_late:
+                    raise
+            except BaseException as error:
+                raise contained(error) from error
+            else:
+                if not is_late:
+                    return result
+            finally:
+                timer.cancel()
+                if is_late:
+                    task.uncancel()
+        raise HandlerFault(f"took longer than {_shown(limit)} and was cancelled")
 
     async def close(self) -> None:
         """End the idle threads, and cancel functions that were left behind in the loop."""
