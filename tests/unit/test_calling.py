@@ -262,7 +262,7 @@ async def fails_late() -> None:
         raise KeyError("while it cleans up")
 
 
-async def cancels_itself() -> None:
+async def ends_itself() -> None:
     raise asyncio.CancelledError
 
 
@@ -280,7 +280,7 @@ async def gives_up_waiting() -> None:
         (hangs, HandlerFault, "took longer than 0.01 s and was cancelled"),
         (swallows, HandlerFault, "took longer than 0.01 s and was cancelled"),
         (fails_late, HandlerFault, "took longer than 0.01 s and was cancelled"),
-        (cancels_itself, HandlerFault, "cancelled itself"),
+        (ends_itself, HandlerFault, "cancelled itself"),
         (exits, HandlerFault, "called sys.exit"),
         (gives_up_waiting, TimeoutError, "of its own"),
     ],
