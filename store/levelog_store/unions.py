@@ -1,7 +1,6 @@
 """Several reads as one SQL statement, which is one round trip; each row says which read it belongs to."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import (
@@ -47,16 +46,15 @@ async def _read(
     statement, places = _united(dialect, *builds)
     found: list[Rows] = [[] for _ in builds]
     for number, *row in await connection.execute(statement, values):
-        names, taken = places[number]
-        found[number].append(dict(zip(names, taken(row), strict=True)))
+        found[number].append({name: row[place] for name, place in places[number]})
     return found
 
 
 class _United(NamedTuple):
-    """The statement, and for each read the names of its columns, and what takes their values out of a row."""
+    """The statement, and for each read the names of its columns with their places in a row."""
 
     statement: CompoundSelect[Any]
-    places: Sequence[tuple[Sequence[str], Callable[[Sequence[Any]], Sequence[Any]]]]
+    places: Sequence[Sequence[tuple[str, int]]]
 
 
 @built_once
@@ -79,5 +77,5 @@ def _united(dialect: Dialect, *builds: Callable[[Dialect], Any]) -> _United:
         values = (taken.get(at, none) for at, none in enumerate(nothing))
         rows.append(select(literal_column(str(number), Integer), *values))
         nothing = [null()] * len(types)  # the first tells the types
-    named = [(tuple(read.c.keys()), itemgetter(*taken)) for read, taken in zip(reads, places, strict=True)]
+    named = [[*zip(read.c.keys(), taken, strict=True)] for read, taken in zip(reads, places, strict=True)]
     return _United(union_all(*rows), named)

@@ -59,9 +59,10 @@ class Receipts:
             self._wake(logged, record)
 
     def settle(self) -> None:
-        """Note which writes the batch shows already."""
+        """Note which writes the batch shows already; of an intent that was carried out twice, it has to show both."""
         told = self._changes.receipts
-        self._changes.receipts = [replace(each, is_shown=self._is_shown(each.record)) for each in told]
+        unseen = {each.record.key for each in told if not self._is_shown(each.record)}
+        self._changes.receipts = [replace(each, is_shown=each.record.key not in unseen) for each in told]
 
     def remember(self) -> None:
         """Write the entries."""

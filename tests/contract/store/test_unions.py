@@ -35,6 +35,12 @@ def last(dialect: Dialect) -> Select[str, Any, bool]:
 
 
 @built_once
+def keys(_: Dialect) -> Select[str]:
+    """One column only."""
+    return select(intents.c.key).where(intents.c.scope == OF_SCOPE, intents.c.state == "settled")
+
+
+@built_once
 def versions(_: Dialect) -> Select[str, int]:
     return select(key_versions.c.index, key_versions.c.version).where(key_versions.c.scope == OF_SCOPE)
 
@@ -43,13 +49,14 @@ async def test_rows_are_those_of_each_read_by_itself(database: Database) -> None
     await decide(database, *INTENTS)
     async with database.reading() as connection:
         named: Part = (last, {"targets": many(connection.dialect, ["pods/default/b", "pods/default/a"])})
-        parts: tuple[Part | None, ...] = ((versions, {}), (whole, {}), None, named)
+        parts: tuple[Part | None, ...] = ((versions, {}), (whole, {}), None, (keys, {}), named)
         alone = [rows for part in parts for rows in await read_rows(connection, SCOPE, part)]
         found = list(await read_rows(connection, SCOPE, *parts))
-        assert [len(rows) for rows in found] == [0, 3, 0, 1]
+        assert [len(rows) for rows in found] == [0, 3, 0, 1, 1]
         assert found == alone
         assert [list(row) for row in found[1]] == [list(intents.c.keys())] * 3
-        assert found[3] == [{"target": "pods/default/b", "later": NOON - timedelta(days=1), "is_over": False}]
+        assert found[3] == [{"key": INTENTS[2]["key"]}]
+        assert found[4] == [{"target": "pods/default/b", "later": NOON - timedelta(days=1), "is_over": False}]
 
 
 async def test_none_at_all_is_no_statement(database: Database) -> None:
