@@ -205,6 +205,21 @@ async def test_what_was_missed_is_called_once_and_a_restart_does_not_begin_anew(
         assert called.of("new") == seconds(990, 1050)
 
 
+async def test_a_restart_goes_on_at_once_after_the_clock_was_set_back(
+    nats_server: NatsServer, database_url: str
+) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("a"))
+        await rig.pass_to(3600)
+        called.calls.clear()
+        rig.now = NOON + timedelta(seconds=90)
+        await rig.begin()
+        await rig.pass_to(200)
+        assert called.of("a") == seconds(120, 180)
+
+
 async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was_there(
     nats_server: NatsServer, database_url: str
 ) -> None:

@@ -79,8 +79,9 @@ class Timers(HeldCalls[UnrecordedTimer]):
         self._is_open.clear()
         now = microseconds(self._clock()) - SECOND  # times of creation are whole seconds
         async with self._database.transaction() as connection:
-            positions = await self._take_over(connection, epochs, start=now)
+            found = await self._take_over(connection, epochs, start=now)
             existing = await read_existing(connection, self._scope, self._of, epochs)
+        positions = {place: min(at, now) for place, at in found.items()}  # the clock may have been set back
         self._called_to = self._stored_to = now
         self._since = {place: at if at == now else at - LATENESS for place, at in positions.items()}
         self._uids = {each.object: each.uid for each in existing}
