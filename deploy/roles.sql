@@ -54,7 +54,7 @@ BEGIN
     -- A call that it gives back may be withdrawn: levels that wait for that are looked at sooner.
     GRANT SELECT (scope, view, parent, due_at), UPDATE (due_at) ON wakeups TO levelog_actuator;
     -- `levelog retry` asks for a look at levels that are there, and sets the time of the next attempt of a write or a call.
-    GRANT SELECT ON alembic_version, scopes, handlers, objects, levels, wakeups, intents, syncs, call_holds TO levelog_retrier;
+    GRANT SELECT ON alembic_version, scopes, handlers, backfills, objects, levels, wakeups, intents, syncs, call_holds TO levelog_retrier;
     GRANT INSERT (scope, view, parent, partition, cause, generation, due_at), UPDATE (generation, due_at)
       ON wakeups TO levelog_retrier;
     GRANT UPDATE (due_at) ON intents TO levelog_retrier;

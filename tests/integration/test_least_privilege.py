@@ -10,13 +10,18 @@ import asyncpg
 import pytest
 import pytest_asyncio
 import yaml
+from sqlalchemy import insert
 
 from levelog.errors import ConfigurationError
-from levelog.wire.objects import Cluster
+from levelog.wire.objects import Application, Cluster
 from levelog_log.transport.access import NatsAccess
 from levelog_log.transport.connection import Connection, connect
 from levelog_migrations import upgrade
 from levelog_sandbox import Sandbox
+from levelog_store.connect.database import Database
+from levelog_store.owners.handlers import Handler
+from levelog_store.owners.scopes import open_scope
+from levelog_store.tables import wakeups
 from rigs.levelog import WEBS, WEBS_FILE, Levelog, define_webs
 from rigs.nats import NatsServer
 from rigs.postgres import PostgresServer
@@ -383,6 +388,25 @@ async def test_no_role_may_do_what_is_anothers(migrated: str) -> None:
             for statement in statements:
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
                     await connection.execute(statement)
+
+
+async def test_retry_may_tell_of_a_parent_that_it_is_not_evaluated_yet(migrated: str, tmp_path: Path) -> None:
+    async with await Database.open(as_role(migrated, "levelog_processor")) as database:
+        scope = await open_scope(
+            database,
+            cluster=UID,
+            application=Application("webs"),
+            partitions=1,
+            stream_created="2026-01-01T00:00:00Z",
+            fingerprint="",
+            code=[Handler(kind="view", name="webs/pods", fingerprint="", resource="webs.example.com")],
+        )
+        async with database.transaction() as connection:
+            place = {"scope": scope.number, "view": "webs/pods", "parent": "webs.example.com/default/shop"}
+            await connection.execute(insert(wakeups).values(**place, partition=0, cause=1, generation=1))
+    retrier = {"LEVELOG_DATABASE_URL": as_role(migrated, "levelog_retrier")}
+    said = await Levelog(tmp_path).refused("retry", "shop", status=2, env=retrier)
+    assert said == ("there is nothing to try again: webs/pods of webs.example.com/default/shop is not evaluated yet")
 
 
 class _Role:

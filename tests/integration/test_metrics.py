@@ -43,6 +43,7 @@ def tell(web: Web) -> Iterator[Intent]:
     yield call(page, Alarm("is there"))
 """
 AUDIT: Final = """
+from datetime import timedelta
 from pathlib import Path
 
 from levelog import GiveUp, Operator, Resource
@@ -58,6 +59,10 @@ async def audit(web: Web) -> None:
         raise GiveUp("no page for it")
     if web.metadata.name == "later" and not Path("ledger").exists():
         raise ConnectionError("the ledger is closed")
+
+@op.timer(every=timedelta(days=1), recorded=False)
+async def check(web: Web) -> None:
+    await audit(web)
 """
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 """Values by name and labels."""
@@ -242,18 +247,21 @@ async def test_calls_of_effects_are_counted_by_effect_and_are_no_writes(sandbox:
         running.kill()
 
 
-async def test_calls_for_records_are_counted_by_handler_and_objects_that_wait_are_a_gauge(
-    sandbox: Sandbox, tmp_path: Path
+@pytest.mark.parametrize("handler", ["webs/audit", "webs/check"])
+async def test_calls_without_records_are_counted_by_handler_and_objects_that_wait_are_a_gauge(
+    sandbox: Sandbox, tmp_path: Path, handler: str
 ) -> None:
     (tmp_path / "audit.py").write_text(AUDIT)
     levelog = Levelog(tmp_path, sandbox.kubeconfig(tmp_path / "kubeconfig"))
     running = levelog.start("run", "audit.py", *ANYWHERE)
 
     async def counted() -> tuple[dict[str, float], float]:
-        scraped, handler = await scrape(running), "webs/audit"
+        scraped = await scrape(running)
         outcomes = ("returned", "failed", "passed")
-        calls = {each: scraped.value("levelog_event_calls_total", handler=handler, outcome=each) for each in outcomes}
-        return calls, scraped.value("levelog_event_holds", handler=handler, status="failed")
+        calls = {
+            each: scraped.value("levelog_unrecorded_calls_total", handler=handler, outcome=each) for each in outcomes
+        }
+        return calls, scraped.value("levelog_unrecorded_holds", handler=handler, status="failed")
 
     async def is_held() -> bool:
         calls, held = await counted()
@@ -270,7 +278,7 @@ async def test_calls_for_records_are_counted_by_handler_and_objects_that_wait_ar
             shop = yaml.safe_load((WEBS / "shop.yaml").read_text())
             shop["metadata"]["name"] = name
             sandbox.user.create(shop)
-        await until(is_held, "one record handled, one passed by and one held", pause=0.2)
+        await until(is_held, "one call made, one passed by and one held", pause=0.2)
         (tmp_path / "ledger").touch()
         await until(is_through, "nothing held", pause=0.2)
     finally:

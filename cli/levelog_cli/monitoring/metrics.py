@@ -117,11 +117,11 @@ class Metrics(Collector):
         )
         self._writes = counter("levelog_writes_total", "Attempts to write to the API, by what came of them", "outcome")
         self._effects = counter("levelog_effects_total", "Calls of effects", "effect", "outcome")
-        self._event_calls = counter(
-            "levelog_event_calls_total", "Calls that leave no records, by handler", "handler", "outcome"
+        self._unrecorded_calls = counter(
+            "levelog_unrecorded_calls_total", "Calls that leave no records, by handler", "handler", "outcome"
         )
-        self._event_losses = counter(
-            "levelog_event_expired_total", "Times that records had expired before a call for them", "handler"
+        self._expired_records = counter(
+            "levelog_records_expired_total", "Times that records had expired before a call for them", "handler"
         )
         self._folds = histogram("levelog_fold_seconds", "Folding a batch of records, commits included")
         self._commits = histogram("levelog_commit_seconds", "Commits of transactions that write")
@@ -159,14 +159,14 @@ class Metrics(Collector):
         self._processor = processor
         processor.pulse.on_fold, processor.pulse.on_cut = self._fold, self._cut
         processor.count_by(
-            lambda handler, outcome: self._event_calls.labels(handler, outcome).inc(),
-            lambda handler: self._event_losses.labels(handler).inc(),
+            lambda handler, outcome: self._unrecorded_calls.labels(handler, outcome).inc(),
+            lambda handler: self._expired_records.labels(handler).inc(),
         )
         for handler in processor.program.record_handlers:
-            self._event_losses.labels(handler)
+            self._expired_records.labels(handler)
         for handler in processor.program.unrecorded:
             for ended in get_args(CallOutcome):
-                self._event_calls.labels(handler, ended)
+                self._unrecorded_calls.labels(handler, ended)
         for view in processor.program.views:
             for result in _RESULTS:
                 self._reconciles.labels(view, result)
@@ -211,7 +211,7 @@ class Metrics(Collector):
 
         held = self._processor.held
         holds = GaugeMetricFamily(
-            "levelog_event_holds",
+            "levelog_unrecorded_holds",
             "Objects that wait for a call that leaves no records, by what the last one came to",
             labels=["handler", "status"],
         )
