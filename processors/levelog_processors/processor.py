@@ -72,11 +72,13 @@ class Processor:
         redactor: Redactor | None = None,
         claimant: Claimant | None = None,
         events_from: int | None = None,
+        is_dry: bool = False,
     ) -> None:
         """`threads`: how many reconcile functions that are not async run at one time.
 
         `redactor`: that of what is recorded. `claimant`: the actuator of this process, if it has one. `events_from`:
         sequence after which record handlers begin that are new; None: where the tables are.
+        `is_dry`: nothing that leaves no records is called; handlers that are new begin all the same.
         """
         self._database = database
         self._scope = scope = replace(scope, owner=owner)
@@ -95,6 +97,7 @@ class Processor:
         self._timers = Timers(database, scope, program)
         self._hint_of_held = hints.listen(Topic.HELD)
         self._events_from = events_from
+        self._is_dry = is_dry
         self._hint = hints.listen(Topic.WAKE)
         self._hint_of_leases = hints.listen(Topic.LEASES)
         self._engine.acting.on_return = self._hint.set
@@ -216,9 +219,9 @@ class Processor:
         if PARTITION in epochs:
             pruner = Pruner(self._database, self._scope, self._stream)
             tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
-        if self._feed.is_needed:
+        if self._feed.is_needed and not self._is_dry:
             tasks.append(asyncio.create_task(self._feed.run(epochs), name="record handlers"))
-        if self._timers.is_needed:
+        if self._timers.is_needed and not self._is_dry:
             tasks.append(asyncio.create_task(self._timers.run(self._hint_of_held), name="timers"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

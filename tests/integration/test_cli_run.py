@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import pty
+import shutil
 import signal
 import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,58 @@ async def test_a_dry_run_says_what_would_be_written_and_leaves_it_to_a_run(sandb
         assert pods(sandbox) == ["shop-0", "shop-1", "shop-2"]
     finally:
         running.kill()
+
+
+UNRECORDED = """
+from datetime import timedelta
+from pathlib import Path
+from webs import Web, op
+
+def tell(name: str) -> None:
+    with Path("told").open("a") as file:
+        print(name, file=file)
+
+@op.timer(every=timedelta(seconds=1), recorded=False)
+def probe(web: Web) -> None:
+    tell("probe")
+
+@op.on.event
+def noted(web: Web) -> None:
+    tell("noted")
+"""
+
+
+async def test_a_dry_run_calls_nothing_that_leaves_no_records_and_the_next_run_makes_up_for_it(
+    sandbox: Sandbox, levelog: Levelog
+) -> None:
+    shutil.copy(WEBS_FILE, levelog.folder)
+    (levelog.folder / "telling.py").write_text(UNRECORDED)
+    told = levelog.folder / "told"
+
+    async def are_told() -> bool:
+        return told.exists() and set(told.read_text().split()) == {"noted", "probe"}
+
+    dry = levelog.start("run", "telling.py", "--dry-run")
+    try:
+        await dry.says("dry run: apply pods/default/shop-0 would be written")
+        due_at = datetime.now(UTC) + timedelta(seconds=2)
+
+        async def is_due() -> bool:
+            return datetime.now(UTC) > due_at
+
+        await until(is_due, "two calls of the timer are due")
+        assert not told.exists()
+        await dry.says("dry run: not called: webs/noted, webs/probe")
+        assert await dry.stops() == 0
+    finally:
+        dry.kill()
+    assert not told.exists()
+    running = levelog.start("run", "telling.py")
+    try:
+        await until(are_told, "calls of the timer, and for the record")
+    finally:
+        running.kill()
+    assert told.read_text().split().count("noted") == 1
 
 
 async def test_started_again_it_goes_on_where_it_was_and_writes_nothing_twice(

@@ -217,6 +217,8 @@ class _Process(Struct, kw_only=True):
         async with LiveIndices(database, scope, program, hints) as live, Lifecycle(program, live.index):
             self.monitor.trace(scope, stream, database)
             actuator = self._actuator(scope, stream, database, hints, live)
+            if self.settings.dry_run and program.unrecorded:
+                log.warning("dry run: not called: %s", ", ".join(sorted(program.unrecorded)))
             processor = Processor(
                 database,
                 scope,
@@ -230,6 +232,7 @@ class _Process(Struct, kw_only=True):
                 redactor=self.redactor,
                 claimant=actuator if isinstance(actuator, Claimant) else None,
                 events_from=events_from,
+                is_dry=self.settings.dry_run,
             )
             if self.on_processor is not None:
                 self.on_processor(processor)

@@ -92,6 +92,12 @@ def told(web: Web, notify: Index[str, Call[Note, int]]) -> Level[str | None]:
 def tell(web: Web, level: Level[str | None]) -> Iterator[Intent]:
     yield call(notify, Note(level.desired or ""))
 '''
+UNRECORDED = """
+
+@op.timer(every=timedelta(seconds=1), recorded=False)
+def probe(web: Web) -> None:
+    os.write(2, b"it is called")
+"""
 DAEMON = """
 
 @op.daemon
@@ -374,3 +380,14 @@ async def test_what_cannot_be_called_again_is_refused_in_one_sentence(again: Aga
         assert words in await again.levelog.refused("replay", file, *arguments, status=2, env=again.env)
     log = ("--call", "greet", "--mode", "log", "--against", str(again.file))
     assert "leave out --mode log" in await again.levelog.refused("replay", file, *log, status=2, env=again.env)
+
+
+async def test_timers_without_records_are_not_called_and_cannot_be_asked_for(again: Again) -> None:
+    file = again.levelog.folder / "unrecorded.py"
+    file.write_text(f"import os\n{OPERATOR}{UNRECORDED}")
+    for mode in ((), ("--mode", "log", "--against", again.file)):
+        ended = await again.replays(file, *mode, "--json")
+        assert ended.stderr == "", ended
+        assert {each.partition("/")[2] for each in json.loads(ended.stdout)["views"]} >= {"greet", "rotate", "told"}
+    said = await again.levelog.refused("replay", file, "--call", "probe", status=2, env=again.env)
+    assert said.startswith("--call probe: no handler, timer or effect is named so")
