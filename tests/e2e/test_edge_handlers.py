@@ -91,7 +91,8 @@ async def test_invariant_15_no_edge_is_lost_in_a_kill_nor_while_nothing_runs_and
         await running.says("handler provision failed for webs.example.com/default/first: ConnectionError")
         shown = (await levelog.ends("levels")).stdout
         assert "the next time at" in shown
-        assert "handler provision: ConnectionError: the registry is away" in shown
+        assert "call handler provision for" in shown
+        assert ": ConnectionError: the registry is away" in shown
         told_why = (await levelog.ends("why", "webs.example.com/default/first")).stdout
         assert "pending: handler provision: ConnectionError: the registry is away" in told_why
         running.kill()

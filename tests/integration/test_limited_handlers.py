@@ -74,9 +74,9 @@ async def test_each_handler_and_timer_runs_as_often_at_a_time_as_it_says_and_the
             await rotating.come_to(running=1, came=1)
             async with running.database.reading() as connection:
                 told = await read_level_lines(connection, running.scope, view="provision")
-            waiting = [line for line in told if " waits: " in line.reason]
+            waiting = [line for line in told if " waits: " in line.told_reason]
             waits = "2 such calls are under way, 4 wait"
-            assert [line.reason.partition(" waits: ")[2] for line in waiting] == [waits] * 4
+            assert [line.told_reason.partition(" waits: ")[2] for line in waiting] == [waits] * 4
             for options in ((), ("--full",)):
                 shown = await levelog.ends("why", waiting[0].parent, "--view", "provision", *options)
                 assert f": pending: {waits}" in shown.stdout, shown

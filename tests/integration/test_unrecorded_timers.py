@@ -269,6 +269,28 @@ async def test_a_crash_repeats_the_calls_since_the_last_round_that_was_stored_wi
         assert called.keys[2] == called.keys[3] != called.keys[0]
 
 
+async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_its_time_was_stored(
+    nats_server: NatsServer, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = Called()
+    async with ticking(nats_server, database_url, called) as rig:
+        await rig.begin()
+        await rig.tell(made("a", 10))
+        await rig.pass_to(10.4)
+        await rig.tell(made("late", 10))  # times of creation are whole seconds
+
+        async def fails(*_: object, **__: object) -> None:
+            raise Unavailable("the process is killed")
+
+        monkeypatch.setattr(rig.timers, "_wait", fails)
+        with pytest.raises(Unavailable):
+            await rig.step()
+        await rig.begin()
+        await rig.pass_to(75)
+        assert called.of("late") == called.of("a") == seconds(10, 70)
+        assert not await rig.stack.rows(call_holds)
+
+
 async def test_who_lost_its_partitions_stores_nothing(nats_server: NatsServer, database_url: str) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:

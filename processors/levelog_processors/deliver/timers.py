@@ -53,6 +53,8 @@ class Timers(HeldCalls[UnrecordedTimer]):
         """The objects that are there, or were when their last call was due."""
         self._since: dict[Place, int] = {}
         """Objects that nobody has seen before are new to a timer if their first call is due after this."""
+        self._late: set[Name] = set()
+        """Timers and objects whose first call was due before what is stored: held before it is made."""
         self._called_to = self._stored_to = 0
         self._is_open = asyncio.Event()
 
@@ -81,11 +83,12 @@ class Timers(HeldCalls[UnrecordedTimer]):
         async with self._database.transaction() as connection:
             found = await self._take_over(connection, epochs, start=now)
             existing = await read_existing(connection, self._scope, self._of, epochs)
-        positions = {place: min(at, now) for place, at in found.items()}  # the clock may have been set back
+        positions = {place: min(at, now + SECOND) for place, at in found.items()}  # the clock may have been set back
         self._called_to = self._stored_to = now
         self._since = {place: at if at == now else at - LATENESS for place, at in positions.items()}
         self._uids = {each.object: each.uid for each in existing}
         self._schedule = []
+        self._late.clear()
         for each in existing:
             created = EPOCH if each.created_at is None else msgspec.convert(each.created_at, datetime)
             for handler in self._of[each.resource]:
@@ -114,6 +117,8 @@ class Timers(HeldCalls[UnrecordedTimer]):
                 due = handler.first(created)
                 if due <= self._since[handler.source, logged.partition] and due <= now:
                     due = handler.newest(due, now) + handler.every
+                if due <= self._stored_to:
+                    self._late.add((handler.source, name))
                 heappush(self._schedule, (due, handler.source, name, record.uid))
             self.on_return()
 
@@ -134,8 +139,11 @@ class Timers(HeldCalls[UnrecordedTimer]):
         """Make all calls that are due now, and store that they are made; those that are left are held."""
         now = microseconds(self._clock())
         new: list[Chain[UnrecordedTimer]] = []
+        is_called = False
         while self._schedule and self._schedule[0][0] <= now:
             new += await self._make(self._take_due(now))
+            is_called = True
+        if is_called:
             self._called_to = now
         if self._called_to != self._stored_to:
             await self._store(new)
@@ -161,7 +169,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
 
     async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[UnrecordedTimer]]:
         """Make calls, and return those that are held now."""
-        chains: list[Chain[UnrecordedTimer]] = []
+        chains: list[tuple[Chain[UnrecordedTimer], Present]] = []
         rows = await self._read({name for _, name in calls}) if calls else {}
         since = self._clock()
         for (source, name), (due, uid) in calls.items():
@@ -171,9 +179,15 @@ class Timers(HeldCalls[UnrecordedTimer]):
             elif row.uid == uid and not row.is_deleting:
                 chain = Chain(self._handlers[source], name, row.partition, since)
                 chain.position = due
-                self._begin(chain, self._run(chain, row))
-                chains.append(chain)
-        return await self._wait(chains)
+                chains.append((chain, row))
+        late = [chain for chain, _ in chains if chain.name in self._late]
+        if late:
+            await self._store(late)
+            self._held |= {chain.name: chain for chain in late}
+        self._late.difference_update(calls)
+        for chain, row in chains:
+            self._begin(chain, self._run(chain, row))
+        return await self._wait([chain for chain, _ in chains])
 
     async def _read(self, names: set[str]) -> dict[str, Present]:
         async with self._database.reading() as connection:
