@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 
 from rigs.api import Api
 from rigs.faultproxy import FaultProxy
-from rigs.intents import end_claims
+from rigs.intents import LOCK_INTENTS, end_claims
 from rigs.levelog import WEBS_FILE, Levelog, Running
 from rigs.logs import forget_leases
 from rigs.nats import NatsServer
@@ -136,7 +136,9 @@ class Deployment:
         async with self._connection() as connection:
             await connection.execute(f"UPDATE leases SET expires_at = {past} WHERE owner <> ''")
             await connection.execute(f"UPDATE processors SET expires_at = {past}")
-            await connection.execute(f"UPDATE intents SET expires_at = {past}, due_at = {past} WHERE state = 'claimed'")
+            await connection.execute(
+                f"{LOCK_INTENTS}; UPDATE intents SET expires_at = {past}, due_at = {past} WHERE state = 'claimed'"
+            )
 
     async def end_claims_of(self, role: Role) -> None:
         """Let what a killed process has claimed end now, by the database's clock, instead of in half a minute."""

@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select, text, update
 
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import ObjectKey
@@ -93,9 +93,15 @@ async def states(database: Database, keys: Sequence[str]) -> list[str]:
     return [held[key]["state"] for key in keys]
 
 
+LOCK_INTENTS: Final = "LOCK TABLE intents IN SHARE ROW EXCLUSIVE MODE"
+"""Before rows are changed in no order, which processes lock in theirs: else each may wait for the other."""
+
+
 async def end_claims(database_url: str, pid: int) -> None:
     """Let what a process has claimed that is killed or stands still end now, instead of in half a minute."""
     past = datetime(2000, 1, 1, tzinfo=UTC)
     held = (intents.c.state == "claimed", intents.c.owner.like(f"%-{pid}-%"))
     async with await Database.open(database_url) as database, database.transaction() as connection:
+        if connection.dialect.name == "postgresql":
+            await connection.execute(text(LOCK_INTENTS))
         await connection.execute(update(intents).where(*held).values(expires_at=past, due_at=past))
