@@ -33,7 +33,6 @@ from levelog.handlers.timers import (
     timer_view,
     timer_writer,
 )
-from levelog.handlers.unrecorded import UnrecordedOptions
 from levelog.handlers.views import RECONCILE_TIME, VIEW_TIME, ReconcileHandler, ViewHandler, Writes
 from levelog.levels import Level
 from levelog.resources import External, ResourceBase, ResourceType, is_external
@@ -411,20 +410,6 @@ class Operator:
             selector = Selector(labels=dict(labels or {}), annotations=dict(annotations or {}), when=when)
             if not isinstance(recorded, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise OperatorError(f"timer {function.__name__}: recorded={recorded!r} is neither True nor False")
-            if not recorded:
-                refuse_recorded(function.__name__, sharp=sharp, idle=idle, give_up_after=give_up_after)
-                told = UnrecordedOptions(
-                    of=of,
-                    selector=selector,
-                    timeout=timeout,
-                    retries=retries,
-                    backoff=backoff,
-                    max_concurrency=max_concurrency,
-                )
-                made = UnrecordedTimer(function, every, initial_delay, told, self._lender)
-                self._claim(made.name, function)
-                self.timers[made.name] = made
-                return function
             options = EdgeOptions(
                 of=of,
                 selector=selector,
@@ -434,6 +419,12 @@ class Operator:
                 give_up_after=give_up_after,
                 max_concurrency=max_concurrency,
             )
+            if not recorded:
+                refuse_recorded(function.__name__, sharp=sharp, idle=idle, give_up_after=give_up_after)
+                made = UnrecordedTimer(function, every, initial_delay, options, self._lender)
+                self._claim(made.name, function)
+                self.timers[made.name] = made
+                return function
             handler = TimerHandler(function, every, initial_delay, idle, options, self._lender, sharp=sharp)
             self._claim(handler.name, function)
             self._claim(handler.calls_name, function)

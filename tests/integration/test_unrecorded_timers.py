@@ -151,10 +151,14 @@ class Ticking:
 
 
 @asynccontextmanager
-async def ticking(nats_server: NatsServer, url: str, called: Called) -> AsyncGenerator[Ticking]:
+async def ticking(
+    nats_server: NatsServer, url: str, called: Called, patience: timedelta | None = None
+) -> AsyncGenerator[Ticking]:
+    """Timers that have begun."""
     async with Processing(nats_server.url, url, [called.op]) as stack:
         rig = Ticking(stack)
         try:
+            await rig.begin(patience)
             yield rig
         finally:
             await rig.end()
@@ -169,7 +173,6 @@ async def test_each_object_is_called_at_multiples_after_its_creation_and_nothing
 ) -> None:
     called = Called(initial_delay=timedelta(seconds=5))
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("a"), made("b", 20))
         await rig.pass_to(130)
         await rig.tell(made("c", 120))
@@ -188,7 +191,6 @@ async def test_what_was_missed_is_called_once_and_a_restart_does_not_begin_anew(
 ) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("a"), made("b", 30))
         await rig.pass_to(100)
         rig.now = NOON + timedelta(seconds=110)
@@ -210,7 +212,6 @@ async def test_a_restart_goes_on_at_once_after_the_clock_was_set_back(
 ) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("a"))
         await rig.pass_to(3600)
         called.calls.clear()
@@ -225,7 +226,6 @@ async def test_a_new_timer_begins_with_the_next_multiple_of_each_object_that_was
 ) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("old", -1000), made("new", 3))  # listed first once it runs
         await rig.pass_to(70)
         assert (called.of("old"), called.of("new")) == (seconds(20), seconds(3, 63))
@@ -252,7 +252,6 @@ async def test_a_crash_repeats_the_calls_since_the_last_round_that_was_stored_wi
 ) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("a"), made("b", 10))
         await rig.pass_to(30)
 
@@ -274,7 +273,6 @@ async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_i
 ) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("a", 10))
         await rig.pass_to(10.4)
         await rig.tell(made("late", 10))  # times of creation are whole seconds
@@ -300,7 +298,6 @@ async def test_a_crash_repeats_the_first_call_of_an_object_that_was_seen_after_i
 async def test_who_lost_its_partitions_stores_nothing(nats_server: NatsServer, database_url: str) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("a"))
         await rig.pass_to(0)
         before = await rig.stack.rows(call_positions)
@@ -341,7 +338,6 @@ async def test_a_call_that_fails_is_shown_and_tried_again_until_the_next_one_is_
     called = Called(backoff=timedelta(seconds=25))
     called.failing["bad"] = ValueError("poison")
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(made("bad"), made("good"))
         await rig.pass_to(40)
         assert called.of("good") == seconds(0)
@@ -376,7 +372,6 @@ async def test_a_call_is_passed_by_once_its_function_gives_up(
     called = Called(retries=2, backoff=timedelta(seconds=10))
     called.failing["bad"] = error
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         outcomes: list[str] = []
         rig.timers.on_call = lambda _, outcome: outcomes.append(outcome)
         await rig.tell(made("bad"))
@@ -395,7 +390,6 @@ async def test_filters_are_asked_at_the_call_and_what_is_deleted_is_not_called(
 ) -> None:
     called = Called(labels={"on": "yes"}, when=lambda web: web.spec.replicas > 1)
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         on, off = {"on": "yes"}, {"on": "no"}
         await rig.tell(made("a", replicas=2, labels=off), made("b", replicas=1, labels=on))
         gone = made("gone", replicas=2, labels=on)
@@ -419,7 +413,6 @@ async def test_an_object_that_comes_back_is_called_once_for_each_due_time(
 ) -> None:
     called = Called()
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         found = made("a")
         await rig.tell(found)
         await rig.pass_to(30)
@@ -437,8 +430,7 @@ async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_w
 ) -> None:
     called = Called()
     called.hanging["bad"] = asyncio.Event()
-    async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin(timedelta(milliseconds=10))
+    async with ticking(nats_server, database_url, called, timedelta(milliseconds=10)) as rig:
         returned = asyncio.Event()
         rig.timers.on_return = returned.set
         await rig.tell(made("bad"), made("good"))
@@ -467,8 +459,7 @@ async def test_a_slow_function_holds_up_no_other_object_and_is_called_once_for_w
 async def test_no_more_calls_run_at_a_time_than_its_limit(nats_server: NatsServer, database_url: str) -> None:
     called = Called(max_concurrency=2)
     release = asyncio.Event()
-    async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin(timedelta(milliseconds=10))
+    async with ticking(nats_server, database_url, called, timedelta(milliseconds=10)) as rig:
         called.hanging = {f"web-{number}": release for number in range(5)}
         await rig.tell(*(made(name) for name in called.hanging))
         await rig.step()
@@ -490,7 +481,6 @@ async def test_after_a_while_without_it_all_objects_are_called_in_one_round(
     called = Called()
     count = 2 * BATCH + 10
     async with ticking(nats_server, database_url, called) as rig:
-        await rig.begin()
         await rig.tell(*(made(f"web-{number}", number % 60) for number in range(count)))
         rig.now = NOON + timedelta(seconds=1000)
         await rig.step()

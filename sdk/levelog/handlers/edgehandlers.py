@@ -63,11 +63,23 @@ _TOLD: Final[Mapping[str, str]] = {"reason": "str", "diff": "Diff", "old": "", "
 """What the edge says, by the parameter that asks for it, and how that is annotated; empty: as the object."""
 
 
-class EdgeOptions(Struct, frozen=True, kw_only=True):
-    """What the decorators take."""
+class CallOptions(Struct, frozen=True, kw_only=True):
+    """What the decorators take of all functions that are called for objects."""
 
     of: type[ResourceBase] | None = None
     selector: Selector = Selector()
+    timeout: timedelta = EFFECT_TIME
+    retries: int | None = None
+    """How often it is tried again after an error; None: for ever."""
+    backoff: timedelta | None = None
+    """Before it is; None: longer each time, up to what those who make the calls wait at most."""
+    max_concurrency: int | None = None
+    """Calls that run at a time in one process; None: as many as there is room for."""
+
+
+class EdgeOptions(CallOptions, frozen=True, kw_only=True):
+    """What they take of those whose calls are recorded."""
+
     field: str = ""
     """JSON pointer; empty: all of the object."""
     value: Any = UNSET
@@ -76,15 +88,8 @@ class EdgeOptions(Struct, frozen=True, kw_only=True):
     new: Any = UNSET
     since: datetime | None = None
     """Objects that were created before were there before the handler; None: it takes all for new."""
-    timeout: timedelta = EFFECT_TIME
-    retries: int | None = None
-    """How often it is tried again after an error; None: for ever."""
-    backoff: timedelta | None = None
-    """Before it is; None: as the actuator puts off what failed."""
     give_up_after: timedelta | None = None
     """Over all attempts, since the call was decided; None: never."""
-    max_concurrency: int | None = None
-    """Calls that run at a time in one process; None: as many as there is room for."""
     writes: Writes | None = None
     """What it may yield intents for; None: it yields none."""
     finalizer: bool = False
@@ -407,6 +412,12 @@ def called(handler: EdgeHandler) -> Any:
     return Index[str, Call[Edge, result]]
 
 
+def require_call_options(what: str, options: CallOptions) -> None:
+    """Refuse options that say nothing of any function. Raises OperatorError; `what` they are of."""
+    require_retries(what, options.retries, options.backoff)
+    require_max_concurrency(what, options.max_concurrency)
+
+
 def require_options(what: str, options: EdgeOptions) -> None:
     """Refuse options that say nothing. Raises OperatorError; `what` they are of."""
     filtered = [each for each in ("value", "old", "new") if getattr(options, each) is not UNSET]
@@ -417,8 +428,7 @@ def require_options(what: str, options: EdgeOptions) -> None:
     since, limit = options.since, options.give_up_after
     if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: since={since!r} is not a datetime with a time zone")
-    require_retries(what, options.retries, options.backoff)
-    require_max_concurrency(what, options.max_concurrency)
+    require_call_options(what, options)
     if limit is not None and (not isinstance(limit, timedelta) or limit <= timedelta(0)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OperatorError(f"{what}: give_up_after={limit!r} is not a timedelta above zero")
 

@@ -10,13 +10,12 @@ from msgspec import UNSET
 from levelog.edges import Reason, pointer_of
 from levelog.effects import EFFECT_TIME
 from levelog.errors import OperatorError
-from levelog.handlers.edgehandlers import EdgeOptions
+from levelog.handlers.edgehandlers import CallOptions, EdgeOptions
 from levelog.handlers.hooks import Hooks
 from levelog.handlers.injection import Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.readers import function_or_class
 from levelog.handlers.signatures import needs, one_place
-from levelog.handlers.unrecorded import UnrecordedOptions
 from levelog.handlers.views import Writes
 from levelog.resources import ResourceBase
 from levelog.selectors import Selector, Value, taken_from
@@ -292,7 +291,7 @@ class On(Hooks):
             raise OperatorError(f"on.event: takes no option {min(unknown)!r}")
 
         def register(function: HandlerF) -> HandlerF:
-            made = RecordHandler(function, UnrecordedOptions(selector=selector, **rest), self._lender)
+            made = RecordHandler(function, CallOptions(selector=selector, **rest), self._lender)
             self._register_records(made)
             return function
 

@@ -12,12 +12,12 @@ from levelog.edges import essence, flat, handled_object
 from levelog.effects import MOST_EDGE_BYTES, Call, EffectHandler, nothing_of, nothing_of_async
 from levelog.errors import OperatorError
 from levelog.handlers.callnames import TIMED
-from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, EdgeOptions, require_options
+from levelog.handlers.edgehandlers import OF_CALLS, OF_EDGES, CallOptions, EdgeOptions, require_options
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections
 from levelog.handlers.readers import ObjectReader, object_reader
 from levelog.handlers.signatures import declared, parameters, require_function, require_time, type_hints, yields
-from levelog.handlers.unrecorded import UnrecordedHandler, UnrecordedOptions
+from levelog.handlers.unrecorded import UnrecordedHandler
 from levelog.handlers.views import ReconcileHandler, ViewHandler
 from levelog.indices import Index
 from levelog.intents import Intent, call
@@ -166,7 +166,7 @@ class UnrecordedTimer(UnrecordedHandler):
         function: Callable[..., Any],
         every: timedelta,
         initial_delay: timedelta,
-        options: UnrecordedOptions,
+        options: CallOptions,
         lender: Lender,
     ) -> None:
         """As of all handlers of the kind, whose calls are due by these times."""

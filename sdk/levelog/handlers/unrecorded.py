@@ -3,43 +3,17 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import cached_property
 from typing import Any, ClassVar
 
-from msgspec import Struct
-
-from levelog.effects import EFFECT_TIME
 from levelog.errors import OperatorError
+from levelog.handlers.edgehandlers import CallOptions, require_call_options
 from levelog.handlers.fingerprints import fingerprint
 from levelog.handlers.injection import Given, Injections, Lender, injections, shown
 from levelog.handlers.readers import ObjectReader, object_reader
-from levelog.handlers.signatures import (
-    parameters,
-    require_function,
-    require_max_concurrency,
-    require_retries,
-    require_time,
-    type_hints,
-    yields,
-)
-from levelog.resources import ResourceBase, refuse_external
-from levelog.selectors import Selector
+from levelog.handlers.signatures import parameters, require_function, require_time, type_hints, yields
+from levelog.resources import refuse_external
 from levelog.wire.canonical import digest
-
-
-class UnrecordedOptions(Struct, frozen=True, kw_only=True):
-    """What the decorators take."""
-
-    of: type[ResourceBase] | None = None
-    selector: Selector = Selector()
-    timeout: timedelta = EFFECT_TIME
-    retries: int | None = None
-    """How often it is tried again after an error, before the call is passed by; None: for ever."""
-    backoff: timedelta | None = None
-    """Before it is; None: 1 s, doubled each time up to a minute."""
-    max_concurrency: int | None = None
-    """Calls that run at a time in one process; None: as many as there is room for."""
 
 
 class UnrecordedHandler(ABC):
@@ -51,7 +25,7 @@ class UnrecordedHandler(ABC):
     """What a call says besides, by the parameter that asks for it."""
     offered: ClassVar[tuple[Given, ...]]
 
-    def __init__(self, function: Callable[..., Any], options: UnrecordedOptions, lender: Lender) -> None:
+    def __init__(self, function: Callable[..., Any], options: CallOptions, lender: Lender) -> None:
         """Check a function's signature. Raises OperatorError naming the function and what is wrong."""
         kind = self.kind
         require_function(function, kind)
@@ -64,8 +38,7 @@ class UnrecordedHandler(ABC):
                 f"{kind} {self.name}: yields; what has to be written is asked for by a view, or an edge handler"
             )
         require_time(function, kind, options.timeout)
-        require_retries(f"{kind} {self.name}", options.retries, options.backoff)
-        require_max_concurrency(f"{kind} {self.name}", options.max_concurrency)
+        require_call_options(f"{kind} {self.name}", options)
         hints = type_hints(function)
         first, *rest = parameters(function, kind, "object")
         self.reader: ObjectReader = object_reader(

@@ -1,7 +1,7 @@
 """The levels of a running application for its users, and the parents without a level. Reads only."""
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.counting import counted
 from levelog.handlers.callnames import is_daemon, shown_write, title_of
+from levelog.handlers.timers import moment
 from levelog_store.deliver.positions import CallHold, read_holds
 from levelog_store.dialects import now, one_of
 from levelog_store.look.contact import listed_resources
@@ -188,7 +189,7 @@ async def _held_lines(connection: AsyncConnection, scope: Scope) -> list[LevelLi
 def _called_for(hold: CallHold, timers: Collection[str]) -> str:
     if hold.handler not in timers:
         return f"record {hold.position}"
-    return f"due {_moment(datetime.fromtimestamp(hold.position / 1_000_000, UTC))}"
+    return f"due {_moment(moment(hold.position))}"
 
 
 def _is_asked_for(line: LevelLine, view: str, status: str, name: str) -> bool:

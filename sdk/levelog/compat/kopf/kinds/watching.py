@@ -11,11 +11,11 @@ from levelog.compat.kopf.given.keywords import Patch
 from levelog.compat.kopf.kinds.changing import LONGEST
 from levelog.compat.kopf.options import Declaration
 from levelog.effects import GiveUp, Retry
+from levelog.handlers.edgehandlers import CallOptions
 from levelog.handlers.fingerprints import fingerprint, value_fingerprint
 from levelog.handlers.injection import Given, Injections, Lender
 from levelog.handlers.listeners import RecordHandler
 from levelog.handlers.readers import ObjectReader
-from levelog.handlers.unrecorded import UnrecordedOptions
 from levelog.selectors import Selector
 from levelog.wire.canonical import digest
 
@@ -44,7 +44,7 @@ class WatchingHandler(RecordHandler):
         self.is_async = attempts.is_async
         self.function = self._wrapped(lender.logger(name))
         selector = Selector() if self.filters.takes_all else Selector(when=self._takes)
-        self.options = UnrecordedOptions(of=declared.cls, selector=selector, timeout=LONGEST, retries=0)
+        self.options = CallOptions(of=declared.cls, selector=selector, timeout=LONGEST, retries=0)
         self.reader = ObjectReader(declared.cls, selector, is_plain=True)
         self.parameter = "found"
         self._told = ["is_deleted", "origin"]
