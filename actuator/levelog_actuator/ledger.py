@@ -154,11 +154,12 @@ class Ledger:
         async with self._database.transaction(durable=False) as connection:
             kept: dict[str, bool] = {}
             unwanted: set[str] = set()
+            given_back = [result.postponement for result in later]
             if receipts:
                 rows = [stored(receipt, under[receipt.key]) for receipt in receipts]
-                kept = await outcomes.store_receipts(connection, self._scope, self._owner, rows)
+                beside = [each.key for each in given_back]
+                kept = await outcomes.store_receipts(connection, self._scope, self._owner, rows, beside=beside)
             if later:
-                given_back = [result.postponement for result in later]
                 unwanted = await claims.postpone(connection, self._scope, self._owner, given_back)
         for receipt in receipts:
             if receipt.key in kept:
@@ -180,16 +181,19 @@ class Ledger:
         await self._hasten([result.intent.key for result in later if not result.is_doubtful])
 
     async def _hasten(self, keys: Sequence[str]) -> None:
-        """Wake processors that may withdraw calls now; in a transaction of its own: folds lock wakeups first."""
+        """Wake processors that may withdraw calls now."""
         if not keys:
             return
         try:
-            async with self._database.transaction(durable=False) as connection:
-                is_hastened = await claims.hasten(connection, self._scope, keys)
+            async with self._database.reading() as connection:
+                waiting = await claims.read_waiting(connection, self._scope, keys)
+            for level in waiting:
+                async with self._database.transaction(durable=False) as connection:
+                    await claims.hasten(connection, self._scope, level)
         except Unavailable as error:
             log.log(level_of(error), "processors look by themselves, in a minute: %s", error)
             return
-        if is_hastened:
+        if waiting:
             await self._on_hastened()
 
     def _receipt(self, result: Ended) -> ReceiptNoted:

@@ -30,6 +30,7 @@ from sqlalchemy import (
     literal,
     select,
     true,
+    tuple_,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -173,6 +174,20 @@ def one_of_named(dialect: Dialect, column: ColumnElement[Any], name: str) -> Col
 def row_of(table: Table, *names: str) -> ColumnElement[bool]:
     """Condition that a row of `OF_SCOPE` has in each column the value of the parameter `of_` and the column's name."""
     return and_(table.c.scope == OF_SCOPE, *(table.c[name] == bindparam(f"of_{name}") for name in names))
+
+
+def locked(dialect: Dialect, table: Table, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Condition of a statement that changes several rows of `OF_SCOPE`: those that meet other conditions.
+
+    PostgreSQL locks them in the order of the primary key, as who changes them one by one does: without that, it goes as
+    they happen to lie, and two transactions may wait for each other.
+    """
+    if dialect.name != "postgresql":
+        return and_(table.c.scope == OF_SCOPE, *conditions)
+    place = [column for column in table.primary_key.columns if column.name != "scope"]
+    rows = select(*place).where(table.c.scope == OF_SCOPE, *conditions).order_by(*place).with_for_update()
+    is_locked = tuple_(*place).in_(rows.correlate(None)) if len(place) > 1 else place[0].in_(rows.correlate(None))
+    return and_(table.c.scope == OF_SCOPE, is_locked)
 
 
 def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:

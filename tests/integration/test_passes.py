@@ -26,6 +26,7 @@ from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide.decisions import Sendable
 from levelog_store.dialects import Timestamp
+from levelog_store.fold.levelwrites import retry_levels
 from levelog_store.owners.leases import Leases
 from levelog_store.owners.scopes import open_scope
 from levelog_store.rows import Scope, ViewParent
@@ -121,6 +122,12 @@ class Stepped:
         assert self.engine.may_do_both(placed)
         await self.engine.fold_and_decide(placed, leaving)
 
+    async def retry(self, changed: Sequence[tuple[str, str, int, str]]) -> None:
+        """As `levelog retry` does, right before the rest of what happens at once."""
+        named = [(VIEWS[number], PARENTS[NAMES.index(name)]) for kind, name, number, _ in changed if kind == "retry"]
+        async with self.database.transaction() as connection:
+            await retry_levels(connection, self._scope, named)
+
     async def rows(self) -> dict[str, list[Any]]:
         """All that does not differ from one database to the next: no times, and no leases."""
         found: dict[str, list[Any]] = {}
@@ -170,7 +177,7 @@ async def engine_on(url: str) -> AsyncGenerator[Stepped]:
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[list[tuple[str, str, int, str]], list[ViewParent]]:
     """What happens at once: kind, name, replicas or number, and image; and levels that are left alone then."""
-    kinds = st.sampled_from(("web", "web", "pod", "pod", "receipt", "receipt", "no web", "no pod"))
+    kinds = st.sampled_from(("web", "web", "pod", "pod", "receipt", "receipt", "no web", "no pod", "retry"))
     one = st.tuples(kinds, st.sampled_from(NAMES), st.integers(0, 2), st.sampled_from("axy"))
     left = st.lists(st.sampled_from([(view, parent) for view in VIEWS for parent in PARENTS]), max_size=2)
     return draw(st.lists(one, min_size=1, max_size=4)), draw(left)
@@ -186,6 +193,8 @@ class Watched:
     def records(self, changed: Sequence[tuple[str, str, int, str]], asked: Sequence[dict[str, Any]]) -> list[Told]:
         found: list[Told] = []
         for kind, name, number, image in changed:
+            if kind == "retry":
+                continue
             self._version += 1
             if kind == "web":
                 found.append(self._keep(web(name, self._version, replicas=number, image=image)))
@@ -210,6 +219,9 @@ class Watched:
 @example(story=[([("web", "a", 0, "y")], []), ([("no web", "a", 0, "y")], [("webs/shown", PARENTS[0])])]).via(
     "a write that waits for a level which goes in the pass is superseded after it was read"
 )
+@example(story=[([("web", "a", 0, "x")], []), ([("retry", "a", 0, "a"), ("web", "a", 0, "x")], [])]).via(
+    "a level is to be tried again, and its parent is folded at once"
+)
 @given(story=st.lists(changes(), min_size=1, max_size=8))
 async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], tmp_path_factory: Any) -> None:
     folder: Path = tmp_path_factory.mktemp("passes")
@@ -221,7 +233,10 @@ async def test_one_transaction_leaves_the_same_tables_as_two(story: list[Any], t
             engine_on(f"sqlite:///{folder}/two.db") as two,
         ):
             for changed, left in story:
-                if records := cluster.records(changed, await two.asked()):
+                records = cluster.records(changed, await two.asked())
+                await one.retry(changed)
+                await two.retry(changed)
+                if records:
                     await one.in_one(one.placed(records), left)
                     await two.in_two(two.placed(records), left)
                     rows, others = await one.rows(), await two.rows()

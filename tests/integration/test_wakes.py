@@ -12,7 +12,7 @@ from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.decisionwrites import write_decisions
 from levelog_store.fold.changes import Changes, Wake
 from levelog_store.fold.changewrites import tell_readers, write_changes
-from levelog_store.rows import LevelRow, StoredObject, levels_place
+from levelog_store.rows import LevelRow, StoredObject, ViewParent, levels_place
 from levelog_store.tables import wakeups
 from rigs.intents import decide, intent
 from rigs.leasing import SCOPE
@@ -172,7 +172,7 @@ async def test_invariant_5_a_decision_that_looked_up_a_level_waits_for_one_on_it
             return len(await write_decisions(connection, SCOPE, [reader], "code"))
 
     async with database.transaction() as other:
-        await tell_readers(other, SCOPE, {LEVELS: (7,)})
+        await tell_readers(other, SCOPE, {LEVELS: (7,)}, {})
         task = asyncio.create_task(decide())
         await deciding.wait()
         await until_one_waits(database)
@@ -184,10 +184,12 @@ async def test_invariant_5_a_decision_on_a_level_waits_for_who_looked_it_up_and_
     telling = asyncio.Event()
     reader = replace(decided(version=-1), versions={LEVELS: -1}, dependencies_added={LEVELS})
 
+    wakes: dict[ViewParent, Wake] = {}
+
     async def tell() -> None:
         async with database.transaction() as connection:
             telling.set()
-            await tell_readers(connection, SCOPE, {LEVELS: (7,)})
+            await tell_readers(connection, SCOPE, {LEVELS: (7,)}, wakes)
 
     async with database.transaction() as deciding:
         assert len(await write_decisions(deciding, SCOPE, [reader], "code")) == 1
@@ -196,7 +198,7 @@ async def test_invariant_5_a_decision_on_a_level_waits_for_who_looked_it_up_and_
         await until_one_waits(database)
         assert not task.done()
     await task
-    assert await woken(database) == [PARENT]
+    assert wakes == {(VIEW, PARENT): Wake(0, (7,))}
 
 
 async def test_invariant_5_the_appearance_of_an_absent_key_wakes_who_looked_for_it(

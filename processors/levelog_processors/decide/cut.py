@@ -27,7 +27,7 @@ from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import Decided, PendingWake, Target
 from levelog_store.decide.inputreads import Inputs
 from levelog_store.fold.changewrites import tell_readers
-from levelog_store.fold.levelwrites import write_wakes
+from levelog_store.fold.levelwrites import lock_wakes, write_wakes
 from levelog_store.owners.leases import guard
 from levelog_store.rows import Bucket, IndexKey, Scope, StoredObject, ViewParent
 
@@ -331,6 +331,12 @@ class Decider:
             return [], ()
         claimant = self.claimant if within is None else within.claimant
         chosen = claimant.choose([row for each in batch for row in each.intents]) if claimant is not None else ()
+        raising = told(self._program, batch).keys()
+        is_alone = len(epochs) == self._scope.partitions
+        if not is_alone and (places := decisionwrites.absent_keys(batch) | raising):
+            # by themselves, so that nobody waits for them who holds what is locked next
+            async with self._database.transaction(durable=False) as connection:
+                await decisionwrites.make_keys(connection, self._scope, places)
         async with AsyncExitStack() as stack:
             if within is None:
                 within = await stack.enter_async_context(self.deciding(durable=bool(chosen)))
@@ -338,20 +344,19 @@ class Decider:
             partitions = {wake.partition for wake in (*stray, *(decided.wake for decided in batch))}
             if unguarded := partitions.difference(within.guarded):
                 await guard(connection, self._scope, {p: epochs[p] for p in unguarded}, folded_to=folded_to)
-            if stray:
-                await decisionwrites.drop_wakes(connection, self._scope, stray)
             if late:
                 now = await self._askers(connection, late)
                 batch = [each for each in batch if each.name not in late or now.get(each.name) == late[each.name]]
             carried, fingerprint = within.carried, self._program.fingerprint
-            held = await decisionwrites.write_decisions(
-                connection, self._scope, batch, fingerprint, without_rows=carried.levels
-            )
-            await carried.leave(
-                connection, self._scope, but={(each.view, each.parent) for each in (*stray, *(d.wake for d in held))}
-            )
-            await write_wakes(connection, self._scope, woken(self._program, held))
-            await tell_readers(connection, self._scope, told(self._program, held))
+            held = await decisionwrites.write_decisions(connection, self._scope, batch, fingerprint, raising=raising)
+            asked = woken(self._program, held)
+            await tell_readers(connection, self._scope, told(self._program, held), asked)
+            over = {(each.view, each.parent) for each in (*stray, *(d.wake for d in held))}
+            if not is_alone:
+                await lock_wakes(connection, self._scope, over.union(asked))
+            await decisionwrites.consume_wakes(connection, self._scope, held, stray, without_rows=carried.levels)
+            await carried.leave(connection, self._scope, but=over)
+            await write_wakes(connection, self._scope, asked)
             return held, await within.claim(self._scope, held, frozenset(chosen))
 
 

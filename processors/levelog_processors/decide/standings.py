@@ -168,7 +168,7 @@ async def _looked_up(
     }
 
 
-def woken(program: Program, held: Sequence[Decided]) -> Mapping[ViewParent, Wake]:
+def woken(program: Program, held: Sequence[Decided]) -> dict[ViewParent, Wake]:
     """Levels to look at again since others of their parents were decided on."""
     return {
         (reader, each.wake.parent): Wake(each.wake.partition, _causes(each))

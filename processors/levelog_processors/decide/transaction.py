@@ -14,7 +14,7 @@ from levelog_store.actuate.claims import Claimant, ClaimedIntent
 from levelog_store.actuate.elapsed import elapsed
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake, Sendable
 from levelog_store.fold.changes import Wake, added, noted
-from levelog_store.fold.levelwrites import new_generation, write_wakes
+from levelog_store.fold.levelwrites import ASKED_FOR, new_generation, write_wakes
 from levelog_store.rows import Scope, StoredObject, ViewParent
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Carried:
                 cause=max(wake.cause, known.cause if known else 0),
                 causes=added(known.causes if known else "", noted(wake.causes)),
                 generation=self._generation,
-                due_at=None,
+                due_at=ASKED_FOR if known and known.due_at == ASKED_FOR else None,
             )
         return sorted(found.values(), key=lambda wake: (wake.cause, wake.view, wake.parent))
 

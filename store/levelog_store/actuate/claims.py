@@ -38,8 +38,8 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from levelog.wire.objects import ObjectKey, effect_of
 from levelog_store.decide.decisions import Sendable
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, mappings, now, one_of_named
-from levelog_store.rows import Scope
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, many, mappings, now, one_of_named, row_of
+from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels, wakeups
 
 PENDING: Final = literal_column("'pending'", Text)
@@ -352,7 +352,8 @@ async def keep(
 def _keep(dialect: Dialect, lease: timedelta) -> Update:
     """Let the claims of the rows `of_keys` that their owner holds last longer."""
     ends = now(dialect, lease)
-    return update(intents).where(is_one_of_keys(dialect), IS_HELD).values(expires_at=ends, due_at=ends)
+    is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_HELD)
+    return update(intents).where(is_ours).values(expires_at=ends, due_at=ends)
 
 
 async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later: Sequence[Postponement]) -> set[str]:
@@ -400,30 +401,37 @@ def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
     )
 
 
-async def hasten(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> bool:
-    """Make levels due that waited because these intents could not be withdrawn; returns whether there were any."""
+async def read_waiting(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> Sequence[ViewParent]:
+    """Levels that wait because these intents could not be withdrawn, as they can be now."""
     dialect = connection.dialect
     values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
-    return bool((await connection.execute(hastened(dialect), values)).rowcount)
+    return [(row.view, row.parent) for row in await connection.execute(waiting(dialect), values)]
+
+
+@built_once
+def waiting(dialect: Dialect) -> Select[str, str]:
+    """Levels of the unclaimed rows among `of_keys` whose wakeups wait for their time."""
+    table = wakeups.c
+    of_level = [table[name] == intents.c[name] for name in ("scope", "view", "parent")]
+    is_waiting = (is_one_of_keys(dialect), intents.c.state == PENDING, table.due_at > now(dialect))
+    return select(table.view, table.parent).where(*of_level, *is_waiting).distinct()
+
+
+async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -> None:
+    """Make a level due that waits for its time.
+
+    In a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
+    """
+    view, parent = level
+    values = {"of_scope": scope.number, "of_view": view, "of_parent": parent}
+    await connection.execute(hastened(connection.dialect), values)
 
 
 @built_once
 def hastened(dialect: Dialect) -> Update:
-    """Make the waiting wakeups due, of the levels of the unclaimed rows among `of_keys`.
-
-    The rows are locked in the order in which processors write them.
-    """
-    given_back = select(intents.c.view, intents.c.parent).where(is_one_of_keys(dialect), intents.c.state == PENDING)
-    table = wakeups.alias("waiting")
-    waiting = (
-        select(table.c.view, table.c.parent)
-        .where(table.c.scope == OF_SCOPE, table.c.due_at > now(dialect))
-        .where(tuple_(table.c.view, table.c.parent).in_(given_back))
-        .order_by(table.c.view, table.c.parent)
-        .with_for_update()
-    )
-    is_waiting = tuple_(wakeups.c.view, wakeups.c.parent).in_(waiting)
-    return update(wakeups).where(wakeups.c.scope == OF_SCOPE, is_waiting).values(due_at=now(dialect))
+    """Make the wakeup of a level due."""
+    is_waiting = row_of(wakeups, "view", "parent"), wakeups.c.due_at > now(dialect)
+    return update(wakeups).where(*is_waiting).values(due_at=now(dialect))
 
 
 @built_once
@@ -478,6 +486,6 @@ def _end_claims(dialect: Dialect) -> Update:
     table = intents.c
     return (
         update(intents)
-        .where(IS_IN_SCOPE, table.state == CLAIMED, table.owner != "")
+        .where(locked(dialect, intents, table.state == CLAIMED, table.owner != ""))
         .values(due_at=now(dialect), expires_at=now(dialect), owner="")
     )

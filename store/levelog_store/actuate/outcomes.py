@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.records import Outcome
 from levelog_store.actuate.claims import CLAIMED, IS_HELD, IS_IN_SCOPE, IS_KEY, PENDING, WRITTEN, is_one_of_keys
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, many, now
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, many, now, one_of_named
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
@@ -83,17 +83,21 @@ async def store_receipts(
     scope: Scope,
     owner: str,
     receipts: Sequence[StoredReceipt],
+    *,
+    beside: Sequence[str] = (),
 ) -> dict[str, bool]:
     """Store the results of claimed intents; returns the keys that the owner still held under the same claim.
 
     With each key comes whether another committed intent waits for the same target. The other intents were ended by the
-    fold, or claimed again; whoever did that reads their targets.
+    fold, or claimed again; whoever did that reads their targets. Intents `beside` are locked with them, for what this
+    transaction changes next.
     """
     dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, [each.key for each in receipts]), "by": owner}
+    keys = [*(each.key for each in receipts), *beside]
+    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
     rows = (await connection.execute(lock_held(dialect), values)).all()
     under = {each.key: each.claim for each in receipts}
-    held = {key: is_waiting for key, claim, is_waiting in rows if claim == under[key]}
+    held = {key: is_waiting for key, claim, is_waiting in rows if claim == under.get(key)}
     ended = [
         {"of_scope": scope.number, "of_key": each.key, **{f"new_{name}": getattr(each, name) for name in _RESULTS}}
         for each in receipts
@@ -117,6 +121,7 @@ def lock_held(dialect: Dialect) -> Select[str, int, bool]:
     return (
         select(intents.c.key, intents.c.claim, waits)
         .where(is_one_of_keys(dialect), IS_HELD)
+        .order_by(intents.c.key)
         .with_for_update(of=intents)
     )
 
@@ -212,4 +217,5 @@ async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collecti
 @built_once
 def relayed(dialect: Dialect) -> Update:
     """Note that the receipts of the rows `of_keys` are in the log, where that is not known yet."""
-    return update(intents).where(is_one_of_keys(dialect), intents.c.is_relayed.is_(False)).values(is_relayed=True)
+    is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), intents.c.is_relayed.is_(False))
+    return update(intents).where(is_ours).values(is_relayed=True)

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Delete, Dialect, Select, Update, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.actuate.claims import CLAIMED, IS_IN_SCOPE
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of_named
+from levelog_store.actuate.claims import CLAIMED
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, many, now, one_of_named
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
@@ -59,7 +59,7 @@ def _end(dialect: Dialect) -> Update:
     is_over = or_(is_first_write, one_of_named(dialect, table.owner, "over"))
     return (
         update(intents)
-        .where(IS_IN_SCOPE, table.state == CLAIMED, one_of_named(dialect, table.owner, "gone"), is_over)
+        .where(locked(dialect, intents, table.state == CLAIMED, one_of_named(dialect, table.owner, "gone"), is_over))
         .values(due_at=now(dialect), expires_at=now(dialect), owner="")
     )
 

@@ -42,17 +42,17 @@ async def write_decisions(
     batch: Sequence[Decided],
     fingerprint: str,
     *,
-    without_rows: Collection[ViewParent] = (),
+    raising: Collection[IndexKey] = (),
 ) -> list[Decided]:
-    """Write the decisions whose reads still hold, and return them; the wakeups of the others stay.
+    """Write the decisions whose reads still hold, and return them; their wakeups are left to `consume_wakes`.
 
-    Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile. Levels
-    `without_rows` are those whose wakeups the caller has not written.
+    Neither holds a decision that was to withdraw an intent which an actuator has claimed meanwhile. `raising` are keys
+    whose versions the caller raises next.
 
     The caller holds the leases of the parents' partitions (`leases.guard`) in the same transaction.
     """
     await _add_dependencies(connection, scope, batch)
-    current = await _current_versions(connection, scope, batch)
+    current = await _current_versions(connection, scope, batch, raising)
     # a key that was read and has no row any more was pruned: it is read again, as one that never changed
     held = [d for d in batch if all(current.get(place) == max(version, 0) for place, version in d.versions.items())]
     withdrawn = await _withdraw(connection, scope, [key for d in held for key in d.withdrawn])
@@ -61,8 +61,6 @@ async def write_decisions(
     await _write_levels(connection, scope, held)
     await _write_intents(connection, scope, held)
     await _write_history(connection, scope, held, fingerprint)
-    await _consume_wakes(connection, scope, [d for d in held if d.name not in without_rows])
-    await _add_timers(connection, scope, [d for d in held if d.name in without_rows])
     return held
 
 
@@ -83,27 +81,42 @@ async def _add_dependencies(connection: AsyncConnection, scope: Scope, batch: Se
 
 
 async def _current_versions(
-    connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]
+    connection: AsyncConnection, scope: Scope, batch: Sequence[Decided], raising: Collection[IndexKey]
 ) -> Mapping[IndexKey, int]:
-    """Versions of all keys read, locked; those that had none get one."""
-    keys = sorted({place for d in batch for place in d.versions})
+    """Versions of all keys read, locked, as are those that will be raised; keys that had none get one."""
+    keys = {place for d in batch for place in d.versions}.union(raising)
     if not keys:
         return {}
-    absent = sorted({place for d in batch for place, version in d.versions.items() if version < 0})
-    rows = [{"scope": scope.number, "index": index, "key": key, "version": 0} for index, key in absent]
+    await make_keys(connection, scope, absent_keys(batch))
+    return await lock_keys(connection, scope, sorted(keys), is_raising=bool(raising))
+
+
+def absent_keys(batch: Sequence[Decided]) -> set[IndexKey]:
+    """Keys that were read and had no row."""
+    return {place for d in batch for place, version in d.versions.items() if version < 0}
+
+
+async def make_keys(connection: AsyncConnection, scope: Scope, places: Collection[IndexKey]) -> None:
+    """Give each key without a row the one that says the same: it never changed."""
+    rows = [{"scope": scope.number, "index": index, "key": key, "version": 0} for index, key in sorted(places)]
     await upsert(connection, key_versions, rows, update=())
-    return await lock_keys(connection, scope, keys)
 
 
-async def lock_keys(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> Mapping[IndexKey, int]:
-    """Versions of the keys, locked in key order so that no fold can change one before this commits."""
+async def lock_keys(
+    connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey], *, is_raising: bool = False
+) -> Mapping[IndexKey, int]:
+    """Versions of the keys, locked in key order so that no fold can change one before this commits.
+
+    Who will raise some of them locks all as for that, since only one statement keeps to the order.
+    """
     dialect = connection.dialect
-    rows = await connection.execute(_lock_keys(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
+    statement = _lock_keys(dialect, is_raising=is_raising)
+    rows = await connection.execute(statement, {"of_scope": scope.number, **many_pairs(dialect, keys)})
     return {(index, key): version for index, key, version in rows}
 
 
 @built_once
-def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
+def _lock_keys(dialect: Dialect, *, is_raising: bool) -> Select[str, str, int]:
     table = key_versions.c
     source, is_there = among(dialect, (table.index, table.key))
     statement = (
@@ -112,7 +125,9 @@ def _lock_keys(dialect: Dialect) -> Select[str, str, int]:
         .where(is_there)
         .order_by(table.index, table.key)
     )
-    return statement.with_for_update(read=True, of=key_versions) if dialect.name == "postgresql" else statement
+    if dialect.name != "postgresql":
+        return statement
+    return statement.with_for_update(read=not is_raising, key_share=is_raising, of=key_versions)
 
 
 async def _withdraw(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> set[str]:
@@ -260,18 +275,29 @@ def _reads(decided: Decided) -> list[tuple[str, str, int, Raw | None]]:
     ]
 
 
-async def _consume_wakes(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
-    """Delete the wakeups, or put them off until their time; one that was asked for again meanwhile stays due.
+async def consume_wakes(
+    connection: AsyncConnection,
+    scope: Scope,
+    batch: Sequence[Decided],
+    stray: Sequence[PendingWake] = (),
+    *,
+    without_rows: Collection[ViewParent] = (),
+) -> None:
+    """Delete the wakeups of decisions, or put them off until their time; one that was asked for again stays due.
 
-    That one keeps its causes, so that the next decision names those of this one again.
+    That one keeps its causes, so that the next decision names those of this one again. Levels `without_rows` are those
+    whose wakeups are not written; `stray` wakeups are of parents that do not exist.
     """
-    ordered = sorted(batch, key=lambda d: (d.wake.view, d.wake.parent))
-    done = [_seen(scope, d.wake) for d in ordered if d.due_at is None]
+    ordered = [d for d in sorted(batch, key=lambda d: d.name) if d.name not in without_rows]
+    done = [*stray, *(d.wake for d in ordered if d.due_at is None)]
     later = [_seen(scope, d.wake) | {"at": d.due_at} for d in ordered if d.due_at is not None]
     if done:
-        await connection.execute(_delete_wakes(), done)
+        in_order = sorted(done, key=lambda wake: (wake.view, wake.parent))
+        await connection.execute(_delete_wakes(), [_seen(scope, wake) for wake in in_order])
     if later:
         await connection.execute(_put_off_wakes(), later)
+    if without_rows:
+        await _add_timers(connection, scope, [d for d in batch if d.name in without_rows])
 
 
 async def _add_timers(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
@@ -309,8 +335,3 @@ def _put_off_wakes() -> Update:
 
 def _is_as_seen() -> ColumnElement[bool]:
     return row_of(wakeups, "view", "parent", "generation")
-
-
-async def drop_wakes(connection: AsyncConnection, scope: Scope, wakes: Sequence[PendingWake]) -> None:
-    """Forget wakeups of parents that do not exist."""
-    await connection.execute(_delete_wakes(), [_seen(scope, wake) for wake in wakes])

@@ -25,6 +25,8 @@ from levelog_store.fold.heldreads import unsettled_of
 from levelog_store.fold.levelwrites import (
     forget_levels,
     forget_orphans,
+    forget_wakes,
+    lock_wakes,
     new_generation,
     write_receipts,
     write_sightings,
@@ -73,15 +75,19 @@ async def write_changes(
         await _await_list(connection, scope, each)
     await upsert(connection, unreadable, _rows(scope, [row for _, row in sorted(changes.unreadable.items())]))
     await write_key_versions(connection, scope, changes.keys)
-    if changes.gone:
-        await forget_levels(connection, scope, changes.gone)
+    gone = set(changes.gone)
+    if gone:
+        await forget_levels(connection, scope, gone)
     for partition, views in changes.listed:
-        await forget_orphans(connection, scope, partition, views)
+        gone |= await forget_orphans(connection, scope, partition, views)
     wakes = await _find_wakes(connection, scope, changes, within) if is_waking else {}
     if changes.receipts:
         await write_receipts(connection, scope, changes.receipts, gone=changes.gone)
     if changes.sightings:
         await write_sightings(connection, scope, changes.sightings)
+    if within is None and gone and wakes:
+        await lock_wakes(connection, scope, {*gone, *wakes})
+    await forget_wakes(connection, scope, gone)
     if within is None:
         await write_wakes(connection, scope, wakes)
     return wakes
@@ -280,8 +286,13 @@ def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
     return select(*columns).select_from(source).where(is_there)
 
 
-async def tell_readers(connection: AsyncConnection, scope: Scope, told: Mapping[IndexKey, tuple[int, ...]]) -> None:
-    """Wake the levels that read keys of other levels, which stand otherwise by these records.
+async def tell_readers(
+    connection: AsyncConnection,
+    scope: Scope,
+    told: Mapping[IndexKey, tuple[int, ...]],
+    wakes: dict[ViewParent, Wake],
+) -> None:
+    """Add wakes for the levels that read keys of other levels, which stand otherwise by these records.
 
     No record tells of a level, so versions are drawn: one that was read never comes back. They are raised first, and
     readers are looked up in a statement of its own, so that no wake is lost.
@@ -289,10 +300,8 @@ async def tell_readers(connection: AsyncConnection, scope: Scope, told: Mapping[
     if not told:
         return
     await write_key_versions(connection, scope, dict.fromkeys(told, new_generation()))
-    wakes: dict[ViewParent, Wake] = {}
     for view, parent, partition, index, key in await read_dependants(connection, scope, sorted(told)):
         merge_wake(wakes, (view, parent), Wake(partition, told[index, key]))
-    await write_wakes(connection, scope, wakes)
 
 
 def _wake_unsettled(

@@ -1,6 +1,7 @@
 """How the fold and `levelog retry` change levels: wakeups, receipts, sightings, levels of deleted parents."""
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from secrets import randbits
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Integer,
+    Select,
     Text,
     Update,
     and_,
@@ -28,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.handlers.indexers import applied_place
 from levelog.wire.canonical import canonical
 from levelog.wire.records import TargetSighted
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, one_of, row_of
+from levelog_store.dialects import OF_SCOPE, among, built_once, insert_for, many_pairs, now, one_of, row_of
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
@@ -160,6 +162,12 @@ def _raise_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     )
 
 
+ASKED_FOR: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Due time of levels that are to be tried again: it has come by every clock, also once a fold wakes them for itself.
+
+A reconcile function is called for a time that has come although nothing has changed.
+"""
+
 RETRIABLE: Final = ("failed", "blocked", "drifting")
 """Statuses of levels that there is something to try again of; of one that is settling, if writes of it wait."""
 
@@ -171,11 +179,7 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
     """
     if not of:
         return
-    dialect = connection.dialect
-    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)]
-    # With a time that has come: so a reconcile function is called although nothing has changed.
-    await connection.execute(wake_stored(dialect, row_of(levels, "view", "parent"), due_at=now(dialect)), named)
-    table = intents.c
+    dialect, named, table = connection.dialect, _named(scope, of), intents.c
     await connection.execute(
         update(intents)
         .where(
@@ -187,12 +191,14 @@ async def retry_levels(connection: AsyncConnection, scope: Scope, of: Sequence[V
         .values(due_at=now(dialect)),
         named,
     )
+    due_at = literal(ASKED_FOR, wakeups.c.due_at.type)
+    await connection.execute(wake_stored(dialect, row_of(levels, "view", "parent"), due_at=due_at), named)
 
 
 async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
-    """Delete the levels of parents that are gone, with all that belongs to them, and supersede unsent intents."""
-    named = [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(gone)]
-    for table in (levels, dependencies, wakeups):
+    """Delete the levels of parents that are gone, and supersede unsent intents; wakeups are left to `forget_wakes`."""
+    named = _named(scope, gone)
+    for table in (levels, dependencies):
         await connection.execute(delete(table).where(row_of(table, "view", "parent")), named)
     places = [applied_place(view, parent) for view, parent in sorted(gone)]
     await connection.execute(
@@ -202,8 +208,10 @@ async def forget_levels(connection: AsyncConnection, scope: Scope, gone: Collect
     await supersede(connection, scope, gone)
 
 
-async def forget_orphans(connection: AsyncConnection, scope: Scope, partition: int, views: Collection[str]) -> None:
-    """Delete levels that outlived a reset of the tables while their parents did not."""
+async def forget_orphans(
+    connection: AsyncConnection, scope: Scope, partition: int, views: Collection[str]
+) -> set[ViewParent]:
+    """Delete levels that outlived a reset of the tables while their parents did not, and return them."""
     table = levels.c
     held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
     # without OFFSET, PostgreSQL joins with all objects: so it looks up each parent
@@ -216,9 +224,10 @@ async def forget_orphans(connection: AsyncConnection, scope: Scope, partition: i
             ~is_held,
         )
     )
-    if gone := [(view, parent) for view, parent in orphans]:
+    if gone := {(view, parent) for view, parent in orphans}:
         await forget_levels(connection, scope, gone)
         await forget_calls(connection, scope, {parent for _, parent in gone})
+    return gone
 
 
 async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:
@@ -227,8 +236,38 @@ async def supersede(connection: AsyncConnection, scope: Scope, of: Collection[Vi
         update(intents)
         .where(row_of(intents, "view", "parent"), intents.c.state == "pending")
         .values(state="superseded"),
-        [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(of)],
+        _named(scope, of),
     )
+
+
+def _named(scope: Scope, levels_: Collection[ViewParent]) -> list[dict[str, Any]]:
+    return [{"of_scope": scope.number, "of_view": view, "of_parent": parent} for view, parent in sorted(levels_)]
+
+
+async def lock_wakes(connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]) -> None:
+    """Lock the wakeups of levels in the order in which everybody does.
+
+    For a transaction that changes some in one statement and some in another, while other processors change them, too.
+    SQLite has one writer at a time, and no such locks.
+    """
+    dialect = connection.dialect
+    if dialect.name == "postgresql" and len(of) > 1:
+        values = {"of_scope": scope.number, **many_pairs(dialect, sorted(of))}
+        await connection.execute(_lock_wakes(dialect), values)
+
+
+@built_once
+def _lock_wakes(dialect: Dialect) -> Select[str, str]:
+    table = wakeups.c
+    source, is_there = among(dialect, (table.view, table.parent))
+    statement = select(table.view, table.parent).select_from(source).where(is_there)
+    return statement.order_by(table.view, table.parent).with_for_update(of=wakeups)
+
+
+async def forget_wakes(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:
+    """Delete the wakeups of levels that are gone."""
+    if gone:
+        await connection.execute(delete(wakeups).where(row_of(wakeups, "view", "parent")), _named(scope, gone))
 
 
 def new_generation() -> int:
@@ -242,7 +281,7 @@ def new_generation() -> int:
 async def write_wakes(
     connection: AsyncConnection, scope: Scope, wakes: Mapping[ViewParent, Wake], *, generation: int | None = None
 ) -> None:
-    """Write wakeups for levels; one that is scheduled for later becomes due now."""
+    """Write wakeups for levels; one that is scheduled for later becomes due now, but what was asked for stays so."""
     if not wakes:
         return
     generation = new_generation() if generation is None else generation
@@ -280,12 +319,13 @@ def _wake_levels(dialect: Dialect) -> postgresql.Insert | sqlite.Insert:
     statement = insert_for(dialect, wakeups)
     fresh = statement.excluded
     later = case((wakeups.c.cause > fresh.cause, wakeups.c.cause), else_=fresh.cause)
+    is_asked_for = wakeups.c.due_at == literal(ASKED_FOR, wakeups.c.due_at.type)
     return statement.on_conflict_do_update(
         index_elements=list(wakeups.primary_key),
         set_={
             "cause": later,
             "causes": appended(wakeups.c.causes, fresh.causes),
             "generation": fresh.generation,
-            "due_at": None,
+            "due_at": case((is_asked_for, wakeups.c.due_at), else_=null()),
         },
     )

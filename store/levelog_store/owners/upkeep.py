@@ -12,6 +12,7 @@ from sqlalchemy import Column, ColumnElement, Table, and_, delete, exists, or_, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
+from levelog_store.dialects import OF_SCOPE, locked
 from levelog_store.rows import ENDED, Scope
 from levelog_store.tables import (
     decisions,
@@ -35,6 +36,8 @@ _MADE: Final = ("settled", "satisfied")
 
 
 PRUNED: Final = (decisions, intents, tombstones, key_versions)
+_CONTENDED: Final = (intents, key_versions)
+"""Of these, other transactions lock several rows, too."""
 
 
 async def find_old(
@@ -58,7 +61,9 @@ async def delete_old(connection: AsyncConnection, scope: Scope, table: Table, fi
     """
     columns = _place(table)
     wanted = columns[0].in_([place[0] for place in places]) if len(columns) == 1 else tuple_(*columns).in_(places)
-    gone = await connection.execute(delete(table).where(table.c.scope == scope.number, wanted, _is_old(table, first)))
+    conditions = wanted, _is_old(table, first)
+    is_met = locked(connection.dialect, table, *conditions) if table in _CONTENDED else and_(*conditions)
+    gone = await connection.execute(delete(table).where(table.c.scope == OF_SCOPE, is_met), {"of_scope": scope.number})
     return gone.rowcount
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from levelog_store.actuate import claims
 from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Decided, PendingWake
-from levelog_store.decide.decisionwrites import write_decisions
+from levelog_store.decide.decisionwrites import consume_wakes, write_decisions
 from levelog_store.fold.changes import Wake
 from levelog_store.fold.levelwrites import write_wakes
 from levelog_store.rows import LevelRow
@@ -58,7 +58,7 @@ async def test_invariant_5_a_decision_answers_no_wakeup_but_the_one_that_it_saw(
         seen = outcome()
         decided = replace(seen, wake=replace(seen.wake, generation=generation), due_at=due_at)
         async with database.transaction() as connection:
-            assert await write_decisions(connection, SCOPE, [decided], "code") == [decided]
+            await consume_wakes(connection, SCOPE, [decided])
         assert await asked(database) == left
 
 
@@ -69,5 +69,5 @@ async def test_invariant_5_a_time_to_look_again_does_not_put_off_a_wakeup_that_c
         await write_wakes(connection, SCOPE, {(VIEW, PARENT): Wake(0, (7,))}, generation=2)
     decided = replace(outcome(), due_at=NOON)
     async with database.transaction() as connection:
-        await write_decisions(connection, SCOPE, [decided], "code", without_rows=[(VIEW, PARENT)])
+        await consume_wakes(connection, SCOPE, [decided], without_rows=[(VIEW, PARENT)])
     assert await asked(database) == [(2, True)]

@@ -185,10 +185,13 @@ async def test_levels_that_wait_are_looked_at_when_a_call_of_theirs_can_be_withd
         told = {"cause": 1, "causes": "", "generation": 1, "due_at": later}
         await connection.execute(insert(wakeups), [{**each, **told} for each in named])
         await connection.execute(update(intents).where(intents.c.key == keys[1]).values(state="claimed"))
-        assert await claims.hasten(connection, SCOPE, keys[:2])
+        waiting = await claims.read_waiting(connection, SCOPE, keys[:2])
+        for level in waiting:
+            await claims.hasten(connection, SCOPE, level)
+        assert waiting == [(rows[0]["view"], rows[0]["parent"])]
         due = (await connection.execute(select(wakeups.c.parent).where(wakeups.c.due_at < later))).scalars().all()
         assert due == [rows[0]["parent"]]
-        assert not await claims.hasten(connection, SCOPE, keys[:2])
+        assert await claims.read_waiting(connection, SCOPE, keys[:2]) == []
 
 
 async def test_what_another_claimed_meanwhile_is_neither_stored_nor_put_off(database: Database) -> None:

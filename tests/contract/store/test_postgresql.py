@@ -13,7 +13,7 @@ from levelog_store.connect.database import Database
 from levelog_store.dialects import upsert
 from levelog_store.tables import key_versions
 from rigs.ports import free_port
-from rigs.postgres import PostgresServer
+from rigs.postgres import PostgresDatabases, PostgresServer
 from rigs.waiting import until
 
 
@@ -118,7 +118,17 @@ async def test_a_statement_that_takes_too_long_is_unavailable_and_its_connection
         assert await scalar(database, "SELECT 1") == 1
 
 
-async def test_a_deadlock_is_unavailable_for_one_and_nothing_for_the_other(shared: Database) -> None:
+async def test_a_deadlock_is_unavailable_for_one_and_nothing_for_the_other(
+    postgres: PostgresDatabases, postgres_template: str
+) -> None:
+    async with (
+        postgres.database(template=postgres_template, deadlocks=1) as url,
+        await Database.open(url) as shared,
+    ):
+        await cross_each_other(shared)
+
+
+async def cross_each_other(shared: Database) -> None:
     rows = [{"scope": 1, "index": "i", "key": key, "version": 1} for key in "ab"]
     async with shared.transaction() as connection:
         await upsert(connection, key_versions, rows)

@@ -7,7 +7,8 @@ from sqlalchemy import insert, select
 from levelog_store.actuate.claims import claim
 from levelog_store.connect.database import Database
 from levelog_store.decide.inputreads import read_wakes
-from levelog_store.fold.levelwrites import retry_levels
+from levelog_store.fold.changes import Wake
+from levelog_store.fold.levelwrites import retry_levels, write_wakes
 from levelog_store.tables import levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key
 from rigs.leasing import SCOPE
@@ -48,6 +49,24 @@ async def test_a_wakeup_that_waits_for_its_time_is_due_and_another_one_than_was_
         assert len((await connection.execute(select(wakeups))).all()) == 1
     assert wake.cause == 11
     assert wake.generation != waiting["generation"]
+
+
+async def test_a_level_that_is_to_be_tried_again_stays_so_when_a_fold_wakes_it(database: Database) -> None:
+    others = "webs.example.com/default/mall"
+    for parent in (PARENT, others):
+        await level(database, parent, "drifting")
+    async with database.transaction() as connection:
+        far = {"scope": 1, "view": VIEW, "parent": others, "partition": 3, "cause": 9, "generation": 4, "due_at": FAR}
+        await connection.execute(insert(wakeups).values(**far))
+    await retry(database, PARENT)
+    async with database.transaction() as connection:
+        await write_wakes(connection, SCOPE, {(VIEW, parent): Wake(3, (12,)) for parent in (PARENT, others)})
+    async with database.reading() as connection:
+        (wakes, _) = await read_wakes(connection, SCOPE, [3], [VIEW], 10)
+    assert {wake.parent: (wake.cause, wake.due_at is not None) for wake in wakes} == {
+        PARENT: (12, True),
+        others: (12, False),
+    }
 
 
 async def test_writes_that_wait_for_their_next_attempt_can_be_claimed_and_others_are_left(database: Database) -> None:

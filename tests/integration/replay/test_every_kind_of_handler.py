@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import pytest_asyncio
-from sqlalchemy import select
+from sqlalchemy import and_, exists, or_, select
 
 from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Application
@@ -51,6 +51,13 @@ from rigs.waiting import until
 
 APPLICATION = Application("depot")
 
+_OF_LEVEL = (levels.c[name] == intents.c[name] for name in ("scope", "view", "parent", "parent_uid"))
+IS_AWAITED = or_(
+    intents.c.state.in_(("pending", "claimed")),
+    and_(intents.c.state == "written", or_(intents.c.is_folded.is_(False), exists().where(*_OF_LEVEL))),
+)
+"""The intent is to be written, or a level waits to see it: one whose parent is gone waits for nothing."""
+
 
 def program() -> Program:
     return Program(load_operators([DEPOT_FILE]))
@@ -82,9 +89,8 @@ class Depot:
                 found = {
                     f"{parent.rpartition('/')[2]}_{view.partition('/')[2]}": status for view, parent, status in rows
                 }
-                states = set((await connection.execute(select(intents.c.state))).scalars())
-            is_quiet = not states & {"pending", "claimed", "written"}
-            return is_quiet and all(found.get(level) == status for level, status in wanted.items())
+                left = (await connection.execute(select(intents.c.key).where(IS_AWAITED).limit(1))).first()
+            return left is None and all(found.get(level) == status for level, status in wanted.items())
 
         await until(is_there, f"levels {wanted}", seconds=60)
 

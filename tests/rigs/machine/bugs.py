@@ -227,7 +227,7 @@ def committed_without_lease(_: Laboratory) -> Generator[None]:
 def reads_not_checked_again(_: Laboratory) -> Generator[None]:
     """What a decision read counts as unchanged when it is written."""
 
-    async def as_read(connection: Any, scope: Scope, batch: Sequence[Decided]) -> Mapping[IndexKey, int]:
+    async def as_read(connection: Any, scope: Scope, batch: Sequence[Decided], _: Any) -> Mapping[IndexKey, int]:
         return {place: max(version, 0) for each in batch for place, version in each.versions.items()}
 
     with _replaced((decisionwrites, "_current_versions"), by=as_read):

@@ -79,11 +79,13 @@ def under_any_claim() -> Generator[None]:
     real = outcomes.store_receipts
 
     async def store(
-        connection: AsyncConnection, scope: Scope, owner: str, receipts: Sequence[StoredReceipt]
+        connection: AsyncConnection, scope: Scope, owner: str, receipts: Sequence[StoredReceipt], **beside: Any
     ) -> dict[str, bool]:
         query = select(intents.c.key, intents.c.claim).where(intents.c.scope == scope.number)
         under = dict((await connection.execute(query)).all())
-        return await real(connection, scope, owner, [replace(each, claim=under[each.key]) for each in receipts])
+        return await real(
+            connection, scope, owner, [replace(each, claim=under[each.key]) for each in receipts], **beside
+        )
 
     with patch.object(outcomes, "store_receipts", store):
         yield
