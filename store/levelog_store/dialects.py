@@ -2,7 +2,7 @@
 
 A set of values is one bound value, however many keys it has, so that statements are prepared once. Statements that run
 for each batch are also built once, since building one takes longer than running it: they are in functions decorated
-with `built_once`, and take their values by name.
+with `built_once`, and take their values by name, which `run` gives them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,11 +14,14 @@ from sqlalchemy import (
     BindParameter,
     Column,
     ColumnElement,
+    CursorResult,
     DateTime,
     Dialect,
+    Executable,
     FromClause,
     Integer,
     Result,
+    Select,
     Table,
     Text,
     TypeDecorator,
@@ -38,6 +41,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
 from levelog.wire.canonical import canonical
+from levelog_store.rows import Scope
 
 
 class Json(TypeDecorator[bytes]):
@@ -62,6 +66,17 @@ class Json(TypeDecorator[bytes]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[..., bytes | None]:  # noqa: ARG002
         """Take text from the driver."""
         return lambda value: None if value is None else value.encode()
+
+
+class _JsonList(TypeDecorator[Collection[Any]]):
+    """Several values as one JSON text, which SQLite takes for an array."""
+
+    impl = Text
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[..., str]:  # noqa: ARG002
+        """Give the driver text."""
+        return lambda values: canonical(list(values)).decode()
 
 
 class JsonText(postgresql.JSON):
@@ -163,12 +178,17 @@ def one_of(
     dialect: Dialect, column: ColumnElement[Any], values: Collection[str] | Collection[int]
 ) -> ColumnElement[bool]:
     """Condition that a column of texts or numbers holds one of the values."""
-    return _is_among(dialect, column, literal(many(dialect, values), _many_of(dialect, column)))
+    return _is_among(dialect, column, literal(list(values), _many_of(dialect, column)))
 
 
 def one_of_named(dialect: Dialect, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    """The same, of the values of a parameter, which takes them as `many` gives them."""
+    """The same, of the values of a parameter."""
     return _is_among(dialect, column, bindparam(name, type_=_many_of(dialect, column)))
+
+
+def named(dialect: Dialect, column: Column[Any], name: str) -> ColumnElement[bool]:
+    """Condition that a row of `OF_SCOPE` has in a column one of the values of a parameter."""
+    return and_(column.table.c.scope == OF_SCOPE, one_of_named(dialect, column, name))
 
 
 def row_of(table: Table, *names: str) -> ColumnElement[bool]:
@@ -190,14 +210,14 @@ def locked(dialect: Dialect, table: Table, *conditions: ColumnElement[bool]) -> 
     return and_(table.c.scope == OF_SCOPE, is_locked)
 
 
-def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:
+def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:  # noqa: ARG001
     """The value of a parameter that takes several."""
-    return list(values) if dialect.name == "postgresql" else canonical(list(values)).decode()
+    return values
 
 
 def _many_of(dialect: Dialect, column: ColumnElement[Any]) -> TypeEngine[Any]:
     if dialect.name != "postgresql":
-        return Text()
+        return _JsonList()
     return ARRAY(Text() if isinstance(column.type, Text) else column.type)
 
 
@@ -213,15 +233,15 @@ def each_of(dialect: Dialect, name: str) -> ColumnElement[str]:
     if dialect.name == "postgresql":
         wanted = func.unnest(cast(bindparam(name, type_=ARRAY(Text)), ARRAY(Text))).table_valued("value")
         return wanted.render_derived(name="wanted").c.value
-    return func.json_each(bindparam(name, type_=Text)).table_valued("value", name="wanted").c.value
+    return func.json_each(bindparam(name, type_=_JsonList)).table_valued("value", name="wanted").c.value
 
 
 def pairs(dialect: Dialect) -> FromClause:
-    """A table with text columns `first` and `second` to join with; its rows are given as `many_pairs` says."""
+    """A table with text columns `first` and `second` to join with; its rows are the parameter `pairs` of `run`."""
     if dialect.name == "postgresql":
         columns = [cast(bindparam(name, type_=ARRAY(Text)), ARRAY(Text)) for name in ("firsts", "seconds")]
         return func.unnest(*columns).table_valued("first", "second").render_derived(name="wanted")
-    each = func.json_each(bindparam("pairs", type_=Text)).table_valued("value", name="each")
+    each = func.json_each(bindparam("pairs", type_=_JsonList)).table_valued("value", name="each")
     return select(
         func.json_extract(each.c.value, "$[0]").label("first"), func.json_extract(each.c.value, "$[1]").label("second")
     ).subquery("wanted")
@@ -231,7 +251,7 @@ def many_pairs(dialect: Dialect, values: Sequence[tuple[str, str]]) -> Mapping[s
     """The parameters of a statement with `pairs`."""
     if dialect.name == "postgresql":
         return {"firsts": [first for first, _ in values], "seconds": [second for _, second in values]}
-    return {"pairs": canonical(values).decode()}
+    return {"pairs": values}
 
 
 def among(dialect: Dialect, columns: tuple[Column[Any], Column[Any]]) -> tuple[FromClause, ColumnElement[bool]]:
@@ -247,6 +267,29 @@ def among(dialect: Dialect, columns: tuple[Column[Any], Column[Any]]) -> tuple[F
     if dialect.name == "postgresql":
         return wanted.join(table, matches), true()
     return wanted.outerjoin(table, matches), func.coalesce(table.c.scope, -1) == OF_SCOPE
+
+
+def of_pairs(dialect: Dialect, first: Column[Any], second: Column[Any], *others: ColumnElement[Any]) -> Select[Any]:
+    """These columns of the rows that `among` finds."""
+    source, is_there = among(dialect, (first, second))
+    return select(first, second, *others).select_from(source).where(is_there)
+
+
+def parameters(dialect: Dialect, scope: Scope, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a statement takes that is built once: the scope and the given values, `pairs` as two arrays if need be."""
+    values: dict[str, Any] = {"of_scope": scope.number, **given}
+    if "pairs" in values and dialect.name == "postgresql":
+        pairs = values.pop("pairs")
+        values |= {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
+    return values
+
+
+async def run(
+    connection: AsyncConnection, scope: Scope, build: Callable[..., Executable], /, *fixed: Any, **values: Any
+) -> CursorResult[*tuple[Any, ...]]:
+    """Execute a statement of a scope that is `built_once`; `fixed` is what it is built with besides the dialect."""
+    dialect = connection.dialect
+    return await connection.execute(build(dialect, *fixed), parameters(dialect, scope, values))
 
 
 def mappings(rows: Result[Any]) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-from levelog_store.dialects import built_once, mappings
+from levelog_store.dialects import built_once, mappings, parameters
 from levelog_store.rows import Scope
 
 Rows: TypeAlias = list[dict[str, Any]]
@@ -30,9 +30,8 @@ Part: TypeAlias = tuple[Callable[[Dialect], Any], Mapping[str, Any]]
 async def read_rows(connection: AsyncConnection, scope: Scope, *parts: Part | None) -> Iterator[Rows]:
     """The rows of each read, in no order; none for None. Parameters of the same name have the same value."""
     asked = [part for part in parts if part is not None]
-    values: dict[str, Any] = {"of_scope": scope.number}
-    for _, given in asked:
-        values |= given
+    given = {name: value for _, values in asked for name, value in values.items()}
+    values = parameters(connection.dialect, scope, given)
     found = iter(await _read(connection, [build for build, _ in asked], values))
     return iter([[] if part is None else next(found) for part in parts])
 

@@ -27,8 +27,9 @@ from levelog_processors.deliver.held import LONGEST, Chain, Failure, HeldCalls, 
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
-from levelog_store.deliver.positions import Place, Present, move_positions, read_existing, read_present
-from levelog_store.rows import Scope
+from levelog_store.decide.inputreads import read_parents
+from levelog_store.deliver.positions import Place, move_positions, read_existing
+from levelog_store.rows import Scope, StoredObject
 
 BATCH: Final = 256
 """Objects that are read and called for at one time."""
@@ -169,7 +170,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
 
     async def _make(self, calls: Mapping[Name, tuple[int, str]]) -> list[Chain[UnrecordedTimer]]:
         """Make calls, and return those that are held now."""
-        chains: list[tuple[Chain[UnrecordedTimer], Present]] = []
+        chains: list[tuple[Chain[UnrecordedTimer], StoredObject]] = []
         rows = await self._read({name for _, name in calls}) if calls else {}
         since = self._clock()
         for (source, name), (due, uid) in calls.items():
@@ -189,9 +190,9 @@ class Timers(HeldCalls[UnrecordedTimer]):
             self._begin(chain, self._run(chain, row))
         return await self._wait([chain for chain, _ in chains])
 
-    async def _read(self, names: set[str]) -> dict[str, Present]:
+    async def _read(self, names: set[str]) -> dict[str, StoredObject]:
         async with self._database.reading() as connection:
-            return await read_present(connection, self._scope, names)
+            return await read_parents(connection, self._scope, names)
 
     async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
         try:
@@ -206,7 +207,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             chain.position, chain.attempts = due, 0
         await self._run(chain, row)
 
-    async def _run(self, chain: Chain[UnrecordedTimer], row: Present) -> None:
+    async def _run(self, chain: Chain[UnrecordedTimer], row: StoredObject) -> None:
         """Call the function once."""
         handler, due = chain.handler, moment(chain.position)
         given: dict[Given, Any] = {Given.RETRY: chain.attempts, Given.STARTED: due}

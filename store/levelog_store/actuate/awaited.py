@@ -1,15 +1,14 @@
 """Reads all levels that daemons wait for, in one statement."""
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Dialect, Select, select
+from sqlalchemy import Dialect, Select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.levels import Standing
-from levelog_store.dialects import among, built_once, many_pairs
+from levelog_store.dialects import built_once, of_pairs, run
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import levels
 
@@ -20,20 +19,15 @@ async def read_awaited(
     connection: AsyncConnection, scope: Scope, places: Sequence[ViewParent]
 ) -> dict[ViewParent, tuple[str, Standing]]:
     """Uid of the parent of each level that there is, and how it stands; without its children."""
-    dialect = connection.dialect
-    rows = await connection.execute(_awaited(dialect), {"of_scope": scope.number, **many_pairs(dialect, places)})
-    return {
-        (view, parent): (
-            uid,
-            Standing(status=status, reason=reason, drift=_drift.decode(drift) if drift else {}, since=since),
-        )
-        for view, parent, uid, status, reason, drift, since in rows
-    }
+    found: dict[ViewParent, tuple[str, Standing]] = {}
+    for view, parent, uid, status, reason, drift, since in await run(connection, scope, _awaited, pairs=places):
+        differing = _drift.decode(drift) if drift else {}
+        found[view, parent] = uid, Standing(status=status, reason=reason, drift=differing, since=since)
+    return found
 
 
 @built_once
-def _awaited(dialect: Dialect) -> Select[str, str, str, str, str, bytes | None, datetime | None]:
+def _awaited(dialect: Dialect) -> Select[Any]:
     table = levels.c
-    source, is_there = among(dialect, (table.view, table.parent))
-    columns = (table.view, table.parent, table.parent_uid, table.status, table.reason, table.drift, table.since)
-    return select(*columns).select_from(source).where(is_there)
+    shown = table.parent_uid, table.status, table.reason, table.drift, table.since
+    return of_pairs(dialect, table.view, table.parent, *shown)

@@ -7,11 +7,11 @@ perhaps ended: it can tell by its own clock, which knows when the last presence 
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Delete, Dialect, Select, Update, and_, delete, or_, select, update
+from sqlalchemy import Dialect, Select, Update, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CLAIMED
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, many, now, one_of_named
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, one_of, one_of_named, run
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
@@ -30,14 +30,14 @@ async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: t
     Those under which only a short request can be on its way end at once, the others after `grace`. Whoever says that it
     is here at the same moment waits for this to commit, or is left alone.
     """
-    dialect = connection.dialect
-    rows = (await connection.execute(_gone(dialect, grace), {"of_scope": scope.number})).all()
+    rows = (await run(connection, scope, _gone, grace)).all()
     if not rows:
         return 0
-    over = many(dialect, [row.owner for row in rows if row.is_over])
-    values = {"of_scope": scope.number, "gone": many(dialect, [row.owner for row in rows]), "over": over}
-    ended = await connection.execute(_end(dialect), values)
-    await connection.execute(_forget(dialect), {"of_scope": scope.number, "over": over})
+    over = [row.owner for row in rows if row.is_over]
+    ended = await run(connection, scope, _end, gone=[row.owner for row in rows], over=over)
+    await connection.execute(
+        delete(actuators).where(actuators.c.scope == scope.number, one_of(connection.dialect, actuators.c.owner, over))
+    )
     return ended.rowcount
 
 
@@ -62,8 +62,3 @@ def _end(dialect: Dialect) -> Update:
         .where(locked(dialect, intents, table.state == CLAIMED, one_of_named(dialect, table.owner, "gone"), is_over))
         .values(due_at=now(dialect), expires_at=now(dialect), owner="")
     )
-
-
-@built_once
-def _forget(dialect: Dialect) -> Delete:
-    return delete(actuators).where(actuators.c.scope == OF_SCOPE, one_of_named(dialect, actuators.c.owner, "over"))

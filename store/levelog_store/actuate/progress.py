@@ -4,7 +4,7 @@ from sqlalchemy import Dialect, Update, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import IS_HELD, IS_KEY, IS_OF_CLAIM, ClaimedIntent
-from levelog_store.dialects import built_once, now
+from levelog_store.dialects import built_once, now, run
 from levelog_store.rows import Scope
 from levelog_store.tables import intents
 
@@ -13,8 +13,8 @@ async def keep_progress(
     connection: AsyncConnection, scope: Scope, owner: str, intent: ClaimedIntent, progress: bytes
 ) -> bool:
     """Store the state of a claimed call; False, and no change, if that claim of the owner has ended."""
-    values = {"of_scope": scope.number, "of_key": intent.key, "by": owner, "under": intent.claim, "content": progress}
-    return (await connection.execute(put(connection.dialect), values)).rowcount == 1
+    kept = await run(connection, scope, put, of_key=intent.key, by=owner, under=intent.claim, content=progress)
+    return kept.rowcount == 1
 
 
 @built_once

@@ -24,17 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
-from levelog_store.dialects import (
-    OF_SCOPE,
-    among,
-    built_once,
-    each_of,
-    many,
-    many_pairs,
-    now,
-    one_of_named,
-    pairs,
-)
+from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, named, now, of_pairs, one_of_named, pairs, run
 from levelog_store.rows import (
     ERRORS,
     UNSETTLED,
@@ -78,17 +68,17 @@ class Inputs(Struct):
     async def read(self, connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]) -> None:
         """Read what is not known yet of these levels."""
         if missing := [level for level in of if level not in self.known]:
-            self.take(missing, *await read_rows(connection, scope, *self.parts(connection.dialect, missing)))
+            self.take(missing, *await read_rows(connection, scope, *self.parts(missing)))
 
-    def parts(self, dialect: Dialect, of: Sequence[ViewParent]) -> Sequence[Part | None]:
+    def parts(self, of: Sequence[ViewParent]) -> Sequence[Part | None]:
         """What is read for these levels."""
-        of_levels, parents = many_pairs(dialect, of), {parent for _, parent in of}
+        parents = {parent for _, parent in of}
         others = sorted(parents - self.parents.keys())
         return (
-            (_parents, {"names": many(dialect, others)}) if others else None,
-            (_levels, {"parents": many(dialect, sorted(parents))}),
-            (_open_intents, of_levels),
-            (_dependencies, of_levels) if self.has_dependencies else None,
+            (_parents, {"names": others}) if others else None,
+            (_levels, {"parents": sorted(parents)}),
+            (_open_intents, {"pairs": of}),
+            (_dependencies, {"pairs": of}) if self.has_dependencies else None,
         )
 
     def take(self, of: Sequence[ViewParent], parents: Rows, levels: Rows, intents: Rows, dependencies: Rows) -> None:
@@ -116,11 +106,9 @@ async def read_wakes(
     Plus the wakeups of the levels `of`, due or not, which do not count against the `limit`. Their other inputs are read
     in the same statement, `into` inputs.
     """
-    dialect = connection.dialect
-    values = {"partitions": many(dialect, partitions), "views": many(dialect, views), "limit": limit}
-    values |= many_pairs(dialect, of)
+    values = {"partitions": partitions, "views": views, "limit": limit, "pairs": of}
     part: Part = (_wakes_now, values) if at is None else (_wakes, values | {"at": at})
-    parts = into.parts(dialect, of) if into is not None and of else ()
+    parts = into.parts(of) if into is not None and of else ()
     rows, *others = await read_rows(connection, scope, part, *parts)
     if into is not None and others:
         into.take(of, *others)
@@ -129,9 +117,9 @@ async def read_wakes(
         for row in rows
         if row["view"] is not None
     }
-    named = frozenset(of)
-    due = sorted(found.keys() - named, key=lambda level: (found[level].cause, level))[:limit]
-    wakes = [found[level] for level in (*due, *(found.keys() & named))]
+    carried = frozenset(of)
+    due = sorted(found.keys() - carried, key=lambda level: (found[level].cause, level))[:limit]
+    wakes = [found[level] for level in (*due, *(found.keys() & carried))]
     return sorted(wakes, key=lambda wake: (wake.cause, wake.view, wake.parent)), rows[0]["moment"]
 
 
@@ -160,9 +148,8 @@ def _wakes_at(dialect: Dialect, at: ColumnElement[datetime]) -> Select[Any]:
     fresh = wanted.where(table.due_at.is_(None)).order_by(*by_cause).limit(limit).cte("fresh")
     moment = select(clock.c.moment).scalar_subquery()
     due = wanted.where(table.due_at <= moment).order_by(table.due_at).limit(limit).cte("due")
-    source, is_there = among(dialect, (table.view, table.parent))
-    named = select(*columns).select_from(source).where(is_there, *are_wanted)
-    found = select(fresh).union_all(select(due), named).subquery("found")
+    asked = of_pairs(dialect, table.view, table.parent).with_only_columns(*columns).where(*are_wanted)
+    found = select(fresh).union_all(select(due), asked).subquery("found")
     return select(found, clock.c.moment).select_from(clock.outerjoin(found, true()))
 
 
@@ -170,42 +157,34 @@ async def read_generations(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, int]:
     """What the wakeup of each level is known by now; levels without one are left out."""
-    dialect = connection.dialect
-    rows = await connection.execute(_generations(dialect), {"of_scope": scope.number, **many_pairs(dialect, of)})
+    rows = await run(connection, scope, _generations, pairs=of)
     return {(view, parent): generation for view, parent, generation in rows}
 
 
 @built_once
-def _generations(dialect: Dialect) -> Select[str, str, int]:
-    table = wakeups.c
-    source, is_there = among(dialect, (table.view, table.parent))
-    return select(table.view, table.parent, table.generation).select_from(source).where(is_there)
+def _generations(dialect: Dialect) -> Select[Any]:
+    return of_pairs(dialect, wakeups.c.view, wakeups.c.parent, wakeups.c.generation)
 
 
 async def read_due(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent], at: datetime
 ) -> dict[ViewParent, int]:
     """Those of the levels that are to be decided on by then, with the newest record that asks for it."""
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "at": at, **many_pairs(dialect, of)}
-    return {(view, parent): cause for view, parent, cause in await connection.execute(_due(dialect), values)}
+    return {(view, parent): cause for view, parent, cause in await run(connection, scope, _due, pairs=of, at=at)}
 
 
 @built_once
-def _due(dialect: Dialect) -> Select[str, str, int]:
+def _due(dialect: Dialect) -> Select[Any]:
     table = wakeups.c
-    source, is_there = among(dialect, (table.view, table.parent))
     is_due = table.due_at.is_(None) | (table.due_at <= bindparam("at", type_=table.due_at.type))
-    return select(table.view, table.parent, table.cause).select_from(source).where(is_there, is_due)
+    return of_pairs(dialect, table.view, table.parent, table.cause).where(is_due)
 
 
 async def read_next_due(
     connection: AsyncConnection, scope: Scope, partitions: Collection[int]
 ) -> tuple[datetime, datetime] | None:
     """Time of the first wakeup that waits for it, and the database's time now; None if none waits."""
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "partitions": many(dialect, partitions)}
-    row = (await connection.execute(_next_due(dialect), values)).first()
+    row = (await run(connection, scope, _next_due, partitions=partitions)).first()
     return None if row is None else (row.due_at, row.now)
 
 
@@ -214,11 +193,7 @@ def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
     table = wakeups.c
     return (
         select(table.due_at, now(dialect).label("now"))
-        .where(
-            table.scope == OF_SCOPE,
-            one_of_named(dialect, table.partition, "partitions"),
-            table.due_at.is_not(None),
-        )
+        .where(named(dialect, table.partition, "partitions"), table.due_at.is_not(None))
         .order_by(table.due_at)
         .limit(1)
     )
@@ -226,7 +201,7 @@ def _next_due(dialect: Dialect) -> Select[datetime, datetime]:
 
 async def read_parents(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, StoredObject]:
     """Objects by name."""
-    (rows,) = await read_rows(connection, scope, (_parents, {"names": many(connection.dialect, names)}))
+    (rows,) = await read_rows(connection, scope, (_parents, {"names": names}))
     return _as_objects(rows)
 
 
@@ -236,16 +211,15 @@ def _as_objects(rows: Rows) -> dict[str, StoredObject]:
 
 @built_once
 def _parents(dialect: Dialect) -> Select[Any]:
-    table = objects.c
-    columns = (table[name] for name in StoredObject.__struct_fields__)
-    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
+    columns = (objects.c[name] for name in StoredObject.__struct_fields__)
+    return select(*columns).where(named(dialect, objects.c.object, "names"))
 
 
 async def read_levels(
     connection: AsyncConnection, scope: Scope, parents: Collection[str]
 ) -> dict[ViewParent, LevelRow]:
     """Levels of the parents, of all views."""
-    (rows,) = await read_rows(connection, scope, (_levels, {"parents": many(connection.dialect, parents)}))
+    (rows,) = await read_rows(connection, scope, (_levels, {"parents": parents}))
     return _as_levels(rows)
 
 
@@ -255,16 +229,15 @@ def _as_levels(rows: Rows) -> dict[ViewParent, LevelRow]:
 
 @built_once
 def _levels(dialect: Dialect) -> Select[Any]:
-    table = levels.c
-    columns = (table[name] for name in LevelRow.__struct_fields__)
-    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.parent, "parents"))
+    columns = (levels.c[name] for name in LevelRow.__struct_fields__)
+    return select(*columns).where(named(dialect, levels.c.parent, "parents"))
 
 
 async def read_dependencies(
     connection: AsyncConnection, scope: Scope, of: Sequence[ViewParent]
 ) -> dict[ViewParent, dict[IndexKey, int]]:
     """Keys that each level read when it was evaluated last, with the version of each now; -1: it has none."""
-    (rows,) = await read_rows(connection, scope, (_dependencies, many_pairs(connection.dialect, of)))
+    (rows,) = await read_rows(connection, scope, (_dependencies, {"pairs": of}))
     return _as_dependencies(rows)
 
 
@@ -292,8 +265,7 @@ async def read_buckets(connection: AsyncConnection, scope: Scope, keys: Sequence
     """Values and version of each key, in one snapshot; keys without values are included."""
     if not keys:
         return {}
-    dialect = connection.dialect
-    rows = await connection.execute(_buckets(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
+    rows = await run(connection, scope, _buckets, pairs=keys)
     versions: dict[IndexKey, int] = {}
     values: dict[IndexKey, list[bytes]] = {}
     for index, key, changed, name, value in rows:
@@ -318,16 +290,13 @@ def _buckets(dialect: Dialect) -> Select[str, str, int | None, str | None, bytes
 
 async def read_versions(connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]) -> dict[IndexKey, int]:
     """Version of each key that has one."""
-    dialect = connection.dialect
-    rows = await connection.execute(_versions(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
+    rows = await run(connection, scope, _versions, pairs=keys)
     return {(index, key): version for index, key, version in rows}
 
 
 @built_once
-def _versions(dialect: Dialect) -> Select[str, str, int]:
-    table = key_versions.c
-    source, is_there = among(dialect, (table.index, table.key))
-    return select(table.index, table.key, table.version).select_from(source).where(is_there)
+def _versions(dialect: Dialect) -> Select[Any]:
+    return of_pairs(dialect, key_versions.c.index, key_versions.c.key, key_versions.c.version)
 
 
 async def read_whole_index(connection: AsyncConnection, scope: Scope, index: str, whole: Sequence[str]) -> WholeIndex:
@@ -405,8 +374,7 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
 
 async def read_targets(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Target]:
     """The stored state of the intents' targets."""
-    dialect = connection.dialect
-    rows = await connection.execute(_targets(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
+    rows = await run(connection, scope, _targets, names=names)
     return {
         row.object: Target(uid=row.uid, version=row.version, is_deleting=row.is_deleting, body=row.body) for row in rows
     }
@@ -414,17 +382,13 @@ async def read_targets(connection: AsyncConnection, scope: Scope, names: Collect
 
 @built_once
 def _targets(dialect: Dialect) -> Select[Any]:
-    table = objects.c
-    columns = (table[name] for name in ("object", *Target.__struct_fields__))
-    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
+    columns = (objects.c[name] for name in ("object", *Target.__struct_fields__))
+    return select(*columns).where(named(dialect, objects.c.object, "names"))
 
 
 async def read_last_applied(connection: AsyncConnection, scope: Scope, targets: Collection[str]) -> dict[str, bytes]:
     """Body of the newest apply to each target that was not superseded."""
-    dialect = connection.dialect
-    rows = await connection.execute(
-        _last_applied(dialect), {"of_scope": scope.number, "targets": many(dialect, targets)}
-    )
+    rows = await run(connection, scope, _last_applied, targets=targets)
     return {row.target: row.body for row in rows if row.body is not None}
 
 
@@ -449,11 +413,11 @@ def _last_applied(dialect: Dialect) -> Select[str, bytes]:
 
 async def read_checkpoints(connection: AsyncConnection, scope: Scope) -> dict[int, int]:
     """Sequence up to which each partition is folded."""
-    return dict((await connection.execute(_checkpoints(), {"of_scope": scope.number})).all())
+    return dict((await run(connection, scope, _checkpoints)).all())
 
 
 @built_once
-def _checkpoints() -> Select[int, int]:
+def _checkpoints(_: Dialect) -> Select[int, int]:
     table = checkpoints.c
     return select(table.partition, table.sequence).where(table.scope == OF_SCOPE)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, delete, f
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.inputreads import read_checkpoints
-from levelog_store.dialects import OF_SCOPE, built_once, many, mappings, now, one_of, one_of_named, row_of, upsert
+from levelog_store.dialects import built_once, mappings, named, now, one_of, one_of_named, row_of, run, upsert
 from levelog_store.rows import Scope
 from levelog_store.tables import call_holds, call_positions, objects
 
@@ -81,16 +81,14 @@ async def move_positions(
 
     The caller holds the leases in the same transaction.
     """
-    dialect = connection.dialect
-    values = {"handlers": many(dialect, handlers), "partitions": many(dialect, partitions), "to": to}
-    await connection.execute(_moving(dialect), {"of_scope": scope.number, **values})
+    await run(connection, scope, _moving, handlers=handlers, partitions=partitions, to=to)
 
 
 @built_once
 def _moving(dialect: Dialect) -> Update:
     table, to = call_positions.c, bindparam("to", type_=BigInteger)
-    are_meant = one_of_named(dialect, table.handler, "handlers"), one_of_named(dialect, table.partition, "partitions")
-    return update(call_positions).where(table.scope == OF_SCOPE, *are_meant, table.position < to).values(position=to)
+    are_meant = named(dialect, table.handler, "handlers"), one_of_named(dialect, table.partition, "partitions")
+    return update(call_positions).where(*are_meant, table.position < to).values(position=to)
 
 
 class Existing(Struct, frozen=True, kw_only=True):
@@ -108,9 +106,7 @@ async def read_existing(
     connection: AsyncConnection, scope: Scope, resources: Collection[str], partitions: Collection[int]
 ) -> list[Existing]:
     """All objects of some resources in some partitions."""
-    dialect = connection.dialect
-    values = {"resources": many(dialect, resources), "partitions": many(dialect, partitions)}
-    rows = await connection.execute(_existing(dialect), {"of_scope": scope.number, **values})
+    rows = await run(connection, scope, _existing, resources=resources, partitions=partitions)
     return [Existing(**row) for row in mappings(rows)]
 
 
@@ -123,35 +119,10 @@ def _existing(dialect: Dialect) -> Select[Any]:
         created = func.json_extract(table.body, "$.metadata.creationTimestamp")
     columns = (table[name] for name in ("object", "resource", "partition", "uid"))
     return select(*columns, created.label("created_at")).where(
-        table.scope == OF_SCOPE,
-        one_of_named(dialect, table.resource, "resources"),
+        named(dialect, table.resource, "resources"),
         one_of_named(dialect, table.partition, "partitions"),
         ~table.is_deleting,
     )
-
-
-class Present(NamedTuple):
-    """An object as it is now."""
-
-    object: str
-    partition: int
-    uid: str
-    is_deleting: bool
-    body: bytes
-
-
-async def read_present(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Present]:
-    """Objects by name, those that are there."""
-    dialect = connection.dialect
-    rows = await connection.execute(_present(dialect), {"of_scope": scope.number, "names": many(dialect, names)})
-    return {row[0]: Present(*row) for row in rows}
-
-
-@built_once
-def _present(dialect: Dialect) -> Select[Any]:
-    table = objects.c
-    columns = (table[name] for name in Present._fields)
-    return select(*columns).where(table.scope == OF_SCOPE, one_of_named(dialect, table.object, "names"))
 
 
 async def read_holds(

@@ -5,21 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, ColumnElement, Dialect, Select, and_, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Dialect, Select, and_, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of, one_of_named
+from levelog_store.dialects import built_once, named, of_pairs, one_of, run
 from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone, Unlisted
 from levelog_store.rows import UNSETTLED, Entry, Input, Scope, SyncRow, ViewParent
-from levelog_store.tables import (
-    checkpoints,
-    index_entries,
-    intents,
-    levels,
-    objects,
-    syncs,
-    tombstones,
-)
+from levelog_store.tables import checkpoints, index_entries, intents, levels, objects, syncs, tombstones
 from levelog_store.unions import Rows, read_rows
 
 ReadRows: TypeAlias = Callable[..., Awaitable[Iterator[Rows]]]
@@ -41,14 +33,13 @@ async def read_held(
 
     With the intents under way for the `targets`. `read` is `read_rows` for these, by default, or what reads more.
     """
-    dialect, read = connection.dialect, read or partial(read_rows, connection, scope)
-    named = {"names": many(dialect, names)}
+    read = read or partial(read_rows, connection, scope)
     objects_, tombstones_, levels_, entries, unsettled = await read(
-        (_objects, named) if names else None,
-        (_tombstones, named) if names else None,
-        (_levels, named) if names and has_parents else None,
-        (_entries, {"indexed": many(dialect, indexed)}) if indexed else None,
-        (unsettled_of, {"targets": many(dialect, targets)}) if targets else None,
+        (_objects, {"names": names}) if names else None,
+        (_tombstones, {"names": names}) if names else None,
+        (_levels, {"names": names}) if names and has_parents else None,
+        (_entries, {"indexed": indexed}) if indexed else None,
+        (unsettled_of, {"targets": targets}) if targets else None,
     )
     return Held(
         objects={row["object"]: HeldObject(row["uid"], row["version"]) for row in objects_},
@@ -61,7 +52,7 @@ async def read_held(
 
 async def read_entries(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, list[Entry]]:
     """Index entries of the named objects."""
-    (rows,) = await read_rows(connection, scope, (_entries, {"indexed": many(connection.dialect, names)}))
+    (rows,) = await read_rows(connection, scope, (_entries, {"indexed": names}))
     return _by_object(rows)
 
 
@@ -76,71 +67,56 @@ async def read_rounds(
     connection: AsyncConnection, scope: Scope, of: Collection[ViewParent]
 ) -> dict[ViewParent, tuple[str, int]]:
     """Uid of the parent, and round, of levels."""
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, **many_pairs(dialect, sorted(of))}
-    rows = await connection.execute(_rounds(dialect), values)
+    rows = await run(connection, scope, _rounds, pairs=sorted(of))
     return {(view, parent): (uid, round_) for view, parent, uid, round_ in rows}
 
 
 @built_once
-def _rounds(dialect: Dialect) -> Select[str, str, str, int]:
-    table = levels.c
-    source, is_there = among(dialect, (table.view, table.parent))
-    return select(table.view, table.parent, table.parent_uid, table.round).select_from(source).where(is_there)
+def _rounds(dialect: Dialect) -> Select[Any]:
+    return of_pairs(dialect, levels.c.view, levels.c.parent, levels.c.parent_uid, levels.c.round)
 
 
 @built_once
 def _objects(dialect: Dialect) -> Select[str, str, int]:
     table = objects.c
-    return select(table.object, table.uid, table.version).where(_named(dialect, table.object))
+    return select(table.object, table.uid, table.version).where(named(dialect, table.object, "names"))
 
 
 @built_once
 def _tombstones(dialect: Dialect) -> Select[str, str, int]:
     table = tombstones.c
-    return select(table.object, table.uid, table.version).where(_named(dialect, table.object))
+    return select(table.object, table.uid, table.version).where(named(dialect, table.object, "names"))
 
 
 @built_once
 def _levels(dialect: Dialect) -> Select[Any]:
     columns = (levels.c[name] for name in ("view", "parent", *HeldLevel.__struct_fields__))
-    return select(*columns).where(_named(dialect, levels.c.parent))
+    return select(*columns).where(named(dialect, levels.c.parent, "names"))
 
 
 @built_once
 def _entries(dialect: Dialect) -> Select[Any]:
-    return select(index_entries.c.object, *_ENTRY).where(_named(dialect, index_entries.c.object, "indexed"))
+    return select(index_entries.c.object, *_ENTRY).where(named(dialect, index_entries.c.object, "indexed"))
 
 
 @built_once
 def unsettled_of(dialect: Dialect) -> Select[str, str, int, str, bool, bool]:
     """Intents under way for the parameter `targets`."""
     table = intents.c
-    states: list[ColumnElement[str]] = [
-        literal_column(f"'{state}'") for state in UNSETTLED
-    ]  # the condition of the index
+    # the condition of the index
+    states: list[ColumnElement[str]] = [literal_column(f"'{state}'") for state in UNSETTLED]
     is_under_way = (table.state != "pending") & (table.owner != "") & ~table.is_folded  # its receipt is to come
-    return select(
-        table.view,
-        table.parent,
-        table.partition,
-        table.target,
-        is_under_way.label("is_under_way"),
-        (table.state == "pending").label("is_pending"),
-    ).where(_named(dialect, table.target, "targets"), table.state.in_(states))
-
-
-def _named(dialect: Dialect, column: Column[str], name: str = "names") -> ColumnElement[bool]:
-    return and_(column.table.c.scope == OF_SCOPE, one_of_named(dialect, column, name))
+    kinds = is_under_way.label("is_under_way"), (table.state == "pending").label("is_pending")
+    return select(table.view, table.parent, table.partition, table.target, *kinds).where(
+        named(dialect, table.target, "targets"), table.state.in_(states)
+    )
 
 
 async def read_times(connection: AsyncConnection, scope: Scope) -> dict[int, datetime]:
     """Time of each partition, by its own records."""
     table = checkpoints.c
-    rows = await connection.execute(
-        select(table.partition, table.time).where(table.scope == scope.number, table.time.is_not(None))
-    )
-    return dict(rows.all())
+    query = select(table.partition, table.time).where(table.scope == scope.number, table.time.is_not(None))
+    return dict((await connection.execute(query)).all())
 
 
 async def read_expired(

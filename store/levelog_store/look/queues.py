@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Dialect, Select, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CALL, CLAIMED, IS_IN_SCOPE, PENDING, effect_column, is_one_of_keys
-from levelog_store.dialects import built_once, many, now
+from levelog_store.dialects import built_once, now, run
 from levelog_store.rows import Scope
 from levelog_store.tables import intents
 
@@ -44,12 +44,10 @@ async def read_queues(connection: AsyncConnection, scope: Scope, keys: Collectio
     """The queue of each of some intents that is a call, may be claimed now, and waits while others of it run."""
     if not keys:
         return {}
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
-    effects = {row.key: row.effect for row in await connection.execute(_waiting(dialect), values)}
+    effects = {row.key: row.effect for row in await run(connection, scope, _waiting, of_keys=keys)}
     if not effects:
         return {}
-    rows = await connection.execute(_counts(dialect), {"of_scope": scope.number})
+    rows = await run(connection, scope, _counts)
     queues = {row.effect: Queue(**row) for row in rows.mappings() if row.under_way}
     return {key: queues[effect] for key, effect in effects.items() if effect in queues}
 

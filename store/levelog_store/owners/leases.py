@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, many, now, one_of, one_of_named
+from levelog_store.dialects import built_once, insert_for, named, now, one_of
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
 from levelog_store.unions import Part, Rows, read_rows
@@ -57,8 +57,7 @@ async def guard(
     """
     if not epochs:
         raise ValueError("a transaction that is to be guarded has to name its partitions")
-    dialect = connection.dialect
-    values = {"partitions": many(dialect, {*epochs, *(folded_to or ())})}
+    values = {"partitions": {*epochs, *(folded_to or ())}}
     rows, *others = await read_rows(connection, scope, (_guarded, values), *beside)
     current: dict[int, int] = {}
     for row in rows:
@@ -93,7 +92,7 @@ def _guarded(dialect: Dialect) -> Select[int, int, str, str, int]:
         select(table.partition, table.epoch, table.owner, scopes.c.fingerprint, checkpoints.c.sequence)
         .join(scopes, scopes.c.scope == table.scope)
         .join(checkpoints, (checkpoints.c.scope == table.scope) & (checkpoints.c.partition == table.partition))
-        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.partition, "partitions"))
+        .where(named(dialect, table.partition, "partitions"))
         .order_by(table.partition)
         .with_for_update(read=True, key_share=True, of=leases)
     )

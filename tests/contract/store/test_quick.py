@@ -14,7 +14,7 @@ from levelog.errors import RowRefused, Unavailable
 from levelog_store.actuate import claims, outcomes
 from levelog_store.connect.database import Database
 from levelog_store.connect.quick import QuickResult
-from levelog_store.dialects import built_once, many, now
+from levelog_store.dialects import built_once, now
 from levelog_store.tables import intents, key_versions
 from rigs.intents import NOON, decide, intent
 
@@ -68,7 +68,7 @@ async def test_rows_are_those_that_sqlalchemy_gives(database: Database) -> None:
     keys = await decide(database, *rows)
     async with database.transaction() as connection:
         dialect = connection.dialect
-        named = SCOPE | {"of_keys": many(dialect, keys), "by": ""}
+        named = SCOPE | {"of_keys": keys, "by": ""}
         for statement, parameters in (
             (all_intents(), SCOPE),
             (chosen_states(), {}),

@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import Dialect, Select, func, select
 
 from levelog_store.connect.database import Database
-from levelog_store.dialects import OF_SCOPE, built_once, many, one_of_named
+from levelog_store.dialects import OF_SCOPE, built_once, one_of_named
 from levelog_store.tables import intents, key_versions
 from levelog_store.unions import Part, read_rows
 from rigs.intents import NOON, decide, intent
@@ -48,7 +48,7 @@ def versions(_: Dialect) -> Select[str, int]:
 async def test_rows_are_those_of_each_read_by_itself(database: Database) -> None:
     await decide(database, *INTENTS)
     async with database.reading() as connection:
-        named: Part = (last, {"targets": many(connection.dialect, ["pods/default/b", "pods/default/a"])})
+        named: Part = (last, {"targets": ["pods/default/b", "pods/default/a"]})
         parts: tuple[Part | None, ...] = ((versions, {}), (whole, {}), None, (keys, {}), named)
         alone = [rows for part in parts for rows in await read_rows(connection, SCOPE, part)]
         found = list(await read_rows(connection, SCOPE, *parts))
