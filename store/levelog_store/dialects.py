@@ -29,11 +29,13 @@ from sqlalchemy import (
     any_,
     bindparam,
     cast,
+    delete,
     func,
     literal,
     select,
     true,
     tuple_,
+    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
@@ -290,6 +292,19 @@ async def run(
     """Execute a statement of a scope that is `built_once`; `fixed` is what it is built with besides the dialect."""
     dialect = connection.dialect
     return await connection.execute(build(dialect, *fixed), parameters(dialect, scope, values))
+
+
+async def change(
+    connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool], **values: Any
+) -> int:
+    """Give columns new values in the rows of a scope that meet the conditions; returns how many."""
+    statement = update(table).where(table.c.scope == scope.number, *conditions).values(values)
+    return (await connection.execute(statement)).rowcount
+
+
+async def remove(connection: AsyncConnection, scope: Scope, table: Table, /, *conditions: ColumnElement[bool]) -> int:
+    """Delete the rows of a scope that meet the conditions; returns how many."""
+    return (await connection.execute(delete(table).where(table.c.scope == scope.number, *conditions))).rowcount
 
 
 def mappings(rows: Result[Any]) -> list[dict[str, Any]]:

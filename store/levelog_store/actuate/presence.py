@@ -7,11 +7,11 @@ perhaps ended: it can tell by its own clock, which knows when the last presence 
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Dialect, Select, Update, and_, delete, or_, select, update
+from sqlalchemy import Dialect, Select, Update, and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.actuate.claims import CLAIMED
-from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, one_of, one_of_named, run
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, locked, now, one_of, one_of_named, remove, run
 from levelog_store.rows import Scope
 from levelog_store.tables import actuators, intents
 
@@ -35,9 +35,7 @@ async def end_claims_of_gone(connection: AsyncConnection, scope: Scope, grace: t
         return 0
     over = [row.owner for row in rows if row.is_over]
     ended = await run(connection, scope, _end, gone=[row.owner for row in rows], over=over)
-    await connection.execute(
-        delete(actuators).where(actuators.c.scope == scope.number, one_of(connection.dialect, actuators.c.owner, over))
-    )
+    await remove(connection, scope, actuators, one_of(connection.dialect, actuators.c.owner, over))
     return ended.rowcount
 
 

@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, delete, func, select, tuple_, update
+from sqlalchemy import BigInteger, Dialect, Select, Update, bindparam, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.decide.inputreads import read_checkpoints
-from levelog_store.dialects import built_once, mappings, named, now, one_of, one_of_named, row_of, run, upsert
+from levelog_store.dialects import built_once, mappings, named, now, one_of, one_of_named, remove, row_of, run, upsert
 from levelog_store.rows import Scope
 from levelog_store.tables import call_holds, call_positions, objects
 
@@ -56,11 +56,8 @@ async def begin_positions(
 
 async def _read_positions(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> dict[Place, int]:
     table = call_positions.c
-    rows = await connection.execute(
-        select(table.handler, table.partition, table.position).where(
-            table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
-        )
-    )
+    are_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
+    rows = await connection.execute(select(table.handler, table.partition, table.position).where(*are_asked))
     return {(row.handler, row.partition): row.position for row in rows}
 
 
@@ -70,8 +67,7 @@ async def write_positions(connection: AsyncConnection, scope: Scope, positions: 
         {"scope": scope.number, "handler": handler, "partition": partition, "position": position}
         for (handler, partition), position in sorted(positions.items())
     ]
-    if rows:
-        await upsert(connection, call_positions, rows)
+    await upsert(connection, call_positions, rows)
 
 
 async def move_positions(
@@ -156,8 +152,7 @@ async def lock_due_times(
 async def write_holds(connection: AsyncConnection, scope: Scope, holds: Sequence[CallHold]) -> None:
     """Store what waits. The caller holds the leases in the same transaction."""
     rows = [{"scope": scope.number, **asdict(each)} for each in sorted(holds, key=lambda e: (e.handler, e.object))]
-    if rows:
-        await upsert(connection, call_holds, rows)
+    await upsert(connection, call_holds, rows)
 
 
 async def retry_holds(connection: AsyncConnection, scope: Scope, names: Collection[tuple[str, str]]) -> None:
@@ -179,6 +174,4 @@ async def release_holds(connection: AsyncConnection, scope: Scope, names: Collec
     """Delete finished holds, by handler and object. The caller holds the leases in the same transaction."""
     table = call_holds.c
     if names:
-        await connection.execute(
-            delete(call_holds).where(table.scope == scope.number, tuple_(table.handler, table.object).in_(list(names)))
-        )
+        await remove(connection, scope, call_holds, tuple_(table.handler, table.object).in_(list(names)))

@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, true, tuple_, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, or_, select, true, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.indexers import MARK, calls_of
-from levelog_store.dialects import now, one_of
+from levelog_store.dialects import change, now, one_of
 from levelog_store.rows import Scope
 from levelog_store.tables import index_entries, scopes
 
@@ -38,8 +38,7 @@ async def is_time_to_record(connection: AsyncConnection, scope: Scope, every: ti
 
 async def note_recorded(connection: AsyncConnection, scope: Scope) -> None:
     """Note that all calls were recorded just now."""
-    values = {"calls_recorded_at": now(connection.dialect)}
-    await connection.execute(update(scopes).where(scopes.c.scope == scope.number).values(values))
+    await change(connection, scope, scopes, calls_recorded_at=now(connection.dialect))
 
 
 async def read_calls(

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Boolean, and_, bindparam, delete, exists, literal, or_, select
+from sqlalchemy import Boolean, and_, bindparam, exists, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
 from levelog.wire.objects import DELETED
-from levelog_store.dialects import insert_for, one_of
+from levelog_store.dialects import insert_for, one_of, remove
 from levelog_store.fold.calls import IS_CALL
 from levelog_store.fold.changes import EndedObject
 from levelog_store.rows import Scope, StoredObject
@@ -71,10 +71,8 @@ async def forget_handled(connection: AsyncConnection, scope: Scope) -> int:
         return 0
     names = [row.object for row in rows]
     keys = [canonical(row.uid).decode() for row in rows]
-    of_calls = index_entries.c.scope == scope.number, IS_CALL, one_of(connection.dialect, index_entries.c.key, keys)
-    await connection.execute(delete(index_entries).where(*of_calls))
+    await remove(connection, scope, index_entries, IS_CALL, one_of(connection.dialect, index_entries.c.key, keys))
     for each in (levels, dependencies):
-        of_levels = each.c.scope == scope.number, one_of(connection.dialect, each.c.parent, names)
-        await connection.execute(delete(each).where(*of_levels))
-    await connection.execute(delete(objects).where(mine, one_of(connection.dialect, table.object, names)))
+        await remove(connection, scope, each, one_of(connection.dialect, each.c.parent, names))
+    await remove(connection, scope, objects, one_of(connection.dialect, table.object, names))
     return len(rows)

@@ -85,7 +85,7 @@ async def read_page(
             table.scope == scope.number,
             table.object > after,
             table.object < f"{resource}{_AFTER_SLASH}",
-            one_of(connection.dialect, table.partition, list(positions)),
+            one_of(connection.dialect, table.partition, positions),
         )
         .order_by(table.object)
         .limit(limit)
@@ -98,12 +98,8 @@ async def read_page(
 async def read_folded_to(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> int:
     """Sequence up to which one of the partitions is folded, the highest of them."""
     table = checkpoints.c
-    found = await connection.scalar(
-        select(func.max(table.sequence)).where(
-            table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
-        )
-    )
-    return int(found or 0)
+    are_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
+    return int(await connection.scalar(select(func.max(table.sequence)).where(*are_asked)) or 0)
 
 
 async def write_progress(
@@ -115,13 +111,8 @@ async def write_progress(
     tables are not at the positions after which the page begins.
     """
     table = backfills.c
-    found = await connection.execute(
-        select(table.partition, table.position).where(
-            table.scope == scope.number,
-            table.name == name,
-            one_of(connection.dialect, table.partition, list(positions)),
-        )
-    )
+    are_asked = table.scope == scope.number, table.name == name, one_of(connection.dialect, table.partition, positions)
+    found = await connection.execute(select(table.partition, table.position).where(*are_asked))
     if dict(found.all()) != positions:
         raise CommitsLost(f"{name} was computed anew further than the database knows: it lost commits")
     statement = (
@@ -139,11 +130,8 @@ async def write_progress(
 
 async def count_objects(connection: AsyncConnection, scope: Scope, resources: Collection[str]) -> dict[str, int]:
     """How many objects there are of each resource."""
-    table = objects.c
     found = dict.fromkeys(resources, 0)
     for resource in found:
-        counted = await connection.scalar(
-            select(func.count()).where(table.scope == scope.number, table.resource == resource)
-        )
-        found[resource] = int(counted or 0)
+        are_asked = objects.c.scope == scope.number, objects.c.resource == resource
+        found[resource] = int(await connection.scalar(select(func.count()).where(*are_asked)) or 0)
     return found

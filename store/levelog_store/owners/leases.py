@@ -16,12 +16,12 @@ from datetime import timedelta
 from time import monotonic
 from typing import Final
 
-from sqlalchemy import ColumnElement, Dialect, Select, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, Dialect, Select, and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import CommitsLost, IdentityMismatch, LeaseLost
 from levelog_store.connect.database import Database
-from levelog_store.dialects import built_once, insert_for, named, now, one_of
+from levelog_store.dialects import built_once, change, insert_for, named, now, one_of, remove
 from levelog_store.rows import Scope
 from levelog_store.tables import checkpoints, leases, processors, scopes
 from levelog_store.unions import Part, Rows, read_rows
@@ -164,24 +164,17 @@ class Leases:
         """
         async with self._database.transaction() as connection:
             await free_leases(connection, leases.c.scope == self._scope.number, leases.c.owner != self.owner)
-            await connection.execute(
-                delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner != self.owner)
-            )
+            await remove(connection, self._scope, processors, processors.c.owner != self.owner)
 
     async def release(self) -> None:
         """Give up everything at once, so that others need not wait for the end of the leases."""
         async with self._database.transaction() as connection:
             await free_leases(connection, self._are_mine)
-            await connection.execute(
-                delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner == self.owner)
-            )
+            await remove(connection, self._scope, processors, processors.c.owner == self.owner)
 
     async def _check(self, connection: AsyncConnection) -> None:
-        row = (
-            await connection.execute(
-                select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == self._scope.number)
-            )
-        ).one_or_none()
+        query = select(scopes.c.fingerprint, scopes.c.resets).where(scopes.c.scope == self._scope.number)
+        row = (await connection.execute(query)).one_or_none()
         if row is None:
             raise IdentityMismatch(f"the tables of {self._scope.application} are gone since this process opened them")
         if row.fingerprint != self._scope.fingerprint:
@@ -193,25 +186,15 @@ class Leases:
 
     async def _renew(self, connection: AsyncConnection) -> None:
         dialect = connection.dialect
-        statement = insert_for(dialect, processors).values(
-            scope=self._scope.number,
-            owner=self.owner,
-            joined_at=now(dialect),
-            expires_at=now(dialect, self._duration),
-        )
-        await connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=list(processors.primary_key), set_={"expires_at": statement.excluded.expires_at}
-            )
-        )
+        ends = now(dialect, self._duration)
+        row = {"scope": self._scope.number, "owner": self.owner, "joined_at": now(dialect), "expires_at": ends}
+        statement = insert_for(dialect, processors).values(row)
+        keys, changed = list(processors.primary_key), {"expires_at": statement.excluded.expires_at}
+        await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
         # locked in order, as everywhere; FOR NO KEY UPDATE waits for no guarded transaction
-        await connection.execute(
-            select(leases.c.partition)
-            .where(self._are_mine)
-            .order_by(leases.c.partition)
-            .with_for_update(key_share=True)
-        )
-        await connection.execute(update(leases).where(self._are_mine).values(expires_at=now(dialect, self._duration)))
+        mine = select(leases.c.partition).where(self._are_mine).order_by(leases.c.partition)
+        await connection.execute(mine.with_for_update(key_share=True))
+        await connection.execute(update(leases).where(self._are_mine).values(expires_at=ends))
 
     async def _share(self, connection: AsyncConnection) -> int:
         """How many partitions are this processor's; the shares of all that live add up to all partitions.
@@ -241,10 +224,7 @@ class Leases:
         dialect = connection.dialect
         rows = await connection.execute(
             select(table.partition)
-            .where(
-                table.scope == self._scope.number,
-                or_(table.owner == "", table.expires_at <= now(dialect)),
-            )
+            .where(table.scope == self._scope.number, or_(table.owner == "", table.expires_at <= now(dialect)))
             .order_by(table.partition)
             .limit(most)
             .with_for_update(skip_locked=True)
@@ -252,22 +232,12 @@ class Leases:
         partitions = list(rows.scalars())
         if not partitions:
             return
-        await connection.execute(
-            update(leases)
-            .where(table.scope == self._scope.number, one_of(dialect, table.partition, partitions))
-            .values(owner=self.owner, epoch=table.epoch + 1, expires_at=now(dialect, self._duration))
-        )
-        gone = (
-            select(processors.c.owner)
-            .where(
-                processors.c.scope == self._scope.number,
-                processors.c.expires_at < now(dialect, -FORGOTTEN_AFTER),
-            )
-            .with_for_update(skip_locked=True)
-        )
-        await connection.execute(
-            delete(processors).where(processors.c.scope == self._scope.number, processors.c.owner.in_(gone))
-        )
+        mine = {"owner": self.owner, "epoch": table.epoch + 1, "expires_at": now(dialect, self._duration)}
+        await change(connection, self._scope, leases, one_of(dialect, table.partition, partitions), **mine)
+        is_gone = processors.c.expires_at < now(dialect, -FORGOTTEN_AFTER)
+        gone = select(processors.c.owner).where(processors.c.scope == self._scope.number, is_gone)
+        are_gone = processors.c.owner.in_(gone.with_for_update(skip_locked=True))
+        await remove(connection, self._scope, processors, are_gone)
 
 
 def _replaced(scope: Scope) -> LeaseLost:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
-from sqlalchemy import Table, delete, func, insert, literal, null, select, update
+from sqlalchemy import Table, func, insert, literal, null, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.canonical import canonical
-from levelog_store.dialects import insert_for, one_of
+from levelog_store.dialects import change, insert_for, one_of, remove
 from levelog_store.fold.levelwrites import NOT_EVALUATED, wake_stored
 from levelog_store.owners.handlers import Differences, Handler, differences
 from levelog_store.rows import Scope
@@ -51,17 +51,9 @@ NOTHING_KNOWN: Final[Mapping[str, Any]] = {
 
 async def read_handlers(connection: AsyncConnection, scope: Scope) -> list[Handler]:
     """Handlers of the code whose results the tables hold."""
-    rows = await connection.execute(select(handlers).where(handlers.c.scope == scope.number))
-    return [
-        Handler(
-            kind=row.kind,
-            name=row.name,
-            fingerprint=row.fingerprint,
-            resource=row.resource,
-            reads=tuple(msgspec.json.decode(row.reads)),
-        )
-        for row in rows
-    ]
+    columns = (handlers.c[name] for name in Handler.__struct_fields__)
+    rows = await connection.execute(select(*columns).where(handlers.c.scope == scope.number))
+    return [Handler(**{**row, "reads": tuple(msgspec.json.decode(row["reads"]))}) for row in rows.mappings()]
 
 
 async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Handler]) -> Differences:
@@ -80,9 +72,11 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
     await _block_levels(connection, scope, evaluated)
     await _keep_rounds(connection, scope, evaluated)
     await _decide_again(connection, scope, found.decided)
-    await _supersede(connection, scope, [*found.forgotten, *evaluated, *found.decided])
+    if changed := [*found.forgotten, *evaluated, *found.decided]:
+        is_unsent = one_of(connection.dialect, intents.c.view, changed), intents.c.state == "pending"
+        await change(connection, scope, intents, *is_unsent, state="superseded")
     await _plan(connection, scope, found)
-    await connection.execute(delete(handlers).where(handlers.c.scope == scope.number))
+    await remove(connection, scope, handlers)
     rows = [{"scope": scope.number, **asdict(each), "reads": canonical(each.reads)} for each in code]
     if rows:
         await connection.execute(insert(handlers), rows)
@@ -94,8 +88,7 @@ async def _delete(
 ) -> None:
     """Delete the rows that have one of the names in a column."""
     for table in tables if names else ():
-        is_named = one_of(connection.dialect, table.c[column], names)
-        await connection.execute(delete(table).where(table.c.scope == scope.number, is_named))
+        await remove(connection, scope, table, one_of(connection.dialect, table.c[column], names))
 
 
 async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
@@ -103,11 +96,8 @@ async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collec
     if not views:
         return
     await _delete(connection, scope, (dependencies,), "view", views)
-    await connection.execute(
-        update(levels)
-        .where(levels.c.scope == scope.number, one_of(connection.dialect, levels.c.view, views))
-        .values(status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
-    )
+    are_named = one_of(connection.dialect, levels.c.view, views)
+    await change(connection, scope, levels, are_named, status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
 
 
 async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
@@ -142,24 +132,10 @@ async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collec
     if not views:
         return
     table = levels.c
-    concerned = (
-        table.scope == scope.number,
-        one_of(connection.dialect, table.view, views),
-        table.drift.is_not(None),
-        table.status.not_in(("in_sync", "deleting")),
-    )
-    await connection.execute(update(levels).where(*concerned).values(decided_inputs="", attempts=0))
+    is_open = table.drift.is_not(None), table.status.not_in(("in_sync", "deleting"))
+    concerned = table.scope == scope.number, one_of(connection.dialect, table.view, views), *is_open
+    await change(connection, scope, levels, *concerned, decided_inputs="", attempts=0)
     await connection.execute(wake_stored(connection.dialect, *concerned, due_at=null()))
-
-
-async def _supersede(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
-    if views:
-        table = intents.c
-        await connection.execute(
-            update(intents)
-            .where(table.scope == scope.number, one_of(connection.dialect, table.view, views), table.state == "pending")
-            .values(state="superseded")
-        )
 
 
 async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -> None:
@@ -169,16 +145,8 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
     await _delete(connection, scope, (backfills,), "name", gone)
     populated = await _populated(connection, scope, {handler.resource for handler in anew})
     rows = [
-        {
-            "scope": scope.number,
-            "name": handler.name,
-            "partition": partition,
-            "kind": handler.kind,
-            "resource": handler.resource,
-            "position": "",
-            "objects": 0,
-            "is_done": False,
-        }
+        {"scope": scope.number, "name": handler.name, "partition": partition, "kind": handler.kind}
+        | {"resource": handler.resource, "position": "", "objects": 0, "is_done": False}
         for handler in anew
         for partition in sorted(populated.get(handler.resource, ()))
     ]

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
-from sqlalchemy import Row, delete, null, or_, select, true, update
+from sqlalchemy import Row, null, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.errors import ConfigurationError
 from levelog.handlers.finalizing import PREFIX
 from levelog.wire.objects import Application, Cluster
 from levelog_store.connect.database import Database
-from levelog_store.dialects import insert_for
+from levelog_store.dialects import change, insert_for, remove
 from levelog_store.fold.calls import IS_CALL
 from levelog_store.owners.handlers import Handler, differences, unfinalized
 from levelog_store.owners.leases import free_leases
@@ -75,14 +75,8 @@ async def open_scope(
     async with database.transaction() as connection:
         found = await _find(connection, cluster, application, fingerprint)
         if found is None:
-            values = {
-                "cluster": cluster,
-                "application": application,
-                "partitions": partitions,
-                "fingerprint": fingerprint,
-                "stream_created": stream_created,
-                "resets": 0,
-            }
+            values = {"cluster": cluster, "application": application, "partitions": partitions, "resets": 0}
+            values |= {"fingerprint": fingerprint, "stream_created": stream_created}
             await connection.execute(insert_for(database.dialect, scopes).on_conflict_do_nothing(), values)
             found = await _find(connection, cluster, application, fingerprint)
             if found is None:
@@ -93,12 +87,8 @@ async def open_scope(
                 f"application {application} was folded with {found.partitions} partitions of cluster {cluster}, "
                 f"the log has {partitions} now: start it with an empty database"
             )
-        promoted = await connection.execute(
-            update(scopes)
-            .where(scopes.c.scope == found.number, scopes.c.fingerprint != fingerprint)
-            .values(fingerprint=fingerprint)
-        )
-        is_new = promoted.rowcount > 0
+        is_old = scopes.c.fingerprint != fingerprint
+        is_new = await change(connection, found, scopes, is_old, fingerprint=fingerprint) > 0
         is_unfinished = bool(differences(await read_handlers(connection, found), code))
     if is_new or is_unfinished:  # unfinished: whoever promoted this code has not come to comparing the handlers
         # In a transaction of its own: from the commit above on, `guard` refuses the older code, so that this waits for
@@ -160,38 +150,19 @@ async def reset_scope(database: Database, scope: Scope, *, stream_created: str, 
             return found
         await _dispossess(connection, scope)
         for table in _FOLDED:
-            mine = table.c.scope == scope.number
-            await connection.execute(delete(table).where(mine, ~IS_CALL if table is index_entries else true()))
-        await connection.execute(
-            update(checkpoints)
-            .where(checkpoints.c.scope == scope.number)
-            .values(sequence=0, record_sequence=0, record_id="", time=null())
-        )
-        await _block_levels(connection, scope, reason)
-        await connection.execute(
-            update(intents)
-            .where(
-                intents.c.scope == scope.number,
-                intents.c.state == "pending",
-                or_(intents.c.verb != "call", intents.c.attempts == 0),
-            )
-            .values(state="superseded")
-        )
-        await connection.execute(
-            update(intents)
-            .where(intents.c.scope == scope.number, intents.c.receipt.is_not(None), intents.c.is_folded.is_(False))
-            .values(is_relayed=False)
-        )
-        await connection.execute(
-            update(intents)
-            .where(intents.c.scope == scope.number, intents.c.sighted_version.is_not(None))
-            .values(sighted_version=null(), sighted_at=null())
-        )
-        await connection.execute(
-            update(scopes)
-            .where(scopes.c.scope == scope.number)
-            .values(stream_created=stream_created, resets=scopes.c.resets + 1, calls_recorded_at=null())
-        )
+            await remove(connection, scope, table, ~IS_CALL if table is index_entries else true())
+        await change(connection, scope, checkpoints, sequence=0, record_sequence=0, record_id="", time=null())
+        blocked = {"status": "blocked", "reason": reason, "cause": 0, "suppressed": "", **NOTHING_KNOWN}
+        await change(connection, scope, levels, **blocked)
+        intent = intents.c
+        is_untried = intent.state == "pending", or_(intent.verb != "call", intent.attempts == 0)
+        await change(connection, scope, intents, *is_untried, state="superseded")
+        is_unfolded = intent.receipt.is_not(None), intent.is_folded.is_(False)
+        await change(connection, scope, intents, *is_unfolded, is_relayed=False)
+        is_sighted = intent.sighted_version.is_not(None)
+        await change(connection, scope, intents, is_sighted, sighted_version=null(), sighted_at=null())
+        anew = {"stream_created": stream_created, "resets": scopes.c.resets + 1, "calls_recorded_at": null()}
+        await change(connection, scope, scopes, **anew)
         reset = await _find(connection, scope.cluster, scope.application, scope.fingerprint)
     if reset is None:
         raise LookupError(f"the scope of {scope.application} on {scope.cluster} is gone")
@@ -214,15 +185,8 @@ async def find_scopes(connection: AsyncConnection) -> list[Scope]:
 
 def _scope(row: Row[Any]) -> Scope:
     """A scope with the code that may commit to it."""
-    return Scope(
-        number=row.scope,
-        cluster=row.cluster,
-        application=row.application,
-        partitions=row.partitions,
-        fingerprint=row.fingerprint,
-        stream_created=row.stream_created,
-        resets=row.resets,
-    )
+    names = ("cluster", "application", "partitions", "fingerprint", "stream_created", "resets")
+    return Scope(number=row.scope, **{name: getattr(row, name) for name in names})
 
 
 async def _make_partitions(connection: AsyncConnection, scope: Scope) -> None:
@@ -239,12 +203,4 @@ async def _make_partitions(connection: AsyncConnection, scope: Scope) -> None:
 async def _dispossess(connection: AsyncConnection, scope: Scope) -> None:
     """Take all leases from their owners, and forget these."""
     await free_leases(connection, leases.c.scope == scope.number)
-    await connection.execute(delete(processors).where(processors.c.scope == scope.number))
-
-
-async def _block_levels(connection: AsyncConnection, scope: Scope, reason: str) -> None:
-    await connection.execute(
-        update(levels)
-        .where(levels.c.scope == scope.number)
-        .values(status="blocked", reason=reason, cause=0, suppressed="", **NOTHING_KNOWN)
-    )
+    await remove(connection, scope, processors)
