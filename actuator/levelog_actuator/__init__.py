@@ -1,6 +1,6 @@
 """The actuator: claims decided intents, carries them out, and records the results."""
 
-from levelog_actuator.actuator import Actuator, WriteCounts
+from levelog_actuator.actuator import Actuator
 from levelog_actuator.limits import ActuatorSettings
 
-__all__ = ["Actuator", "ActuatorSettings", "WriteCounts"]
+__all__ = ["Actuator", "ActuatorSettings"]

@@ -10,8 +10,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 
-from msgspec import Struct
-
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError
 from levelog.secrets.redaction import Redactor
@@ -42,20 +40,6 @@ log = logging.getLogger(__name__)
 
 BESIDE = timedelta(seconds=0.5)
 """How often other groups are checked while a group is full or rests; this skips everything that waits."""
-
-
-class WriteCounts(Struct, frozen=True, kw_only=True):
-    """What an actuator did since it started."""
-
-    written: int
-    unchanged: int
-    gone: int
-    conflict: int
-    failed: int
-    postponed: int
-    """Attempts after which an intent was given back, to be claimed again."""
-    requests: int
-    """Requests sent, those that read a target included."""
 
 
 class Actuator:
@@ -107,9 +91,8 @@ class Actuator:
         self._presence = ActuatorPresence(database, scope, self.owner, self._settings, on_ended=self._look, clock=clock)
         self._held = HeldClaims(database, scope, self.owner, clock)
         self._clock = clock
-        max_concurrency = {
-            name: each.max_concurrency for name, each in (effects or {}).items() if each.max_concurrency is not None
-        }
+        limits = {name: each.max_concurrency for name, each in (effects or {}).items()}
+        max_concurrency = {name: limit for name, limit in limits.items() if limit is not None}
         self._limits = Limits(self._settings, max_concurrency=max_concurrency)
         self._loops = [self._claiming(hints.listen(Topic.INTENT), self._until_open, self._claim)]
         self._limited: ClaimLoop | None = None
@@ -142,20 +125,6 @@ class Actuator:
         self.on_taken: Callable[[TakenResults], None] | None = None
         """Hears what became of intents."""
         self._attempting: Attempting = unwatched
-
-    @property
-    def counts(self) -> WriteCounts:
-        """Counts of results since the start."""
-        done = self._ledger.outcomes
-        return WriteCounts(
-            written=done["written"],
-            unchanged=done["unchanged"],
-            gone=done["gone"],
-            conflict=done["conflict"],
-            failed=done["failed"],
-            postponed=done["postponed"],
-            requests=self._sender.requests,
-        )
 
     @property
     def lease(self) -> timedelta:

@@ -106,6 +106,10 @@ class Case(Struct, frozen=True, kw_only=True):
         return 0 if self.refusal is None else self.refusal.status
 
 
+def _is(*statuses: int) -> Callable[[Order, Reply], bool]:
+    return lambda _, reply: reply.status in statuses
+
+
 class AnswerRule(Struct, frozen=True):
     """One row: the intents and answers that it matches, and what to do."""
 
@@ -155,10 +159,7 @@ ANSWER_RULES: Final = (
         "there is nothing to write to; a delete is done",
     ),
     AnswerRule(
-        "404 otherwise",
-        lambda _, reply: reply.status == 404,
-        Judgement.RETRY,
-        "the resource, its subresource or the namespace is not there (yet)",
+        "404 otherwise", _is(404), Judgement.RETRY, "the resource, its subresource or the namespace is not there (yet)"
     ),
     AnswerRule(
         "409 conflict of field managers",
@@ -168,7 +169,7 @@ ANSWER_RULES: Final = (
     ),
     AnswerRule(
         "409 otherwise",
-        lambda _, reply: reply.status == 409,
+        _is(409),
         Judgement.LOOK,
         "uid, version or existence is not as expected: the target shows which",
     ),
@@ -178,13 +179,8 @@ ANSWER_RULES: Final = (
         Judgement.LOOK,
         "invalid, denied by an admission policy, or a patch of another incarnation, whose uid cannot be changed",
     ),
-    AnswerRule("401", lambda _, reply: reply.status == 401, Judgement.RETRY, "credentials are being renewed"),
-    AnswerRule(
-        "429",
-        lambda _, reply: reply.status == 429,
-        Judgement.RETRY,
-        "the server is overloaded; after Retry-After",
-    ),
+    AnswerRule("401", _is(401), Judgement.RETRY, "credentials are being renewed"),
+    AnswerRule("429", _is(429), Judgement.RETRY, "the server is overloaded; after Retry-After"),
     AnswerRule(
         "500 about a typed patch",
         lambda _, reply: reply.status == 500 and reply.message.startswith("failed to create typed patch object"),
@@ -211,19 +207,14 @@ ANSWER_RULES: Final = (
     ),
     AnswerRule(
         "403",
-        lambda _, reply: reply.status == 403,
+        _is(403),
         Judgement.FAILED,
         "forbidden: by a role, a quota or a webhook, or the namespace is being deleted",
     ),
-    AnswerRule(
-        "410",
-        lambda _, reply: reply.status == 410,
-        Judgement.FAILED,
-        "the API does not serve this any more",
-    ),
+    AnswerRule("410", _is(410), Judgement.FAILED, "the API does not serve this any more"),
     AnswerRule(
         "any other (400, 405, 413, 415, …)",
-        lambda _order, _reply: True,
+        lambda *_: True,
         Judgement.FAILED,
         "refused: malformed, too large, denied by a webhook",
     ),
@@ -249,10 +240,7 @@ SIGHT_RULES: Final = (
         "invalid, as the message says",
     ),
     SightRule(
-        "nothing",
-        lambda case: case.seen is None,
-        Judgement.GONE,
-        "what the decision saw does not exist any more",
+        "nothing", lambda case: case.seen is None, Judgement.GONE, "what the decision saw does not exist any more"
     ),
     SightRule(
         "another uid than the decision saw",

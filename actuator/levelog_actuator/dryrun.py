@@ -25,11 +25,7 @@ MOST_SHOWN: Final = 1000
 """Intents read at once; levels with unsent intents decide nothing, so there are seldom more."""
 MOST_PATHS: Final = 10
 _UNASKED: Final = ("call", "event")
-_WORDS: Final = {
-    "gone": "has nothing to write to",
-    "conflict": "would be in conflict",
-    "failed": "would be refused",
-}
+_WORDS: Final = {"gone": "has nothing to write to", "conflict": "would be in conflict", "failed": "would be refused"}
 
 
 class DryRun:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from levelog.wire.records import Outcome
 from levelog_actuator.answers import Reply
 from levelog_actuator.limits import ActuatorSettings, try_later
-from levelog_actuator.requests import Order, Request, object_path, read_request
+from levelog_actuator.requests import MERGE_PATCH, Order, Request, object_path, patch_request, read_request
 from levelog_actuator.results import Ended, Result
 from levelog_store.actuate.claims import ClaimedIntent
 
@@ -52,12 +52,9 @@ class EventWriter:
     Events are best effort: one that the API refuses has failed, which the process logs; no level waits for it.
     """
 
-    def __init__(
-        self, ask: Ask, settings: ActuatorSettings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, ask: Ask, settings: ActuatorSettings) -> None:
         self._ask = ask
         self._settings = settings
-        self._clock = clock
 
     async def carry_out(self, order: Order) -> Result:
         """Write the Event, or raise the count of the one of its name."""
@@ -78,12 +75,8 @@ class EventWriter:
             **order.body,
             "apiVersion": order.intent.api_version,
             "kind": "Event",
-            "metadata": {
-                "name": order.target.name,
-                "namespace": order.target.namespace,
-                "annotations": {LAST_INTENT: _occurrence(order)},
-            },
-            "eventTime": self._now(),
+            "metadata": {"name": order.target.name, "namespace": order.target.namespace} | _noted(order),
+            "eventTime": _now(),
             "reportingInstance": _INSTANCE,
         }
         path = object_path(order).rpartition("/")[0]
@@ -93,19 +86,10 @@ class EventWriter:
         """One more of it; nothing else of an Event may be changed."""
         count = (found.series.count if found.series else 1) + 1
         patch = {
-            "metadata": {
-                "resourceVersion": found.metadata.resource_version,
-                "annotations": {LAST_INTENT: _occurrence(order)},
-            },
-            "series": {"count": count, "lastObservedTime": self._now()},
+            "metadata": {"resourceVersion": found.metadata.resource_version} | _noted(order),
+            "series": {"count": count, "lastObservedTime": _now()},
         }
-        return Request(
-            method="PATCH",
-            path=object_path(order),
-            query=_query(order),
-            body=msgspec.json.encode(patch),
-            content_type="application/merge-patch+json",
-        )
+        return patch_request(object_path(order), _query(order), patch, MERGE_PATCH)
 
     def _refused(self, intent: ClaimedIntent, reply: Reply) -> Result:
         text = f"event {intent.target}: {reply.status or 'no answer'} {reply.reason}: {reply.message}"
@@ -113,8 +97,13 @@ class EventWriter:
             return Ended(intent=intent, outcome="failed", error=text)
         return try_later(self._settings, intent, text, is_doubtful=False, reply=reply)  # it finds what it wrote
 
-    def _now(self) -> str:
-        return self._clock().astimezone(UTC).strftime(_MICROSECONDS)
+
+def _now() -> str:
+    return datetime.now(UTC).strftime(_MICROSECONDS)
+
+
+def _noted(order: Order) -> dict[str, Any]:
+    return {"annotations": {LAST_INTENT: _occurrence(order)}}
 
 
 def _occurrence(order: Order) -> str:

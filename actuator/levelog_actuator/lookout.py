@@ -66,14 +66,9 @@ class Lookout:
 
     async def look(self) -> int:
         """Read the targets that are due, publish what is new, and return how many were due."""
+        after, most = self._settings.look_after, self._settings.most_look
         async with self._database.transaction(durable=False) as connection:
-            writes = await outcomes.take_unseen(
-                connection,
-                self._scope,
-                limit=BATCH,
-                after=self._settings.look_after,
-                most=self._settings.most_look,
-            )
+            writes = await outcomes.take_unseen(connection, self._scope, limit=BATCH, after=after, most=most)
         sightings = await self._read(writes)
         if sightings:
             await self._publisher.publish([self._writer.message(record) for record in sightings])

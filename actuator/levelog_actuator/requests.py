@@ -15,7 +15,7 @@ from levelog.wire.objects import ObjectKey, field_manager
 from levelog_kube.discovery import root_path
 from levelog_store.actuate.claims import ClaimedIntent
 
-_MERGE_PATCH: Final = "application/merge-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
 _JSON_PATCH: Final = "application/json-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"  # JSON is YAML
 
@@ -134,16 +134,16 @@ def write_request(order: Order, guard: Precondition, deadline: timedelta, *, is_
         case "apply":
             if order.options.force:
                 query["force"] = "true"
-            return _patch(path, query, _guarded(order.body, guard), _APPLY_PATCH)
+            return patch_request(path, query, _guarded(order.body, guard), _APPLY_PATCH)
         case "create":
             collection = path.rpartition("/")[0]
             return Request(method="POST", path=collection, query=query, body=msgspec.json.encode(order.body))
         case "patch":
             if order.options.patch_type == "json":
-                return _patch(path, query, _tested(order.body, guard), _JSON_PATCH)
-            return _patch(path, query, _guarded(order.body, guard), _MERGE_PATCH)
+                return patch_request(path, query, _tested(order.body, guard), _JSON_PATCH)
+            return patch_request(path, query, _guarded(order.body, guard), MERGE_PATCH)
         case "patch_status":
-            return _patch(f"{path}/status", query, _guarded(order.body, guard), _MERGE_PATCH)
+            return patch_request(f"{path}/status", query, _guarded(order.body, guard), MERGE_PATCH)
         case "call" | "event":
             raise AssertionError(f"a {order.verb} is no write of its target")
         case _:
@@ -167,7 +167,8 @@ def path_of(key: ObjectKey, api_version: str) -> str:
     return f"{root_path(key.group, version)}{namespace}/{quote(key.resource, safe='')}/{quote(key.name, safe='')}"
 
 
-def _patch(path: str, query: Mapping[str, str], body: Any, content_type: str) -> Request:
+def patch_request(path: str, query: Mapping[str, str], body: Any, content_type: str) -> Request:
+    """The request for a patch, whatever it is of."""
     return Request(method="PATCH", path=path, query=query, body=msgspec.json.encode(body), content_type=content_type)
 
 

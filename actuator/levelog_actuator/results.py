@@ -77,13 +77,8 @@ class Later(Struct, frozen=True, kw_only=True):
     @classmethod
     def unsent(cls, intent: ClaimedIntent, why: str, delay: timedelta = timedelta(0)) -> "Later":
         """Give an intent back that nothing was sent for under this claim."""
-        return cls(
-            intent=intent,
-            delay=delay,
-            error=f"not sent: {why}",
-            is_doubtful=intent.is_doubtful,
-            is_counted=False,
-        )
+        error = f"not sent: {why}"
+        return cls(intent=intent, delay=delay, error=error, is_doubtful=intent.is_doubtful, is_counted=False)
 
     @property
     def postponement(self) -> Postponement:
@@ -105,15 +100,8 @@ Attempting: TypeAlias = Callable[[ClaimedIntent], AbstractContextManager[Callabl
 
 
 def unwatched(intent: ClaimedIntent) -> AbstractContextManager[Callable[[Result], None]]:  # noqa: ARG001
-    """A context that ignores the result."""
-    return _UNWATCHED
-
-
-def _ignore(result: Result) -> None:
-    """It is stored all the same."""
-
-
-_UNWATCHED: Final = nullcontext(_ignore)
+    """A context that ignores the result, which is stored all the same."""
+    return nullcontext(lambda _: None)
 
 
 def stored(receipt: ReceiptNoted, claim: int, *, is_relayed: bool = False) -> StoredReceipt:

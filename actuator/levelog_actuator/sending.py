@@ -23,6 +23,7 @@ from levelog_kube.client import KubeClient
 from levelog_kube.failures import ApiError, NoAnswer, Unreachable, Withheld
 from levelog_store.actuate.claims import ClaimedIntent
 
+_OF_REFUSALS: Final = ("status", "reason", "message", "causes", "retry_after")
 MOST_MADE: Final = 4_096
 """Objects whose versions are remembered."""
 MOST_SENT: Final = 3
@@ -74,19 +75,13 @@ class Sender:
     """
 
     def __init__(
-        self,
-        client: KubeClient,
-        settings: ActuatorSettings,
-        redactor: Redactor | None = None,
-        *,
-        is_dry: bool = False,
+        self, client: KubeClient, settings: ActuatorSettings, redactor: Redactor | None = None, *, is_dry: bool = False
     ) -> None:
         """`is_dry`: all writes are server-side dry runs."""
         self._is_dry = is_dry
         self._client = client
         self._settings = settings
         self._redactor = redactor or Redactor()
-        self.requests = 0
         self._events = EventWriter(self._ask, settings)
         self._made: dict[ObjectKey, Precondition] = {}
         """What the newest writes made of their targets."""
@@ -161,13 +156,15 @@ class Sender:
             seen = await self._look(order, refusal)
         except _Refused as refused:
             return self._blind(order, refused.reply)
+        required = Precondition() if refusal is None else guard
+        is_doubtful, uid = order.intent.is_doubtful, required.uid
         case = Case(
             order=order,
             seen=seen,
-            is_doubtful=order.intent.is_doubtful,
+            is_doubtful=is_doubtful,
             refusal=refusal,
-            required=guard.version if refusal is not None else 0,
-            required_uid=guard.uid if refusal is not None else "",
+            required=required.version,
+            required_uid=uid,
         )
         rule = rule_for_sighting(case)
         match rule.verdict:
@@ -259,7 +256,6 @@ class Sender:
     async def _ask(
         self, request: Request, may_send: Callable[[], bool] = lambda: True, limit: timedelta | None = None
     ) -> Reply:
-        self.requests += 1
         try:
             answer = await self._client.request(
                 request.method,
@@ -271,13 +267,7 @@ class Sender:
                 may_send=may_send,
             )
         except ApiError as error:
-            return Reply(
-                status=error.status,
-                reason=error.reason,
-                message=error.message,
-                causes=error.causes,
-                retry_after=error.retry_after,
-            )
+            return Reply(**{name: getattr(error, name) for name in _OF_REFUSALS})
         except (Unreachable, NoAnswer) as error:
             return Reply(status=0, is_sent=isinstance(error, NoAnswer), message=str(error))
         return Reply(status=answer.status, body=answer.body)
@@ -315,8 +305,7 @@ def _guard_for(case: Case) -> Precondition:
 
 
 def _ended(order: Order, outcome: Outcome, error: str = "") -> Ended:
-    uid = order.intent.target_uid
-    return Ended(intent=order.intent, outcome=outcome, uid=uid, error=error)
+    return Ended(intent=order.intent, outcome=outcome, uid=order.intent.target_uid, error=error)
 
 
 def _step(order: Order) -> str:

@@ -78,7 +78,7 @@ class _JsonList(TypeDecorator[Collection[Any]]):
 
     def bind_processor(self, dialect: Dialect) -> Callable[..., str]:  # noqa: ARG002
         """Give the driver text."""
-        return lambda values: canonical(list(values)).decode()
+        return lambda values: values if isinstance(values, str) else canonical(list(values)).decode()
 
 
 class JsonText(postgresql.JSON):
@@ -212,9 +212,9 @@ def locked(dialect: Dialect, table: Table, *conditions: ColumnElement[bool]) -> 
     return and_(table.c.scope == OF_SCOPE, is_locked)
 
 
-def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:  # noqa: ARG001
+def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:
     """The value of a parameter that takes several."""
-    return values
+    return list(values) if dialect.name == "postgresql" else canonical(list(values)).decode()
 
 
 def _many_of(dialect: Dialect, column: ColumnElement[Any]) -> TypeEngine[Any]:

@@ -17,6 +17,7 @@ from levelog.wire.objects import Application, Cluster
 from levelog.wire.objects import Sequence as LogSequence
 from levelog.wire.records import ReceiptNoted
 from levelog_actuator import Actuator, ActuatorSettings
+from levelog_actuator.ledger import TakenResults
 from levelog_kube.client import KubeClient
 from levelog_kube.client import connect as connect_kube
 from levelog_kube.discovery import cluster_uid
@@ -80,6 +81,8 @@ class Acting:
         self._running: asyncio.Task[None] | None = None
         self.clock: Callable[[], float] = elapsed
         """By which actuators that are made from now on count their claims and their presence."""
+        self.postponed = 0
+        """Attempts after which an intent was given back, to be claimed again."""
         self._stack = AsyncExitStack()
         self.api: Api
         self.client: KubeClient
@@ -130,12 +133,16 @@ class Acting:
             clock=self.clock,
         )
 
+    def _take(self, taken: TakenResults) -> None:
+        self.postponed += len(taken.later)
+
     @asynccontextmanager
     async def running(
         self, settings: ActuatorSettings = QUICK, effects: Operator | None = None
     ) -> AsyncGenerator[Actuator]:
         """An actuator that runs; what it fails with is raised."""
         actuator = self.actuator(settings, effects)
+        actuator.on_taken = self._take
         self._running = task = asyncio.create_task(actuator.run())
         try:
             yield actuator

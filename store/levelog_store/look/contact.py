@@ -38,26 +38,17 @@ _STALE = func.coalesce(func.sum(case((_IS_STALE, 1), else_=0)), 0)
 
 async def read_contact(connection: AsyncConnection, scope: Scope, resource: str) -> ContactRow:
     """The contact with one resource; None if there never was any."""
-    row = (
-        await connection.execute(
-            select(_LISTED, _STALE, func.max(syncs.c.heard_at)).where(
-                syncs.c.scope == scope.number, syncs.c.resource == resource
-            )
-        )
-    ).one()
-    return ContactRow(*row)
+    query = select(_LISTED, _STALE, func.max(syncs.c.heard_at))
+    of_resource = query.where(syncs.c.scope == scope.number, syncs.c.resource == resource)
+    return ContactRow(*(await connection.execute(of_resource)).one())
 
 
 async def read_unlisted(connection: AsyncConnection, scope: Scope) -> list[str]:
     """Resources of views that were never listed completely, by name: no object of theirs is known."""
     table = handlers.c
     is_listed = exists().where(syncs.c.scope == table.scope, syncs.c.resource == table.resource, _IS_LISTED)
-    rows = await connection.execute(
-        select(table.resource)
-        .where(table.scope == scope.number, table.kind == "view", ~is_listed)
-        .distinct()
-        .order_by(table.resource)
-    )
+    query = select(table.resource).where(table.scope == scope.number, table.kind == "view", ~is_listed)
+    rows = await connection.execute(query.distinct().order_by(table.resource))
     return [resource for (resource,) in rows if not resource.endswith(DELETED)]
 
 
@@ -131,19 +122,13 @@ class UnreadableRecord(Struct, frozen=True, kw_only=True):
 async def read_unreadable(connection: AsyncConnection, scope: Scope) -> list[UnreadableRecord]:
     """What could not be read and was not told since, by a later record of the object or a later list; by place."""
     table = unreadable.c
+    of_list = and_(syncs.c.partition == table.partition, syncs.c.resource == table.place)
     told = func.coalesce(objects.c.sequence, tombstones.c.sequence, syncs.c.started_sequence, 0)
     rows = await connection.execute(
         select(table.place, table.sequence, table.error, table.recorded_at)
         .outerjoin(objects, and_(objects.c.scope == table.scope, objects.c.object == table.place))
         .outerjoin(tombstones, and_(tombstones.c.scope == table.scope, tombstones.c.object == table.place))
-        .outerjoin(
-            syncs,
-            and_(
-                syncs.c.scope == table.scope,
-                syncs.c.partition == table.partition,
-                syncs.c.resource == table.place,
-            ),
-        )
+        .outerjoin(syncs, and_(syncs.c.scope == table.scope, of_list))
         .where(table.scope == scope.number, table.sequence >= told)
         .order_by(table.place)
     )

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw
-from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.connect.database import Database
@@ -16,11 +16,13 @@ from levelog_store.fold.changes import Causes, read_causes
 from levelog_store.rows import WHOLE_INDEX, Scope, ViewParent
 from levelog_store.tables import decisions, dependencies, handlers, index_entries, intents, levels, objects, wakeups
 
-_PAGE: Final = 500
+_PAGED: Final = {"yield_per": 500}
 _READS = msgspec.json.Decoder(list[tuple[str, str, int, Raw]])
 _BASIS = msgspec.json.Decoder(Basis)
 _KEYS = msgspec.json.Decoder(list[str])
-
+_IS_OF_INDEX: Final = and_(dependencies.c.scope == index_entries.c.scope, dependencies.c.index == index_entries.c.index)
+_IS_READ: Final = or_(dependencies.c.key == index_entries.c.key, dependencies.c.key.startswith(WHOLE_INDEX))
+"""Some level depends on the key of an entry, or on all of its index."""
 
 IntentT = TypeVar("IntentT", PastIntent, Asked)
 
@@ -34,9 +36,8 @@ async def read_decisions(
     `operator/view` or the view alone. A record that asked again while a decision was written belongs to that one alone.
     """
     table = decisions.c
-    query = select(decisions).where(
-        table.scope == scope.number, or_(*(_named(table.parent, parent) for parent in parents))
-    )
+    are_named = or_(*(_named(table.parent, parent) for parent in parents))
+    query = select(decisions).where(table.scope == scope.number, are_named)
     if view:
         query = query.where(or_(table.view == view, table.view.endswith(f"/{view}", autoescape=True)))
     rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
@@ -56,20 +57,12 @@ async def read_about(
     are as for `read_decisions`.
     """
     table, written = decisions.c, intents.c
-    writers = select(written.parent).where(
-        written.scope == scope.number, or_(*(_named(written.target, name) for name in names))
-    )
-    query = (
-        select(decisions)
-        .where(
-            table.scope == scope.number,
-            or_(table.parent.in_(writers), *(_named(table.parent, name) for name in names)),
-        )
-        .order_by(table.snapshot, table.ordinal)
-        .execution_options(yield_per=_PAGE)
-    )
+    are_targets = or_(*(_named(written.target, name) for name in names))
+    writers = select(written.parent).where(written.scope == scope.number, are_targets)
+    are_asked = or_(table.parent.in_(writers), *(_named(table.parent, name) for name in names))
+    query = select(decisions).where(table.scope == scope.number, are_asked).order_by(table.snapshot, table.ordinal)
     newest: dict[tuple[str, str], Decision] = {}
-    async with database.reading() as connection, connection.stream(query) as rows:
+    async with database.reading() as connection, connection.stream(query, execution_options=_PAGED) as rows:
         async for page in rows.mappings().partitions():
             found: list[Decision] = []
             for row in page:
@@ -93,7 +86,7 @@ async def read_newest(
     if until is not None:
         query = query.where(decisions.c.decided_at <= until)
     newest: dict[tuple[str, str], Decision] = {}
-    rows = await connection.stream(query.order_by(decisions.c.ordinal).execution_options(yield_per=_PAGE))
+    rows = await connection.stream(query.order_by(decisions.c.ordinal), execution_options=_PAGED)
     async for row in rows.mappings():
         decision = _decision(row, None)
         if is_by(decision):
@@ -104,13 +97,9 @@ async def read_newest(
 async def read_called(database: Database, scope: Scope) -> AsyncGenerator[Decision]:
     """Every decision for which a view was called, in the order of the snapshots that they saw; a page is in memory."""
     table = decisions.c
-    query = (
-        select(decisions)
-        .where(table.scope == scope.number, table.is_called)
-        .order_by(table.snapshot, table.ordinal)
-        .execution_options(yield_per=_PAGE)
-    )
-    async with database.reading() as connection, connection.stream(query) as rows:
+    are_asked = table.scope == scope.number, table.is_called
+    query = select(decisions).where(*are_asked).order_by(table.snapshot, table.ordinal)
+    async with database.reading() as connection, connection.stream(query, execution_options=_PAGED) as rows:
         async for row in rows.mappings():
             yield _decision(row, None)
 
@@ -129,84 +118,54 @@ async def _read_by_key(
     connection: AsyncConnection, scope: Scope, keys: Sequence[str], kind: type[IntentT]
 ) -> dict[str, IntentT]:
     columns = [intents.c[name] for name in kind.__struct_fields__]
-    rows = await connection.execute(
-        select(*columns).where(intents.c.scope == scope.number, one_of(connection.dialect, intents.c.key, keys))
-    )
+    are_asked = intents.c.scope == scope.number, one_of(connection.dialect, intents.c.key, keys)
+    rows = await connection.execute(select(*columns).where(*are_asked))
     found = {row["key"]: kind(**row) for row in rows.mappings()}
     return {key: found[key] for key in keys if key in found}
 
 
 async def read_unconsumed(connection: AsyncConnection, scope: Scope, view: str, parent: str) -> tuple[Causes, Causes]:
     """Records that asked for a level since its last decision: in vain, and those that wait to be looked at."""
-    level, wake = levels.c, wakeups.c
-    looked = await connection.scalar(
-        select(level.suppressed).where(level.scope == scope.number, level.view == view, level.parent == parent)
-    )
-    waiting = await connection.scalar(
-        select(wake.causes).where(wake.scope == scope.number, wake.view == view, wake.parent == parent)
-    )
-    return read_causes(looked or ""), read_causes(waiting or "")
+    found: list[Causes] = []
+    for table, column in ((levels.c, levels.c.suppressed), (wakeups.c, wakeups.c.causes)):
+        is_level = table.scope == scope.number, table.view == view, table.parent == parent
+        found.append(read_causes(await connection.scalar(select(column).where(*is_level)) or ""))
+    return found[0], found[1]
 
 
 async def read_objects_read(connection: AsyncConnection, scope: Scope, view: str, parent: str, most: int) -> list[str]:
     """Objects that are under the keys which a level reads, by name."""
     key, entry = dependencies.c, index_entries.c
-    rows = await connection.execute(
-        select(entry.object)
-        .join(dependencies, (key.scope == entry.scope) & (key.index == entry.index))
-        .where(
-            key.scope == scope.number,
-            key.view == view,
-            key.parent == parent,
-            (key.key == entry.key) | key.key.startswith(WHOLE_INDEX),
-        )
-        .distinct()
-        .limit(most)
-    )
-    return sorted(rows.scalars())
+    query = select(entry.object).join(dependencies, _IS_OF_INDEX).where(_IS_READ, key.scope == scope.number)
+    of_level = query.where(key.view == view, key.parent == parent).distinct().limit(most)
+    return sorted((await connection.execute(of_level)).scalars())
 
 
 async def read_levels_reading(connection: AsyncConnection, scope: Scope, name: str, most: int) -> list[ViewParent]:
     """Levels that read what an index has of an object, by view and parent."""
-    key, entry = dependencies.c, index_entries.c
-    rows = await connection.execute(
-        select(key.view, key.parent)
-        .join(index_entries, (key.scope == entry.scope) & (key.index == entry.index))
-        .where(
-            key.scope == scope.number, entry.object == name, (key.key == entry.key) | key.key.startswith(WHOLE_INDEX)
-        )
-        .distinct()
-        .order_by(key.view, key.parent)
-        .limit(most)
-    )
-    return [(row.view, row.parent) for row in rows]
+    key = dependencies.c
+    query = select(key.view, key.parent).join(index_entries, _IS_OF_INDEX).where(_IS_READ, key.scope == scope.number)
+    of_object = query.where(index_entries.c.object == name).distinct().order_by(key.view, key.parent).limit(most)
+    return [(row.view, row.parent) for row in await connection.execute(of_object)]
 
 
 async def read_object_names(connection: AsyncConnection, scope: Scope, resource: str, name: str) -> list[str]:
     """Objects of a resource with that name, in any namespace, that exist or were written."""
     there, written = objects.c, intents.c
+    is_there = there.scope == scope.number, there.resource == resource, there.name == name
+    of_resource = written.target.startswith(f"{resource}/", autoescape=True)
+    is_target = written.scope == scope.number, of_resource, written.target.endswith(f"/{name}", autoescape=True)
     known = await connection.execute(
-        select(there.object).where(there.scope == scope.number, there.resource == resource, there.name == name)
+        select(there.object).where(*is_there).union(select(written.target).where(*is_target))
     )
-    targets = await connection.execute(
-        select(written.target)
-        .where(
-            written.scope == scope.number,
-            written.target.startswith(f"{resource}/", autoescape=True),
-            written.target.endswith(f"/{name}", autoescape=True),
-        )
-        .distinct()
-    )
-    return sorted({*known.scalars(), *targets.scalars()})
+    return sorted(known.scalars())
 
 
 async def read_resources(connection: AsyncConnection, scope: Scope) -> dict[str, bool]:
     """Resources that the code as it is reads, by name, and whether views decide on their objects."""
-    rows = await connection.execute(
-        select(handlers.c.resource, handlers.c.kind).where(handlers.c.scope == scope.number)
-    )
+    query = select(handlers.c.resource, handlers.c.kind).where(handlers.c.scope == scope.number)
     found: dict[str, bool] = {}
-    for resource, kind in sorted((row.resource, row.kind) for row in rows):
+    for resource, kind in await connection.execute(query.order_by(handlers.c.resource)):
         found[resource] = found.get(resource, False) or kind == "view"
     return found
 
@@ -215,11 +174,8 @@ async def read_intents_on(connection: AsyncConnection, scope: Scope, target: str
     """Intents that wrote to an object, or to those whose names end so, or were to, oldest first."""
     table = intents.c
     columns = [table[name] for name in PastIntent.__struct_fields__]
-    rows = await connection.execute(
-        select(*columns)
-        .where(table.scope == scope.number, _named(table.target, target))
-        .order_by(table.decided_at, table.round, table.ordinal)
-    )
+    query = select(*columns).where(table.scope == scope.number, _named(table.target, target))
+    rows = await connection.execute(query.order_by(table.decided_at, table.round, table.ordinal))
     return [PastIntent(**row) for row in rows.mappings()]
 
 

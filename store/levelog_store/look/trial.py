@@ -12,51 +12,27 @@ from levelog_store.connect.database import Database
 from levelog_store.decide.decisions import Asked
 from levelog_store.rows import UNSETTLED, Scope, Verdict, ViewParent
 from levelog_store.tables import (
-    backfills,
-    checkpoints,
-    dependencies,
-    handlers,
-    index_entries,
+    actuators,
+    call_holds,
+    call_positions,
+    decisions,
     intents,
-    key_versions,
     leases,
     levels,
     metadata,
-    objects,
-    scopes,
-    syncs,
-    tombstones,
-    unreadable,
+    processors,
     wakeups,
 )
 
 _PAGE: Final = 500
-_COPIED: Final = (
-    scopes,
-    checkpoints,
-    leases,
-    handlers,
-    backfills,
-    syncs,
-    objects,
-    tombstones,
-    unreadable,
-    index_entries,
-    key_versions,
-    levels,
-    dependencies,
-    wakeups,
-    intents,
-)
-"""All that decisions rest on; not those that were made."""
+_LEFT: Final = (actuators, call_holds, call_positions, decisions, processors)
+"""Tables that no decision rests on; all others are copied."""
 _beside: Final = MetaData()
+_OF_INTENTS: Final = (intents.c.key, intents.c.state)
+_OF_WAKEUPS: Final = (wakeups.c.view, wakeups.c.parent, wakeups.c.due_at)
 _levels_before: Final = Table("levels_before", _beside, *(Column(each.name, each.type) for each in levels.columns))
-_intents_before: Final = Table(
-    "intents_before", _beside, *(Column(name, intents.c[name].type) for name in ("key", "state"))
-)
-_due_before: Final = Table(
-    "due_before", _beside, *(Column(name, wakeups.c[name].type) for name in ("view", "parent", "due_at"))
-)
+_intents_before: Final = Table("intents_before", _beside, *(Column(each.name, each.type) for each in _OF_INTENTS))
+_due_before: Final = Table("due_before", _beside, *(Column(each.name, each.type) for each in _OF_WAKEUPS))
 _COMPARED: Final = Verdict.__struct_fields__
 
 
@@ -89,7 +65,7 @@ async def copy_scope(database: Database, scope: Scope, scratch: Database) -> Non
     async with database.reading() as source, scratch.transaction() as target:
         for tables in (metadata, _beside):
             await target.run_sync(tables.create_all, checkfirst=False)
-        for table in _COPIED:
+        for table in (each for each in metadata.sorted_tables if each not in _LEFT):
             query = select(table).where(table.c.scope == scope.number)
             async with source.stream(query.execution_options(yield_per=_PAGE)) as rows:
                 async for page in rows.mappings().partitions():
@@ -121,20 +97,16 @@ async def read_planned_writes(connection: AsyncConnection) -> AsyncIterator[Plan
 
 async def count_dropped_writes(connection: AsyncConnection) -> int:
     """Writes that were decided and not sent when a copy was made, and that the other code supersedes."""
-    query = (
-        select(func.count())
-        .select_from(intents.join(_intents_before, _intents_before.c.key == intents.c.key))
-        .where(_intents_before.c.state == "pending", intents.c.state == "superseded")
-    )
-    return int(await connection.scalar(query) or 0)
+    both = intents.join(_intents_before, _intents_before.c.key == intents.c.key)
+    is_dropped = _intents_before.c.state == "pending", intents.c.state == "superseded"
+    return int(await connection.scalar(select(func.count()).select_from(both).where(*is_dropped)) or 0)
 
 
 async def read_due(connection: AsyncConnection, at: datetime) -> set[ViewParent]:
     """Levels that were to be decided on by then when a copy was made, whatever the code."""
     table = _due_before.c
-    rows = await connection.execute(
-        select(table.view, table.parent).where(or_(table.due_at.is_(None), table.due_at <= at))
-    )
+    is_due = or_(table.due_at.is_(None), table.due_at <= at)
+    rows = await connection.execute(select(table.view, table.parent).where(is_due))
     return {(row.view, row.parent) for row in rows}
 
 

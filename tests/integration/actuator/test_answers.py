@@ -165,11 +165,11 @@ async def test_what_a_role_does_not_allow_fails_and_names_the_right_that_is_miss
 async def test_a_resource_that_is_served_later_is_waited_for(on_sandbox: Acting, sandbox: Sandbox) -> None:
     target = f"laters.example.com/{on_sandbox.namespace}/a"
     body = {"apiVersion": "example.com/v1", "kind": "Later", "metadata": {"name": "a"}, "spec": {}}
-    async with on_sandbox.running() as actuator:
+    async with on_sandbox.running():
         (key,) = await on_sandbox.decide(on_sandbox.intent("apply", body=body, target=target))
 
         async def is_put_off() -> bool:
-            return actuator.counts.postponed > 0
+            return on_sandbox.postponed > 0
 
         await until(is_put_off, "an attempt in vain")
         await Api(sandbox.url).create_crd(group="example.com", plural="laters", kind="Later")
