@@ -10,8 +10,8 @@ from levelog.secrets.redaction import Redactor
 from levelog.wire.objects import Sequence
 from levelog.wire.records import LoggedRecord, ReceiptNoted, TargetSighted
 from levelog_log.stream import LogStream
-from levelog_processors.decide.cut import BATCH, CallCounts, Cut, Decider
-from levelog_processors.decide.functions import PATIENCE, Acting, Caller
+from levelog_processors.decide.cut import BATCH, Cut, Decider
+from levelog_processors.decide.functions import PATIENCE, Caller
 from levelog_processors.decide.readiness import Lag, Readiness
 from levelog_processors.decide.transaction import Carried
 from levelog_processors.fold.batches import Folded, Folder, foldable_at_once
@@ -58,9 +58,10 @@ class Engine:
         self._program = program
         self._stream = stream
         self._folder = Folder(database, scope, program)
-        self._decider = Decider(
+        self.decider = Decider(
             database, scope, program, patience=patience, redactor=redactor, caller=caller, claimant=claimant
         )
+        """Counts the calls of users' functions, and has those that run; its claimant may be replaced."""
         self._readiness: Readiness | None = None
         """None: to be looked up."""
         self._has_decided = False
@@ -75,32 +76,13 @@ class Engine:
         """The newest record that the tables come from, of any partition, when the partitions were taken."""
 
     @property
-    def acting(self) -> Acting:
-        """The reconcile functions that run."""
-        return self._decider.acting
-
-    @property
-    def claimant(self) -> Claimant | None:
-        """The actuator that may get claims without asking for them."""
-        return self._decider.claimant
-
-    @claimant.setter
-    def claimant(self, claimant: Claimant | None) -> None:
-        self._decider.claimant = claimant
-
-    @property
-    def calls(self) -> CallCounts:
-        """How often user functions were called."""
-        return self._decider.calls
-
-    @property
     def is_shared(self) -> bool:
         """Tell whether others hold partitions too."""
         return len(self.epochs) < self._scope.partitions
 
     async def close(self) -> None:
         """End what runs of users' functions, as far as it can be ended."""
-        await self._decider.close()
+        await self.decider.close()
 
     async def hold(self, epochs: Mapping[int, int]) -> None:
         """Work under these leases from now on, from the checkpoints of their partitions."""
@@ -131,10 +113,9 @@ class Engine:
         functions were slow, since other transactions wait; nor before a decision by itself has succeeded, so that
         whatever fails there does not hold up the fold.
         """
-        is_allowed = (
-            not self.is_shared and self._has_decided and self._decider.slowness.is_quick and len(records) <= BATCH
-        )
-        return is_allowed and foldable_at_once(records) and bool(self._fresh(records))
+        if self.is_shared or not self._has_decided or not self.decider.slowness.is_quick or len(records) > BATCH:
+            return False
+        return foldable_at_once(records) and bool(self._fresh(records))
 
     def _fresh(self, records: Iterable[LoggedRecord]) -> list[LoggedRecord]:
         """Those that are not folded yet."""
@@ -157,17 +138,19 @@ class Engine:
         views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
         folded_to = self.folded_to | {logged.partition: logged.sequence for logged in fresh}
         guarded = {logged.partition for logged in fresh}
-        is_durable = self.claimant is not None and any(not isinstance(each.record, _OF_WRITES) for each in fresh)
+        is_durable = self.decider.claimant is not None and any(
+            not isinstance(each.record, _OF_WRITES) for each in fresh
+        )
         cut: Cut | None = None
-        async with self._decider.deciding(durable=is_durable, guarded=guarded) as within:
+        async with self.decider.deciding(durable=is_durable, guarded=guarded) as within:
             held = await self._folder.read_within(within.connection, self.epochs, fresh, self.folded_to)
             began = perf_counter()
             folded, within.objects = await self._folder.fold_within(within.connection, fresh, held)
-            self._decider.slowness.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
+            self.decider.slowness.note(timedelta(seconds=(perf_counter() - began) / len(fresh)))
             within.carried = Carried(folded.wakes)
             left = leaving(folded)
             if left is not None and views:
-                cut = await self._decider.cut(
+                cut = await self.decider.cut(
                     self.epochs, views, lag.concerns, folded_to=folded_to, leaving=left, within=within
                 )
             await within.carried.leave(within.connection, self._scope)
@@ -212,7 +195,7 @@ class Engine:
         views, lag = self._deciding_on(await self.readiness(), but_not, read_to)
         if not views:
             return None
-        cut = await self._decider.cut(
+        cut = await self.decider.cut(
             self.epochs, views, lag.concerns, folded_to=self.folded_to, leaving=leaving, now=now
         )
         self._has_decided = True
@@ -220,7 +203,7 @@ class Engine:
 
     def _deciding_on(self, readiness: Readiness, but_not: Collection[str], read_to: int) -> tuple[list[str], Lag]:
         """Views that may decide now, and what tells which of their wakeups have to wait."""
-        self._decider.namespaces = readiness.namespaces
+        self.decider.namespaces = readiness.namespaces
         lag = Lag(self._database, self._scope, self._program, self._stream, frozenset(self.epochs), read_to)
         return [name for name in readiness.views if name not in but_not], lag
 

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Self, TypeAlias
 
-from levelog.calls.caller import LeftBehind, Threads
+from levelog.calls.caller import FunctionCaller
 from levelog.calls.faults import described, tell_fault
 from levelog.errors import HookFailed
 from levelog.handlers.hooks import Hook
@@ -37,7 +37,7 @@ class Lifecycle:
     def __init__(self, program: Program, index: GiveIndex) -> None:
         self._hooks = [hook for operator in program.operators for hook in operator.on.registered]
         self._index = index
-        self._threads = Threads()
+        self._caller = FunctionCaller(subject="this process")
         self._tasks: set[asyncio.Future[Any]] = set()
         """Made by start-up hooks, and by such tasks; those that have ended are gone."""
         self._factory: Factory | None = None
@@ -74,36 +74,15 @@ class Lifecycle:
                 await self._run(hook)
             except Exception as error:  # noqa: BLE001 - the others have to run all the same
                 tell_fault(f"{hook.when} hook", hook.function.__name__, hook.function, error, subject=hook.operator)
-        self._threads.close()
+        await self._caller.close()
         if self._hooks:
             asyncio.get_running_loop().set_task_factory(self._factory)
 
     async def _run(self, hook: Hook) -> None:
-        """Raises what the hook raises, and TimeoutError after its time."""
+        """Raises what the hook raises, and HandlerFault after its time."""
         arguments = hook.given.arguments({})
         arguments |= {name: self._index(f"{hook.operator}/{name}", kind) for name, kind in hook.indices.items()}
-        seconds = hook.timeout.total_seconds()
-        late = f"did not end within {seconds:g} s"
-        if not hook.is_async:
-            try:
-                await self._threads.run(lambda: hook.function(**arguments), hook.timeout, on_late=lambda: None)
-            except LeftBehind:
-                raise TimeoutError(late) from None
-            return
-        running = asyncio.create_task(_marked(hook, hook.function(**arguments)), name=str(hook))
-        try:
-            await asyncio.wait({running}, timeout=seconds)
-        finally:
-            is_late = not running.done()
-            if is_late:
-                running.cancel()
-                await asyncio.wait({running}, timeout=TASK_END_TIME.total_seconds())
-        if is_late:
-            _ = running.done() and (running.cancelled() or running.exception())
-            raise TimeoutError(late)
-        if running.cancelled():
-            raise HookFailed("it cancelled itself")
-        running.result()
+        await self._caller.run(id(hook), lambda: _called(hook, arguments), hook.timeout, is_async=hook.is_async)
 
     def _follow_tasks(self) -> None:
         """Take note of the tasks that start-up hooks make."""
@@ -136,8 +115,8 @@ class Lifecycle:
             log.warning("the task %s goes on although it was cancelled", name)
 
 
-async def _marked(hook: Hook, work: Awaitable[Any]) -> None:
-    """Run a hook such that the tasks which it makes are known as its own."""
-    if hook.when == "startup":
+def _called(hook: Hook, arguments: Mapping[str, Any]) -> Any:
+    """Call a hook such that the tasks which it makes are known as its own."""
+    if hook.when == "startup" and hook.is_async:
         _starting.set(hook)
-    await work
+    return hook.function(**arguments)

@@ -100,7 +100,7 @@ class Processor:
         self._is_dry = is_dry
         self._hint = hints.listen(Topic.WAKE)
         self._hint_of_leases = hints.listen(Topic.LEASES)
-        self._engine.acting.on_return = self._hint.set
+        self._engine.decider.acting.on_return = self._hint.set
         self.pulse = Pulse()
         self._catching_up = CatchingUp(monotonic)
         self._backfiller: Backfiller | None = None
@@ -113,7 +113,7 @@ class Processor:
     @property
     def calls(self) -> CallCounts:
         """How often user functions were called."""
-        return self._engine.calls
+        return self._engine.decider.calls
 
     def trouble(self) -> str:
         """Why it may not decide, or does not; empty: it does, or stands by while others hold all partitions."""
@@ -133,7 +133,7 @@ class Processor:
     @property
     def under_way(self) -> list[tuple[str, float]]:
         """Reconcile functions that have not returned: the view of each, and seconds since it was called."""
-        return self._engine.acting.ages
+        return self._engine.decider.acting.ages
 
     @property
     def most_at_once(self) -> Mapping[str, int]:
@@ -141,12 +141,8 @@ class Processor:
 
         Functions that are not async share their threads.
         """
-        functions = {view.name: view.reconcile for view in self.program.views.values()}
-        return {
-            name: MOST_BEGUN if function.is_async else self._threads
-            for name, function in functions.items()
-            if function is not None
-        }
+        reconciled = ((view.name, view.reconcile) for view in self.program.views.values() if view.reconcile is not None)
+        return {name: MOST_BEGUN if function.is_async else self._threads for name, function in reconciled}
 
     @property
     def held(self) -> Mapping[tuple[str, HoldStatus], int]:
@@ -198,14 +194,8 @@ class Processor:
     async def _run_with(self, epochs: Mapping[int, int]) -> None:
         """Process the leased partitions until the leases change."""
         level = logging.DEBUG if self._owned == len(epochs) else logging.INFO
-        self._owned = len(epochs)
-        log.log(
-            level,
-            "owns %d of %s",
-            len(epochs),
-            counted(self._scope.partitions, "partition"),
-            extra={"owner": self._owner},
-        )
+        self._owned, partitions = len(epochs), counted(self._scope.partitions, "partition")
+        log.log(level, "owns %d of %s", len(epochs), partitions, extra={"owner": self._owner})
         # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
         # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
         await self._hints.publish(Topic.LEVELS)
@@ -265,8 +255,8 @@ class Processor:
             try:
                 while True:
                     records = await arrivals.records()
-                    if records and engine.claimant is not None:
-                        records = await arrivals.completed(records, engine.claimant)
+                    if records and engine.decider.claimant is not None:
+                        records = await arrivals.completed(records, engine.decider.claimant)
                     self.pulse.turn(records)
                     await horizon.look(len(records))
                     is_reached = await horizon.is_reached(has_records=bool(records))

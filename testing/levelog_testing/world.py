@@ -80,7 +80,7 @@ class World:
         self.engine = Engine(database, scope, program, patience=None, redactor=REDACTOR)
         self.live = LiveIndices(database, scope, program, _NoHints())
         self._sender = sender
-        self.effects = StandIns(program.effects, self.engine.calls.count, program.unrecorded)
+        self.effects = StandIns(program.effects, self.engine.decider.calls.count, program.unrecorded)
         """What is called in place of effects."""
         self._records: list[LoggedRecord] = []
         """The log, as far as record handlers are called."""
@@ -361,7 +361,7 @@ class World:
             )
         self._postponed.pop(intent.key, None)
         name = ObjectKey.parse(intent.target).resource
-        self.engine.calls.count(f"{intent.view.partition('/')[0]}/{name}")
+        self.engine.decider.calls.count(f"{intent.view.partition('/')[0]}/{name}")
         self._runs.begin(intent.key, f"daemon {intent.view} of {intent.parent}", self._caller.carry_out(intent))
         self._began[intent.key] = intent
 

@@ -65,7 +65,7 @@ class Stepped:
         """Each fold decides in its transaction."""
 
     def give_to(self, claimant: "Claimant") -> "Claimant":
-        self._engine.claimant = claimant
+        self._engine.decider.claimant = claimant
         return claimant
 
     def reading(self) -> AbstractAsyncContextManager[AsyncConnection]:
@@ -124,7 +124,7 @@ class Stepped:
 
     @property
     def calls(self) -> dict[str, int]:
-        return self._engine.calls.functions
+        return self._engine.decider.calls.functions
 
 
 def operator(released: asyncio.Event) -> Operator:

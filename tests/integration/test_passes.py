@@ -310,7 +310,7 @@ async def test_only_a_pass_whose_commit_waits_for_the_disk_claims_what_it_decide
     tmp_path: Path, is_with_objects: bool
 ) -> None:
     async with engine_on(f"sqlite:///{tmp_path}/tables.db") as stepped:
-        stepped.engine.claimant = claimant = Eager()
+        stepped.engine.decider.claimant = claimant = Eager()
         await stepped.engine.fold(stepped.placed([web("a", 1, replicas=1)]))
         others = [web("b", 2, image="a")] if is_with_objects else [receipt(intent("pods/default/other"))]
         await stepped.in_one(stepped.placed(others))

@@ -14,7 +14,7 @@ from levelog_cli.loading import load_operators
 from levelog_processors.fold.entries import index_entries
 from levelog_processors.fold.rules import Fold, parent_inputs
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, Held, HeldLevel, HeldObject, HeldTombstone
+from levelog_store.fold.changes import Changes, Held, HeldLevel, HeldObject
 from levelog_store.rows import ERRORS, Entry
 from rigs.webs import PODS, deleted, lists_done, logged, pod, web
 
@@ -41,7 +41,7 @@ class Tables:
             self.held.objects[name] = HeldObject(row.uid, row.version)
         for name, tombstone in changes.tombstones.items():
             self.held.objects.pop(name, None)
-            self.held.tombstones[name] = HeldTombstone(tombstone.uid, tombstone.version)
+            self.held.tombstones[name] = HeldObject(tombstone.uid, tombstone.version)
         for name in changes.tombstones_lifted:
             del self.held.tombstones[name]
         for index, key, name, ordinal in changes.entries_removed:

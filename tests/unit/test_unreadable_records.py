@@ -31,7 +31,7 @@ from levelog_log.messages import logged_record
 from levelog_log.transport.wire import parse_header_lines
 from levelog_processors.fold.rules import Fold
 from levelog_processors.program import Program
-from levelog_store.fold.changes import Changes, Held, HeldObject, HeldTombstone
+from levelog_store.fold.changes import Changes, Held, HeldObject
 from rigs.garbling import garbled
 from rigs.run.examples import examples
 from rigs.webs import NOON, WEBS, deleted, lists_done, web
@@ -177,7 +177,7 @@ def test_what_is_gone_is_gone_whatever_its_last_body_is(program: Program) -> Non
 
 def test_a_record_that_is_late_is_not_asked_whether_it_can_be_read(program: Program) -> None:
     late = msgspec.structs.replace(SEEN, body=b"\xff")
-    buried = Held(tombstones={str(KEY): HeldTombstone("uid-w", 8)})
+    buried = Held(tombstones={str(KEY): HeldObject("uid-w", 8)})
     assert not Fold(program, "webs", buried).records(in_log([late])).unreadable
 
 

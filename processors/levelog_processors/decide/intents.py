@@ -77,19 +77,9 @@ def with_rows(
 
     `identity` is (cluster, application); `called` are the keys of the last finished calls, by `place_of_call`.
     """
-    view, before = look.facts.view, look.facts.before
+    view, parent, number, wanted = look.facts.view, look.facts.parent, look.facts.before.round + 1, round_.intents
     try:
-        rows = intent_rows(
-            identity,
-            view,
-            look.facts.parent,
-            before.round + 1,
-            round_.intents,
-            targets,
-            last_applied,
-            is_watched,
-            redactor=redactor,
-        )
+        rows = intent_rows(identity, view, parent, number, wanted, targets, last_applied, is_watched, redactor=redactor)
     except Exception as error:  # noqa: BLE001 - what a user's function asks for may be anything; only this level is concerned
         name = view.reconcile.name if view.reconcile else view.handler.name
         return replace(round_, error=fault_reason("reconcile function", name, error))

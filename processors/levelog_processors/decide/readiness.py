@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from levelog.wire.objects import ObjectKey, Partition
 from levelog.wire.subjects import partition_subjects
 from levelog_log.stream import LogStream
@@ -57,51 +59,45 @@ def is_watched(program: Program, namespaces: Mapping[str, tuple[str, ...]], key:
     return resource in program.watched and key.namespace in namespaces.get(resource, (key.namespace,))
 
 
-class Lag:
+class Lag(Struct):
     """Tells which wakeups have to wait until the partitions that their views read are folded up to their cause.
 
     The cause may lie in another processor's partition, and so beyond what this one has read of its own.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        program: Program,
-        stream: LogStream | None,
-        owned: frozenset[int],
-        folded_to: int,
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._program = program
-        self._stream = stream
-        self._owned = owned
-        self._own_folded_to = folded_to
-        self._folded_to: dict[int, int] | None = None
-        self._end_of: dict[int, int] = {}
+    database: Database
+    scope: Scope
+    program: Program
+    stream: LogStream | None
+    owned: frozenset[int]
+    """Partitions that this processor has."""
+    own_folded_to: int
+    folded_to: dict[int, int] | None = None
+    """All partitions, once they were looked up."""
+    ends: dict[int, int] = {}
+    """Sequence of the last record of partitions, as far as that was asked."""
 
     async def concerns(self, wake: PendingWake) -> bool:
         """Tell whether the wakeup's view reads across partitions, one of which is behind."""
         if (
-            self._stream is None
-            or len(self._owned) == self._scope.partitions
-            or not self._program.reads_elsewhere(self._program.views[wake.view])
+            self.stream is None
+            or len(self.owned) == self.scope.partitions
+            or not self.program.reads_elsewhere(self.program.views[wake.view])
         ):
             return False
-        if self._folded_to is None:
-            async with self._database.reading() as connection:
-                self._folded_to = await stored.read_checkpoints(connection, self._scope)
-        for partition, sequence in self._folded_to.items():
-            if sequence >= wake.cause or (partition in self._owned and self._own_folded_to >= wake.cause):
+        if self.folded_to is None:
+            async with self.database.reading() as connection:
+                self.folded_to = await stored.read_checkpoints(connection, self.scope)
+        for partition, sequence in self.folded_to.items():
+            if sequence >= wake.cause or (partition in self.owned and self.own_folded_to >= wake.cause):
                 continue
-            if await self._end(self._stream, partition) > sequence:
+            if await self._end(self.stream, partition) > sequence:
                 return True
         return False
 
     async def _end(self, stream: LogStream, partition: int) -> int:
         """Sequence of the last record of a partition, which may lie far before the end of the log."""
-        if partition not in self._end_of:
+        if partition not in self.ends:
             last = await stream.last_record(partition_subjects(stream.cluster, Partition(partition)))
-            self._end_of[partition] = last.sequence if last else 0
-        return self._end_of[partition]
+            self.ends[partition] = last.sequence if last else 0
+        return self.ends[partition]

@@ -11,15 +11,12 @@ from typing import Any, TypeAlias
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.faults import described
-from levelog.errors import LevelogError
 from levelog.handlers.injection import Given, about
 from levelog.handlers.listeners import Recorded, RecordHandler
 from levelog.wire.canonical import digest
 from levelog.wire.objects import ObjectKey
 from levelog.wire.records import LoggedRecord, ObjectDeleted, ObjectSeen
-from levelog_processors.decide.settling import backoff
-from levelog_processors.deliver.held import LONGEST, Chain, Failure, HeldCalls, Name
+from levelog_processors.deliver.held import Chain, Failure, HeldCalls, Name
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
 from levelog_store.deliver.positions import Place, write_positions
@@ -87,7 +84,7 @@ class Delivery(HeldCalls[RecordHandler]):
                     held.next = held.next or logged.sequence
                     continue
                 if name not in chains:
-                    chains[name] = Chain(handler, name[1], logged.partition, now), []
+                    chains[name] = Chain(handler, name[1], logged.partition, now, now), []
                 chains[name][1].append(logged)
         for chain, mine in chains.values():
             chain.position = mine[0].sequence
@@ -117,12 +114,8 @@ class Delivery(HeldCalls[RecordHandler]):
     async def _go_on(self, chain: Chain[RecordHandler]) -> None:
         after, upto = chain.position - 1, self._positions[chain.handler.source, chain.partition]
         while True:
-            try:
-                found = await self._read_object(ObjectKey.parse(chain.object), chain.partition, after, upto)
-            except LevelogError as error:  # the log may be away
-                chain.failure = Failure(described(error), backoff(1, LONGEST))
-                return
-            records, following = found
+            key = ObjectKey.parse(chain.object)
+            records, following = await self._read_object(key, chain.partition, after, upto)
             if not (records and records[0].sequence == chain.position):
                 said = "%s was not called for records of %s from %d on, which have expired"
                 log.error(said, chain.handler.source, chain.object, chain.position)
@@ -147,16 +140,15 @@ class Delivery(HeldCalls[RecordHandler]):
         handler, record = chain.handler, logged.record
         if not isinstance(record, ObjectSeen | ObjectDeleted):
             return None
+        sequence, scope = logged.sequence, self._scope
         recorded = Recorded(
             body=record.body,
             is_deleted=isinstance(record, ObjectDeleted),
             origin=record.origin,
             recorded_at=record.time,
-            sequence=logged.sequence,
+            sequence=sequence,
         )
-        key = digest(
-            self._scope.cluster, self._scope.application, handler.source, str(logged.sequence), logged.record_id
-        )
-        about(object=chain.object, handler=handler.source, sequence=str(logged.sequence))
+        key = digest(scope.cluster, scope.application, handler.source, str(sequence), logged.record_id)
+        about(object=chain.object, handler=handler.source, sequence=str(sequence))
         given = {Given.KEY: key, Given.RETRY: chain.attempts}
         return await self._call(chain, partial(handler.arguments, recorded, given))

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.calls.caller import CANCELLATION_TIME, FunctionCaller
 from levelog.calls.faults import HandlerFault, described, tell_fault
 from levelog.effects import MOST_DELAY, GiveUp, Retry
+from levelog.errors import LevelogError
 from levelog.handlers.unrecorded import UnrecordedHandler
 from levelog_processors.decide.settling import backoff
 from levelog_store.connect.database import Database
@@ -56,25 +57,24 @@ class Failure(Struct, frozen=True):
     delay: timedelta
 
 
-class Chain(Generic[HandlerT]):
+class Chain(Struct, Generic[HandlerT], eq=False):
     """The calls of one handler for one object, one after the other."""
 
-    def __init__(self, handler: HandlerT, object_name: str, partition: int, since: datetime) -> None:
-        self.handler = handler
-        self.object = object_name
-        self.partition = partition
-        self.since = since
-        self.position = 0
-        """Of the call that is made, or is next: sequence of a record that was in the log, or due time."""
-        self.attempts = 0
-        """Attempts at it that failed."""
-        self.failure: Failure | None = None
-        self.due_at = since
-        self.stored_due_at: datetime | None = None
-        """The same as SQL has it; another time there is that of `levelog retry`."""
-        self.task: asyncio.Task[None] | None = None
-        self.next: int | None = None
-        """Position of the first call that has been left since the last attempt began."""
+    handler: HandlerT
+    object: str
+    partition: int
+    since: datetime
+    due_at: datetime
+    position: int = 0
+    """Of the call that is made, or is next: sequence of a record that was in the log, or due time."""
+    attempts: int = 0
+    """Attempts at it that failed."""
+    failure: Failure | None = None
+    stored_due_at: datetime | None = None
+    """`due_at` as SQL has it; another time there is that of `levelog retry`."""
+    task: asyncio.Task[None] | None = None
+    next: int | None = None
+    """Position of the first call that has been left since the last attempt began."""
 
     @property
     def name(self) -> Name:
@@ -191,7 +191,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
             if chain.task is None and chain.due_at <= self._clock():
                 chain.next = None
                 chain.failure = None
-                self._begin(chain, self._go_on(chain))
+                self._begin(chain, self._try_again(chain))
                 self._settle(chain)
         if self._patience is None and (tasks := [each.task for each in self._held.values() if each.task is not None]):
             await asyncio.wait(tasks)
@@ -211,9 +211,15 @@ class HeldCalls(ABC, Generic[HandlerT]):
             if chain is not None and chain.task is None:
                 chain.due_at, chain.stored_due_at = min(chain.due_at, row.due_at), row.due_at
 
+    async def _try_again(self, chain: Chain[HandlerT]) -> None:
+        try:
+            await self._go_on(chain)
+        except LevelogError as error:  # the log or the database may be away
+            chain.failure = Failure(described(error), backoff(1, LONGEST))
+
     @abstractmethod
     async def _go_on(self, chain: Chain[HandlerT]) -> None:
-        """Make the calls of an object that is held."""
+        """Make the calls of an object that is held; may raise LevelogError before the first."""
 
     @abstractmethod
     async def _write_positions(self, connection: AsyncConnection) -> None:
@@ -228,9 +234,8 @@ class HeldCalls(ABC, Generic[HandlerT]):
         self._epochs, now = epochs, self._clock()
         for row in await read_holds(connection, self._scope, epochs):
             if row.handler in self._handlers:
-                chain = Chain(self._handlers[row.handler], row.object, row.partition, row.since)
-                chain.position, chain.attempts, chain.due_at = row.position, row.attempts, now
-                chain.stored_due_at = row.due_at
+                chain = Chain(self._handlers[row.handler], row.object, row.partition, row.since, now)
+                chain.position, chain.attempts, chain.stored_due_at = row.position, row.attempts, row.due_at
                 self._held[chain.name] = chain
         return positions
 
@@ -320,12 +325,7 @@ class HeldCalls(ABC, Generic[HandlerT]):
             room.release()
 
     def _later(
-        self,
-        chain: Chain[HandlerT],
-        error: Exception,
-        *,
-        asked: timedelta | None = None,
-        is_counted: bool = True,
+        self, chain: Chain[HandlerT], error: Exception, *, asked: timedelta | None = None, is_counted: bool = True
     ) -> Failure | None:
         options = chain.handler.options
         if is_counted and options.retries is not None and chain.attempts >= options.retries:

@@ -15,15 +15,12 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog.calls.faults import described
-from levelog.errors import LevelogError
 from levelog.handlers.injection import Given, about
 from levelog.handlers.timers import EPOCH, MICROSECOND, UnrecordedTimer, created_of, microseconds, moment
 from levelog.wire.canonical import digest
 from levelog.wire.records import LoggedRecord, ObjectSeen
 from levelog_log.hints import Hint
-from levelog_processors.decide.settling import backoff
-from levelog_processors.deliver.held import LONGEST, Chain, Failure, HeldCalls, Name
+from levelog_processors.deliver.held import Chain, HeldCalls, Name
 from levelog_processors.program import Program
 from levelog_processors.waiting import SAFETY_SWEEP
 from levelog_store.connect.database import Database
@@ -178,9 +175,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             if row is None:
                 self._uids.pop(name, None)  # seen again, it is new
             elif row.uid == uid and not row.is_deleting:
-                chain = Chain(self._handlers[source], name, row.partition, since)
-                chain.position = due
-                chains.append((chain, row))
+                chains.append((Chain(self._handlers[source], name, row.partition, since, since, due), row))
         late = [chain for chain, _ in chains if chain.name in self._late]
         if late:
             await self._store(late)
@@ -195,11 +190,7 @@ class Timers(HeldCalls[UnrecordedTimer]):
             return await read_parents(connection, self._scope, names)
 
     async def _go_on(self, chain: Chain[UnrecordedTimer]) -> None:
-        try:
-            row = (await self._read({chain.object})).get(chain.object)
-        except LevelogError as error:  # the database may be away
-            chain.failure = Failure(described(error), backoff(1, LONGEST))
-            return
+        row = (await self._read({chain.object})).get(chain.object)
         handler, now = chain.handler, microseconds(self._clock())
         if row is None or row.is_deleting or (first := handler.first(created_of(row.body))) > now:
             return

@@ -13,14 +13,7 @@ from levelog_store.rows import Entry, IndexKey, Input, StoredObject, SyncRow, To
 
 
 class HeldObject(Struct, frozen=True):
-    """What the fold holds of an object before a batch."""
-
-    uid: str
-    version: int
-
-
-class HeldTombstone(Struct, frozen=True):
-    """Up to which version records of a deleted object are late."""
+    """What the fold holds of an object before a batch; of a deleted one, up to which version records are late."""
 
     uid: str
     version: int
@@ -58,7 +51,7 @@ class Held(Struct):
     """What the tables hold of the objects of a batch."""
 
     objects: dict[str, HeldObject] = {}
-    tombstones: dict[str, HeldTombstone] = {}
+    tombstones: dict[str, HeldObject] = {}
     entries: dict[str, list[Entry]] = {}
     """By object."""
     levels: dict[ViewParent, HeldLevel] = {}

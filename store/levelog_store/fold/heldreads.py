@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Dialect, Select, and_, literal_column, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog_store.dialects import built_once, named, of_pairs, one_of, run
-from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, HeldTombstone, Unlisted
+from levelog_store.fold.changes import ExpiredEntry, Held, HeldLevel, HeldObject, Unlisted
 from levelog_store.rows import UNSETTLED, Entry, Input, Scope, SyncRow, ViewParent
 from levelog_store.tables import checkpoints, index_entries, intents, levels, objects, syncs, tombstones
 from levelog_store.unions import Rows, read_rows
@@ -43,7 +43,7 @@ async def read_held(
     )
     return Held(
         objects={row["object"]: HeldObject(row["uid"], row["version"]) for row in objects_},
-        tombstones={row["object"]: HeldTombstone(row["uid"], row["version"]) for row in tombstones_},
+        tombstones={row["object"]: HeldObject(row["uid"], row["version"]) for row in tombstones_},
         levels={(row.pop("view"), row.pop("parent")): HeldLevel(**row) for row in levels_},
         entries=_by_object(entries),
         unsettled=unsettled,

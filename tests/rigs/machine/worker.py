@@ -189,9 +189,9 @@ class Worker:
         """
         if is_slow:
             self._gate.close_it()
-        acting = self._engine.acting
+        acting = self._engine.decider.acting
         acting.patience = timedelta(0) if self._gate.is_closed else None
-        self._engine.claimant = sender.beside(self._database) if sender is not None else None
+        self._engine.decider.claimant = sender.beside(self._database) if sender is not None else None
         self._database.meanwhile = meanwhile
         try:
             cut = await self._engine.decide(read_to=self.position, now=self._database_clock())
@@ -210,7 +210,7 @@ class Worker:
     async def release(self) -> None:
         """Let slow functions return; the next cut takes what they gave."""
         self._gate.open_it()
-        if begun := self._engine.acting.under_way.values():
+        if begun := self._engine.decider.acting.under_way.values():
             await asyncio.wait(begun)
 
     async def start_over(self, reason: str) -> Scope:
