@@ -133,10 +133,7 @@ class Facts(Struct, frozen=True, kw_only=True, dict=True):
         return min((each for text in texts for each in read_causes(text).sequences), default=sys.maxsize)
 
     def basis(
-        self,
-        rows: Sequence[IntentRow],
-        called: Mapping[str, str],
-        looked_up: Mapping[str, Mapping[str, Standing]],
+        self, rows: Sequence[IntentRow], called: Mapping[str, str], looked_up: Mapping[str, Mapping[str, Standing]]
     ) -> Basis:
         """What a decision that asks for these rests on, to be kept with it."""
         counts = {intent.key for intent in (*self.unsettled, *self.failures)}

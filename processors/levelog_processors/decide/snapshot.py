@@ -17,14 +17,7 @@ from levelog_processors.program import Program
 from levelog_store.decide import inputreads as stored
 from levelog_store.decide.decisions import OpenIntent, PendingWake
 from levelog_store.decide.inputreads import Inputs
-from levelog_store.rows import (
-    Bucket,
-    IndexKey,
-    Scope,
-    WholeIndex,
-    is_of_levels,
-    whole_index_key,
-)
+from levelog_store.rows import Bucket, IndexKey, Scope, WholeIndex, is_of_levels, whole_index_key
 
 Namespaces = Mapping[str, tuple[str, ...]]
 """Namespaces that alone are watched, by resource."""

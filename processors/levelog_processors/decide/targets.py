@@ -78,11 +78,7 @@ def _event(view: BoundView, parent: StoredObject, intent: Intent) -> Outward:
     }
     regarding = {name: value for name, value in named.items() if value}
     regarding |= {"apiVersion": resource.api_version, "kind": resource.kind}
-    body: dict[str, Any] = {
-        **intent.body,
-        "regarding": regarding,
-        "reportingController": field_manager(view.operator),
-    }
+    body: dict[str, Any] = {**intent.body, "regarding": regarding, "reportingController": field_manager(view.operator)}
     content = canonical(body)
     begin = named["name"][:_MOST_NAME_CHARACTERS].rstrip("-.")
     name = f"{begin if _NAME.fullmatch(begin) else 'event'}.{digest(content)}"

@@ -23,15 +23,7 @@ from levelog.levels import Level, Standing
 from levelog.secrets.redaction import Redactor
 from levelog.wire.canonical import canonical
 from levelog_processors.decide.facts import Facts, Seen, digest_with
-from levelog_processors.decide.lookups import (
-    Fetch,
-    IndexReader,
-    LevelLookups,
-    NeededKey,
-    ObjectLookups,
-    Reads,
-    sight,
-)
+from levelog_processors.decide.lookups import Fetch, IndexReader, LevelLookups, NeededKey, ObjectLookups, Reads, sight
 from levelog_processors.fence.calls import Fence, filtered
 from levelog_processors.program import BoundView
 from levelog_store.rows import ERRORS, Bucket, IndexKey

@@ -146,11 +146,7 @@ class Backfiller:
             page = await read_page(connection, scope, job.resource, job.positions, self._pace.page)
             names = [row.object for row in page.objects]
             held = await read_held(
-                connection,
-                scope,
-                names,
-                indexed=names if job.kind == "index" else (),
-                has_parents=job.kind == "view",
+                connection, scope, names, indexed=names if job.kind == "index" else (), has_parents=job.kind == "view"
             )
             if self._program.expires:
                 held.times = await read_times(connection, scope)
