@@ -6,18 +6,7 @@ Every key begins with the scope: one number for a cluster and an application. Ob
 
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    SmallInteger,
-    Table,
-    text,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, SmallInteger, Table, text
 
 from levelog_store.dialects import BYTE_TEXT, Json, Timestamp
 
