@@ -7,8 +7,9 @@ import os
 import secrets
 import socket
 import traceback
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from levelog.effects import EffectHandler
 from levelog.errors import IdentityMismatch, LevelogError
@@ -27,7 +28,7 @@ from levelog_actuator.results import Attempting, Later, Result, about, unwatched
 from levelog_actuator.sending import Sender
 from levelog_kube.client import KubeClient
 from levelog_kube.discovery import cluster_uid
-from levelog_log.hints import Hint, Hints, Topic
+from levelog_log.hints import Hints, Topic
 from levelog_log.publisher import BatchPublisher
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
@@ -94,12 +95,14 @@ class Actuator:
         limits = {name: each.max_concurrency for name, each in (effects or {}).items()}
         max_concurrency = {name: limit for name, limit in limits.items() if limit is not None}
         self._limits = Limits(self._settings, max_concurrency=max_concurrency)
-        self._loops = [self._claiming(hints.listen(Topic.INTENT), self._until_open, self._claim)]
+        claiming = partial(ClaimLoop, database=database, scope=scope, settings=self._settings)
+        hint = hints.listen(Topic.INTENT)
+        self._loops = [claiming(hint=hint, until_ready=self._until_open, claim=self._claim)]
         self._limited: ClaimLoop | None = None
         """Claims calls of effects that have a limit of their own, so that neither they nor others are held up."""
         if max_concurrency:
-            until_ready = self._presence.until_there
-            self._limited = self._claiming(hints.listen(Topic.INTENT), until_ready, self._claim_limited)
+            hint, until_there = hints.listen(Topic.INTENT), self._presence.until_there
+            self._limited = claiming(hint=hint, until_ready=until_there, claim=self._claim_limited)
             self._loops.append(self._limited)
         database.absence.on_end(self._look)
         caller = EffectCaller(effects or {}, self._settings, self._redactor)
@@ -229,11 +232,6 @@ class Actuator:
                     await self._relay.keep()
         except (LevelogError, TimeoutError) as error:
             log.warning("some receipts are not in the log until an actuator runs again: %s", error)
-
-    def _claiming(
-        self, hint: Hint, until_ready: Callable[[], Awaitable[None]], claim: Callable[[ClaimLoop], Awaitable[bool]]
-    ) -> ClaimLoop:
-        return ClaimLoop(self._database, self._scope, self._settings, hint, until_ready=until_ready, claim=claim)
 
     def _look(self) -> None:
         """Claim what can be claimed now."""

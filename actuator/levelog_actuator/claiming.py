@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final
 
+from msgspec import Struct
+
 from levelog.absence import level_of
 from levelog.errors import Unavailable
 from levelog_actuator.limits import ActuatorSettings
@@ -23,50 +25,38 @@ SPARED: Final = 3
 MOST_SPARED_SECONDS: Final = 0.5
 
 
-class ClaimLoop:
-    """Claims intents of one kind in a loop.
+class ClaimLoop(Struct, eq=False, kw_only=True):
+    """Claims intents of one kind in a loop."""
 
-    `until_ready` waits until something may be claimed. `claim` gets this loop, claims and starts intents, and returns
-    whether no more are due; it may raise Unavailable.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        settings: ActuatorSettings,
-        hint: Hint,
-        *,
-        until_ready: Callable[[], Awaitable[None]],
-        claim: "Callable[[ClaimLoop], Awaitable[bool]]",
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._settings = settings
-        self.hint = hint
-        self._until_ready = until_ready
-        self._claim = claim
-        self._due_at: float | None = None
-        self.claimed_at = math.inf
-        """When intents were claimed last, by the event loop's clock; infinite while that is not known."""
-        self._spares_until = -math.inf
+    database: Database
+    scope: Scope
+    settings: ActuatorSettings
+    hint: Hint
+    until_ready: Callable[[], Awaitable[None]]
+    """Waits until something may be claimed."""
+    claim: "Callable[[ClaimLoop], Awaitable[bool]]"
+    """Gets this loop, claims and starts intents, and returns whether no more are due; it may raise Unavailable."""
+    due_at: float | None = None
+    claimed_at: float = math.inf
+    """When intents were claimed last, by the event loop's clock; infinite while that is not known."""
+    spares_until: float = -math.inf
 
     async def run(self) -> None:
         """Claim until cancelled."""
         clock, failures = asyncio.get_running_loop().time, 0
         while True:
-            await asyncio.sleep(max(0.0, self._spares_until - clock()))
-            await self._until_ready()
+            await asyncio.sleep(max(0.0, self.spares_until - clock()))
+            await self.until_ready()
             try:
                 self.claimed_at = math.inf
-                is_done = await self._claim(self)
+                is_done = await self.claim(self)
                 self.claimed_at = clock()
                 if is_done:
                     await self._rest()
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay = self._settings.outage_delay(failures)
+                delay = self.settings.outage_delay(failures)
                 log.log(level_of(error), "no intents are claimed for %.1f s: %s", delay.total_seconds(), error)
                 await self.hint.wait(delay)
 
@@ -75,20 +65,20 @@ class ClaimLoop:
 
         It passes by calls that wait, and reads them all: ten thousand take SQLite 30 ms, PostgreSQL 10 ms.
         """
-        self._spares_until = asyncio.get_running_loop().time() + min(SPARED * took, MOST_SPARED_SECONDS)
+        self.spares_until = asyncio.get_running_loop().time() + min(SPARED * took, MOST_SPARED_SECONDS)
 
     def expect(self, delay: timedelta) -> None:
         """Look when an intent is due that was given back for so long."""
-        if self._due_at is not None:
-            self._due_at = min(self._due_at, asyncio.get_running_loop().time() + delay.total_seconds())
+        if self.due_at is not None:
+            self.due_at = min(self.due_at, asyncio.get_running_loop().time() + delay.total_seconds())
 
     async def _rest(self) -> None:
         """Wait for a hint, for the next intent that is due, or for the next sweep."""
         clock = asyncio.get_running_loop().time
-        sweep = self._settings.sweep.total_seconds()
-        if self._due_at is None:
-            async with self._database.reading() as connection:
-                wait = await claims.next_due(connection, self._scope)
-            self._due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
-        if not await self.hint.wait(timedelta(seconds=max(0.0, self._due_at - clock()))):
-            self._due_at = None
+        sweep = self.settings.sweep.total_seconds()
+        if self.due_at is None:
+            async with self.database.reading() as connection:
+                wait = await claims.next_due(connection, self.scope)
+            self.due_at = clock() + min(sweep, wait.total_seconds() if wait is not None else sweep)
+        if not await self.hint.wait(timedelta(seconds=max(0.0, self.due_at - clock()))):
+            self.due_at = None

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from levelog_store.actuate import claims
 from levelog_store.actuate.claims import ClaimedIntent
-from levelog_store.actuate.elapsed import elapsed
 from levelog_store.connect.database import Database
 from levelog_store.rows import Scope
 
@@ -13,45 +14,44 @@ RECHECK_SECONDS = 1.0
 """A claim that waited longer for its turn is looked up again before anything is sent."""
 
 
-class HeldClaims:
+class HeldClaims(Struct, eq=False):
     """The claims of one actuator that are under way, and when each was last known to be its own.
 
     However many wait, they are looked up once in `RECHECK_SECONDS`: an overload does not feed itself.
     """
 
-    def __init__(self, database: Database, scope: Scope, owner: str, clock: Callable[[], float] = elapsed) -> None:
-        self._database = database
-        self._scope = scope
-        self._owner = owner
-        self._clock = clock
-        self._known_at: dict[str, float] = {}
-        self._looking: asyncio.Task[None] | None = None
+    database: Database
+    scope: Scope
+    owner: str
+    clock: Callable[[], float]
+    known_at: dict[str, float] = {}
+    looking: asyncio.Task[None] | None = None
 
     def begin(self, intent: ClaimedIntent, since: float) -> None:
         """Add a claim, made at a time of the clock; minus infinity if it is unknown whether it committed."""
-        self._known_at[intent.key] = since
+        self.known_at[intent.key] = since
 
     def end(self, intent: ClaimedIntent) -> None:
         """Forget a claim."""
-        self._known_at.pop(intent.key, None)
+        self.known_at.pop(intent.key, None)
 
     async def is_held(self, intent: ClaimedIntent, *, since: float) -> bool:
         """Tell whether the claim is this actuator's, as known a moment ago and after `since`. Raises Unavailable."""
-        moment = self._clock() - RECHECK_SECONDS
-        while (known_at := self._known_at.get(intent.key)) is not None:
+        moment = self.clock() - RECHECK_SECONDS
+        while (known_at := self.known_at.get(intent.key)) is not None:
             if known_at > since and known_at >= moment:
                 return True
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look(), name="actuator claims held")
-            await asyncio.shield(self._looking)
+            if self.looking is None or self.looking.done():
+                self.looking = asyncio.create_task(self._look(), name="actuator claims held")
+            await asyncio.shield(self.looking)
         return False
 
     async def _look(self) -> None:
-        at, keys = self._clock(), list(self._known_at)
-        async with self._database.reading() as connection:
-            held = await claims.still_claimed(connection, self._scope, self._owner, keys)
+        at, keys = self.clock(), list(self.known_at)
+        async with self.database.reading() as connection:
+            held = await claims.still_claimed(connection, self.scope, self.owner, keys)
         for key in keys:
             if key in held:
-                self._known_at[key] = max(at, self._known_at.get(key, at))
+                self.known_at[key] = max(at, self.known_at.get(key, at))
             else:
-                self._known_at.pop(key, None)
+                self.known_at.pop(key, None)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
+from msgspec import Struct
 
 from levelog.absence import level_of
 from levelog.errors import Unavailable
@@ -30,32 +31,22 @@ BATCH: Final = 100
 """Targets that are read one after the other before their sightings are published."""
 
 
-class Lookout:
+class Lookout(Struct, eq=False):
     """Reads the targets of unsettled writes, and publishes sightings to the partition of the parent.
 
     It settles nothing: the processor that folds the sighting does, and only if the target is gone.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        owner: str,
-        sender: Sender,
-        publisher: BatchPublisher,
-        settings: ActuatorSettings,
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._owner = owner
-        self._sender = sender
-        self._publisher = publisher
-        self._settings = settings
-        self._writer = MessageWriter(scope.cluster, scope.partitions, "actuator")
+    database: Database
+    scope: Scope
+    owner: str
+    sender: Sender
+    publisher: BatchPublisher
+    settings: ActuatorSettings
 
     async def run(self) -> None:
         """Look until cancelled. Raises IdentityMismatch if the log is not the one that it was."""
-        every = min(self._settings.sweep, self._settings.look_after).total_seconds()
+        every = min(self.settings.sweep, self.settings.look_after).total_seconds()
         while True:
             try:
                 while await self.look() == BATCH:
@@ -66,19 +57,20 @@ class Lookout:
 
     async def look(self) -> int:
         """Read the targets that are due, publish what is new, and return how many were due."""
-        after, most = self._settings.look_after, self._settings.most_look
-        async with self._database.transaction(durable=False) as connection:
-            writes = await outcomes.take_unseen(connection, self._scope, limit=BATCH, after=after, most=most)
+        after, most = self.settings.look_after, self.settings.most_look
+        async with self.database.transaction(durable=False) as connection:
+            writes = await outcomes.take_unseen(connection, self.scope, limit=BATCH, after=after, most=most)
         sightings = await self._read(writes)
         if sightings:
-            await self._publisher.publish([self._writer.message(record) for record in sightings])
+            writer = MessageWriter(self.scope.cluster, self.scope.partitions, "actuator")
+            await self.publisher.publish([writer.message(record) for record in sightings])
         return len(writes)
 
     async def _read(self, writes: Sequence[UnseenWrite]) -> list[TargetSighted]:
         found: list[TargetSighted] = []
         for write in writes:
             target = ObjectKey.parse(write.target)
-            reply = await self._sender.read(target, write.api_version)
+            reply = await self.sender.read(target, write.api_version)
             if not reply.status:
                 log.warning("targets of writes that the log does not show are not looked at: %s", reply.message)
                 break  # the others come again, as this one does
@@ -100,7 +92,7 @@ class Lookout:
 
     def _record(self, write: UnseenWrite, target: ObjectKey, uid: str, version: int) -> TargetSighted:
         return TargetSighted(
-            application=self._scope.application,
+            application=self.scope.application,
             key=write.key,
             view=write.view,
             parent=ObjectKey.parse(write.parent),
@@ -108,7 +100,7 @@ class Lookout:
             target=target,
             target_uid=uid,
             target_version=version,
-            process=self._owner,
+            process=self.owner,
             time=datetime.now(UTC),
         )
 

@@ -15,7 +15,7 @@ SHOP = "webs.example.com/default/shop"
 
 async def decisions(stack: Processing) -> list[Decision]:
     async with stack.database.reading() as connection:
-        return await read_decisions(connection, stack.scope, [SHOP], view="pods")
+        return [each for each in await read_decisions(connection, stack.scope, [SHOP]) if each.view == "webs/pods"]
 
 
 async def test_a_decision_names_all_records_that_led_to_it(nats_server: NatsServer, database_url: str) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from levelog.handlers.callnames import title_of
 from levelog.intents import Intent
@@ -208,11 +209,8 @@ def _later(facts: Facts, now: datetime) -> datetime:
 def _level(look: Outlook, round_: Round | None, verdict: _Verdict, *, is_kept: bool) -> LevelRow:
     facts, seen, level, before = look.facts, look.seen, look.level, look.facts.before
     has_acted = round_ is not None
-    return LevelRow(
-        view=before.view,
-        parent=before.parent,
-        partition=before.partition,
-        parent_uid=before.parent_uid,
+    return replace(
+        before,
         status=verdict.status,
         reason=verdict.reason,
         desired=seen.desired if seen and level is not None else before.desired,

@@ -18,6 +18,7 @@ from levelog_processors.fold.rules import Fold
 from levelog_processors.headway import TELL_EVERY, Headway
 from levelog_processors.program import Program
 from levelog_store.connect.database import Database
+from levelog_store.decide.inputreads import read_checkpoints
 from levelog_store.fold.changes import Changes
 from levelog_store.fold.changewrites import write_changes
 from levelog_store.fold.heldreads import read_held, read_times
@@ -25,7 +26,6 @@ from levelog_store.owners.backfills import (
     Backfill,
     BackfillPage,
     count_objects,
-    read_folded_to,
     read_page,
     read_unfinished,
     write_progress,
@@ -150,7 +150,8 @@ class Backfiller:
             )
             if self._program.expires:
                 held.times = await read_times(connection, scope)
-            sequence = await read_folded_to(connection, scope, list(job.positions))
+            folded_to = await read_checkpoints(connection, scope)
+        sequence = max(folded_to[partition] for partition in job.positions)
         held.entries = {name: [e for e in found if e.index == job.name] for name, found in held.entries.items()}
         fold = Fold(self._program, self._scope.application, held)
         if job.kind == "index":

@@ -29,7 +29,6 @@ from levelog_store.fold.changes import Changes, Held, Unlisted, Wake
 from levelog_store.fold.changewrites import advance_checkpoints, write_changes
 from levelog_store.fold.heldreads import (
     ReadRows,
-    read_entries,
     read_expired,
     read_held,
     read_rounds,
@@ -205,7 +204,7 @@ class Folder:
         if calling := levels_of_calls(records):
             held.rounds = await read_rounds(connection, self.scope, calling)
         if repeated := repeated_calls(records):
-            held.entries |= await read_entries(connection, self.scope, repeated)
+            held.entries |= (await read_held(connection, self.scope, (), indexed=repeated, has_parents=False)).entries
         await self._look_for_expired(connection, held, records)
         return held
 

@@ -50,12 +50,6 @@ async def read_held(
     )
 
 
-async def read_entries(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, list[Entry]]:
-    """Index entries of the named objects."""
-    (rows,) = await read_rows(connection, scope, (_entries, {"indexed": names}))
-    return _by_object(rows)
-
-
 def _by_object(rows: Rows) -> dict[str, list[Entry]]:
     entries: dict[str, list[Entry]] = {}
     for row in rows:

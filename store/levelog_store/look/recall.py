@@ -27,19 +27,15 @@ _IS_READ: Final = or_(dependencies.c.key == index_entries.c.key, dependencies.c.
 IntentT = TypeVar("IntentT", PastIntent, Asked)
 
 
-async def read_decisions(
-    connection: AsyncConnection, scope: Scope, parents: Sequence[str], *, view: str = ""
-) -> list[Decision]:
+async def read_decisions(connection: AsyncConnection, scope: Scope, parents: Sequence[str]) -> list[Decision]:
     """Decisions on the levels of parents, by parent, view and order.
 
-    `parents` are names, how names begin if they end with a slash, or how they end if they begin with one; `view` is
-    `operator/view` or the view alone. A record that asked again while a decision was written belongs to that one alone.
+    `parents` are names, how names begin if they end with a slash, or how they end if they begin with one. A record that
+    asked again while a decision was written belongs to that one alone.
     """
     table = decisions.c
     are_named = or_(*(_named(table.parent, parent) for parent in parents))
     query = select(decisions).where(table.scope == scope.number, are_named)
-    if view:
-        query = query.where(or_(table.view == view, table.view.endswith(f"/{view}", autoescape=True)))
     rows = await connection.execute(query.order_by(table.parent, table.view, table.ordinal))
     found: list[Decision] = []
     for row in rows.mappings():

@@ -15,7 +15,7 @@ from levelog.errors import CommitsLost
 from levelog_store.dialects import one_of
 from levelog_store.owners.handlers import Kind
 from levelog_store.rows import Scope, StoredObject
-from levelog_store.tables import backfills, checkpoints, objects
+from levelog_store.tables import backfills, objects
 
 _AFTER_SLASH: Final = "0"
 """The character after `/`: names of a resource's objects are those between `pods/` and `pods0`."""
@@ -93,13 +93,6 @@ async def read_page(
     found = [StoredObject(**row) for row in rows.mappings()]
     fresh = [row for row in found if row.object > positions[row.partition]]
     return BackfillPage(fresh, position=found[-1].object if found else after, is_last=len(found) < limit)
-
-
-async def read_folded_to(connection: AsyncConnection, scope: Scope, partitions: Collection[int]) -> int:
-    """Sequence up to which one of the partitions is folded, the highest of them."""
-    table = checkpoints.c
-    are_asked = table.scope == scope.number, one_of(connection.dialect, table.partition, partitions)
-    return int(await connection.scalar(select(func.max(table.sequence)).where(*are_asked)) or 0)
 
 
 async def write_progress(

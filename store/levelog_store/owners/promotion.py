@@ -95,8 +95,6 @@ async def _delete(
 
 async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Forget what the levels of views were evaluated and decided on; rounds stay, so that no key is used twice."""
-    if not views:
-        return
     await _delete(connection, scope, (dependencies,), "view", views)
     are_named = one_of(connection.dialect, levels.c.view, views)
     await change(connection, scope, levels, are_named, status="blocked", reason=CHANGED_CODE, **NOTHING_KNOWN)
@@ -104,8 +102,6 @@ async def _block_levels(connection: AsyncConnection, scope: Scope, views: Collec
 
 async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Let a view that was there before go on with the rounds of its parents, so that no idempotency key comes twice."""
-    if not views:
-        return
     table, held = intents.c, objects.c
     values: dict[str, Any] = {
         "scope": table.scope,
@@ -131,8 +127,6 @@ async def _keep_rounds(connection: AsyncConnection, scope: Scope, views: Collect
 
 async def _decide_again(connection: AsyncConnection, scope: Scope, views: Collection[str]) -> None:
     """Wake the levels of views that are not in sync, as if nothing had been decided on what they read."""
-    if not views:
-        return
     table = levels.c
     is_open = table.drift.is_not(None), table.status.not_in(("in_sync", "deleting"))
     concerned = table.scope == scope.number, one_of(connection.dialect, table.view, views), *is_open
