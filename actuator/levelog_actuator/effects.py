@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from levelog.absence import level_of
@@ -182,100 +183,84 @@ def _given_up(intent: ClaimedIntent, effect: EffectHandler, request: object, nam
     return Ended(intent=intent, outcome="failed", error=text, call=told)
 
 
-class Effects:
-    """The calls of one actuator: begun when they are claimed, and kept while they run.
+class Effects(Struct, eq=False):
+    """The calls of one actuator: begun when they are claimed, and kept while they run."""
 
-    `on_result` is given what came of them, and `on_end` hears of each that is not under way any more. Where `is_own`
-    says that its effect has a limit, that is once the function has returned, also one that outlasts its time.
-    `forget` drops what came of a run, by its key, and is not stored: it was claimed again. By `clock` the claims are
-    counted.
-    """
+    database: Database
+    scope: Scope
+    owner: str
+    caller: EffectCaller
+    settings: ActuatorSettings
+    on_result: Callable[[Result], None]
+    """Is given what came of them."""
+    on_end: Callable[[ClaimedIntent], None]
+    """Hears of each that is not under way any more; where `is_own` says that its effect has a limit, once the function
+    has returned, also one that outlasts its time."""
+    is_own: Callable[[ClaimedIntent], bool]
+    forget: Callable[[str], None]
+    """Drops what came of a run, by its key, and is not stored: it was claimed again."""
+    clock: Callable[[], float] = elapsed
+    """By which the claims are counted."""
+    attempting: Attempting = unwatched
+    """Stands around each call."""
+    begun: dict[str, asyncio.Task[None]] = {}
+    again: dict[str, ClaimedIntent] = {}
+    """By key, as what was claimed again while the call of the claim before goes on."""
+    staying: dict[Hashable, ClaimedIntent] = {}
+    """By key, calls that are over and whose functions go on."""
+    kept_at: float = 0.0
 
-    def __init__(
-        self,
-        database: Database,
-        scope: Scope,
-        owner: str,
-        caller: EffectCaller,
-        settings: ActuatorSettings,
-        *,
-        on_result: Callable[[Result], None],
-        on_end: Callable[[ClaimedIntent], None],
-        is_own: Callable[[ClaimedIntent], bool],
-        forget: Callable[[str], None],
-        clock: Callable[[], float] = elapsed,
-    ) -> None:
-        self._database = database
-        self._scope = scope
-        self._owner = owner
-        self._caller = caller
-        self._settings = settings
-        self._on_result = on_result
-        self._on_end = on_end
-        self._is_own = is_own
-        self._forget = forget
-        self._clock = clock
-        self.attempting: Attempting = unwatched
-        """Stands around each call."""
-        self._begun: dict[str, asyncio.Task[None]] = {}
-        self._again: dict[str, ClaimedIntent] = {}
-        """By key, as what was claimed again while the call of the claim before goes on."""
-        self._staying: dict[Hashable, ClaimedIntent] = {}
-        """By key, calls that are over and whose functions go on."""
-        caller.on_found(self._find)
-        self._kept_at = 0.0
-
-    def __len__(self) -> int:
-        return len(self._begun)
+    def __post_init__(self) -> None:
+        self.caller.on_found(self._find)
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Call the effect of a claimed intent."""
-        begun = self._begun.get(intent.key)
-        if daemons := self._caller.daemons if self._caller.lasts(intent) else None:
+        running = self.begun.get(intent.key)
+        if daemons := self.caller.daemons if self.caller.lasts(intent) else None:
             # the claim before was lost, and others may have kept more than what ran or ended under it knows
-            self._forget(intent.key)
-        if begun is not None and not begun.done():
-            self._again[intent.key] = intent
+            self.forget(intent.key)
+        if running is not None and not running.done():
+            self.again[intent.key] = intent
             if daemons:
                 daemons.lose([intent.key])  # gives the new claim back when it has ended
-            self._on_end(intent)
+            self.on_end(intent)
             return
         task = asyncio.create_task(self._carry_out(intent), name=f"effect {intent.target}")
-        self._begun[intent.key] = task
+        self.begun[intent.key] = task
         if daemons:
-            self._on_end(intent)
+            self.on_end(intent)
         task.add_done_callback(lambda ended: self._end(intent, ended, is_noted=daemons is not None))
 
     async def run(self) -> None:
         """Renew the claims of running calls, until cancelled."""
-        clock, lease = self._clock, self._settings.lease.total_seconds()
-        self._kept_at = clock()
+        clock, lease = self.clock, self.settings.lease.total_seconds()
+        self.kept_at = clock()
         while True:
             await asyncio.sleep(lease / 3)
-            daemons = self._caller.daemons.keys() if self._caller.daemons else []
+            daemons = self.caller.daemons.keys() if self.caller.daemons else []
             since = clock()
             try:
-                if self._begun:
+                if self.begun:
                     await self._keep(daemons)
-                self._kept_at = since
+                self.kept_at = since
             except Unavailable as error:
-                log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(self._begun), "call"), error)
-                if self._caller.daemons and clock() - self._kept_at > lease:
-                    self._caller.daemons.lose(daemons)
+                log.log(level_of(error), "claims are not kept, of %s: %s", counted(len(self.begun), "call"), error)
+                if self.caller.daemons and clock() - self.kept_at > lease:
+                    self.caller.daemons.lose(daemons)
 
     async def _keep(self, daemons: Sequence[str]) -> None:
         """Keep all claims, and end the daemons whose claims are gone."""
-        async with self._database.transaction(durable=False) as connection:
-            begun = list(self._begun)
-            await claims.keep(connection, self._scope, self._owner, begun, lease=self._settings.lease)
-            held = await claims.still_claimed(connection, self._scope, self._owner, daemons) if daemons else set()
-        if self._caller.daemons and (lost := [key for key in daemons if key not in held]):
-            self._caller.daemons.lose(lost)
+        async with self.database.transaction(durable=False) as connection:
+            begun = list(self.begun)
+            await claims.keep(connection, self.scope, self.owner, begun, lease=self.settings.lease)
+            held = await claims.still_claimed(connection, self.scope, self.owner, daemons) if daemons else set()
+        if self.caller.daemons and (lost := [key for key in daemons if key not in held]):
+            self.caller.daemons.lose(lost)
 
     async def stop(self) -> None:
         """Wait as long as a request may take, then cancel; a cancelled call is made again, with the same key."""
-        tasks, most = list(self._begun.values()), self._settings.request
-        if daemons := self._caller.daemons:
+        tasks, most = list(self.begun.values()), self.settings.request
+        if daemons := self.caller.daemons:
             daemons.end()
             most = max(most, daemons.grace + 2 * CANCELLATION_TIME)
         if tasks:
@@ -284,32 +269,32 @@ class Effects:
                 task.cancel()
             if left:
                 await asyncio.wait(left, timeout=2 * CANCELLATION_TIME.total_seconds())
-        await self._caller.close()
+        await self.caller.close()
 
     def _end(self, intent: ClaimedIntent, ended: asyncio.Task[None], *, is_noted: bool) -> None:
-        if self._begun.get(intent.key) is ended:
-            del self._begun[intent.key]
+        if self.begun.get(intent.key) is ended:
+            del self.begun[intent.key]
         if is_noted:
             return
-        if self._is_own(intent) and intent.key not in self._staying and self._caller.goes_on(intent):
-            self._staying[intent.key] = intent
+        if self.is_own(intent) and intent.key not in self.staying and self.caller.goes_on(intent):
+            self.staying[intent.key] = intent
         else:
-            self._on_end(intent)
+            self.on_end(intent)
 
     def _find(self, key: Hashable) -> None:
-        if (intent := self._staying.pop(key, None)) is not None:
-            self._on_end(intent)
+        if (intent := self.staying.pop(key, None)) is not None:
+            self.on_end(intent)
 
     async def _carry_out(self, intent: ClaimedIntent) -> None:
         with self.attempting(intent) as told:
             try:
-                result = await self._caller.carry_out(intent)
+                result = await self.caller.carry_out(intent)
             except Exception as error:
                 log.exception("a call cannot be carried out", extra=about(intent))
                 result = Ended(intent=intent, outcome="failed", error=f"{type(error).__name__}: {error}")
-            if (again := self._again.pop(intent.key, None)) is not None:
+            if (again := self.again.pop(intent.key, None)) is not None:
                 # what another call did counts under the new claim, as it was lost while the database was away
-                is_run = self._caller.lasts(intent)
+                is_run = self.caller.lasts(intent)
                 result = put_off(again, "its claim was lost") if is_run else replace(result, intent=again)
             told(result)
-        self._on_result(result)
+        self.on_result(result)

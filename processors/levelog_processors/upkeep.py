@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from msgspec import Struct
 from sqlalchemy import Table
 
 from levelog.counting import counted
@@ -79,13 +80,12 @@ PAUSE: Final = timedelta(milliseconds=100)
 """Between two pages, so that folding goes on."""
 
 
-class Pruner:
+class Pruner(Struct, frozen=True):
     """Prunes the tables of one application while it holds a lease."""
 
-    def __init__(self, database: Database, scope: Scope, stream: LogStream) -> None:
-        self._database = database
-        self._scope = scope
-        self._stream = stream
+    database: Database
+    scope: Scope
+    stream: LogStream
 
     async def run(self, epochs: Mapping[int, int]) -> None:
         """Prune at intervals, until cancelled; `epochs` are the leases, including the one of `PARTITION`.
@@ -98,7 +98,7 @@ class Pruner:
 
     async def prune(self, epochs: Mapping[int, int]) -> None:
         """Delete all that is older than the log as it is now."""
-        first = (await self._stream.state()).first_seq
+        first = (await self.stream.state()).first_seq
         deleted = Counter[str]()
         await self._forget_handled(epochs)
         for table in PRUNED if first > 1 else ():
@@ -111,9 +111,9 @@ class Pruner:
         """Delete the rows of deleted objects whose deletion is handled."""
         count, more = 0, ROWS
         while more == ROWS:
-            async with self._database.transaction(durable=False) as connection:
-                await guard(connection, self._scope, {PARTITION: epochs[PARTITION]})
-                more = await forget_handled(connection, self._scope)
+            async with self.database.transaction(durable=False) as connection:
+                await guard(connection, self.scope, {PARTITION: epochs[PARTITION]})
+                more = await forget_handled(connection, self.scope)
             count += more
         if count:
             log.info("forgot %s: nothing is left to be handled", counted(count, "deleted object"))
@@ -123,12 +123,12 @@ class Pruner:
         deleted = 0
         after: Place | None = None
         while True:
-            async with self._database.reading() as connection:
-                places = await find_old(connection, self._scope, table, first, after=after)
+            async with self.database.reading() as connection:
+                places = await find_old(connection, self.scope, table, first, after=after)
             if places:
-                async with self._database.transaction(durable=False) as connection:
-                    await guard(connection, self._scope, {PARTITION: epochs[PARTITION]})
-                    deleted += await delete_old(connection, self._scope, table, first, places)
+                async with self.database.transaction(durable=False) as connection:
+                    await guard(connection, self.scope, {PARTITION: epochs[PARTITION]})
+                    deleted += await delete_old(connection, self.scope, table, first, places)
             if len(places) < PAGE:
                 return deleted
             after = places[-1]

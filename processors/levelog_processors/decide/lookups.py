@@ -81,15 +81,14 @@ class ObjectLookups(Objects):
             raise ValueError(f"{shown} cannot be read as {resource.__name__}: {error}") from error
 
 
-class LevelLookups:
+class LevelLookups(Struct, frozen=True):
     """How the levels of other parents stand, as one evaluation sees them; `bucket` as for `ObjectLookups`."""
 
-    def __init__(self, view: BoundView, parent: bytes, bucket: Callable[[str, str], tuple[bytes, ...]]) -> None:
-        self._view = view
-        self._parent = parent
-        self._bucket = bucket
-        self.found: dict[str, dict[str, Standing]] = {}
-        """What was looked up, by parent and view."""
+    view: BoundView
+    parent: bytes
+    bucket: Callable[[str, str], tuple[bytes, ...]]
+    found: dict[str, dict[str, Standing]] = {}
+    """What was looked up, by parent and view."""
 
     def given(self, standings: Mapping[str, Standing]) -> Levels:
         """Some levels, from which others are found."""
@@ -98,18 +97,18 @@ class LevelLookups:
 
     def _find(self, parent: str) -> Levels:
         if parent not in self.found:
-            self.found[parent] = decoded(self._bucket(*levels_place(self._view.operator, parent)))
+            self.found[parent] = decoded(self.bucket(*levels_place(self.view.operator, parent)))
         return self.given(self.found[parent])
 
     def _named(self, resource: type[ResourceBase], name: str, namespace: str | None) -> str:
-        declared = self._view.handler.levels_of
+        declared = self.view.handler.levels_of
         if resource.resource_type not in [cls.resource_type for cls in declared]:
             classes = ", ".join([*(cls.__name__ for cls in declared), resource.__name__])
             raise OperatorError(
-                f"view {self._view.handler.name} looks up levels of {resource.__name__} {name!r} without declaring "
+                f"view {self.view.handler.name} looks up levels of {resource.__name__} {name!r} without declaring "
                 f"that: write @op.view(levels_of=[{classes}])"
             )
-        place = _place(self._view, self._parent, resource, name, namespace, "levels.of")
+        place = _place(self.view, self.parent, resource, name, namespace, "levels.of")
         return str(resource.resource_type.key(place, name))
 
 

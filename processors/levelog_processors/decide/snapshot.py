@@ -23,29 +23,28 @@ Namespaces = Mapping[str, tuple[str, ...]]
 """Namespaces that alone are watched, by resource."""
 
 
-class TableFetch:
+class TableFetch(Struct, frozen=True):
     """Reads buckets for views from the tables."""
 
-    def __init__(self, connection: AsyncConnection, scope: Scope, program: Program) -> None:
-        self._connection = connection
-        self._scope = scope
-        self._program = program
+    connection: AsyncConnection
+    scope: Scope
+    program: Program
 
     async def buckets(self, keys: Sequence[IndexKey]) -> Mapping[IndexKey, Bucket]:
         """Values under the keys, including those of levels."""
         of_levels = [place for place in keys if is_of_levels(place)]
         if not of_levels:
-            return await stored.read_buckets(self._connection, self._scope, keys)
+            return await stored.read_buckets(self.connection, self.scope, keys)
         rest = [place for place in keys if not is_of_levels(place)]
         return {
-            **await read_standings(self._connection, self._scope, self._program, of_levels),
-            **await stored.read_buckets(self._connection, self._scope, rest),
+            **await read_standings(self.connection, self.scope, self.program, of_levels),
+            **await stored.read_buckets(self.connection, self.scope, rest),
         }
 
     async def whole(self, index: str) -> WholeIndex:
         """Return every bucket of an index."""
-        keys = [whole_index_key(partition) for partition in range(self._scope.partitions)]
-        return await stored.read_whole_index(self._connection, self._scope, index, keys)
+        keys = [whole_index_key(partition) for partition in range(self.scope.partitions)]
+        return await stored.read_whole_index(self.connection, self.scope, index, keys)
 
 
 class Known(Struct, frozen=True):

@@ -161,7 +161,7 @@ class Holder:
         while True:
             for _ in range(ROUNDS):
                 await asyncio.sleep(0)
-            if all(self._pauses.is_at_rest(key) for key in self._effects._begun):
+            if all(self._pauses.is_at_rest(key) for key in self._effects.begun):
                 break
             assert asyncio.get_running_loop().time() < end, f"{self.owner} does not come to rest"
             await asyncio.sleep(0.001)
@@ -202,7 +202,7 @@ class Holder:
 
     async def keep_claims(self) -> None:
         """Let its claims last, and end what runs under those that are lost."""
-        self._tenures.renew(self.owner, self._effects._begun)
+        self._tenures.renew(self.owner, self._effects.begun)
         await self._effects._keep(self._daemons.keys())
         await self.settle()
 
@@ -304,12 +304,12 @@ class Holder:
 
     async def kill(self) -> None:
         """End at once, and store nothing."""
-        tasks = list(self._effects._begun.values())
+        tasks = list(self._effects.begun.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._ledger._results = []
-        await self._effects._caller.close()
+        await self._effects.caller.close()
 
 
 async def relay(database: Database, scope: Scope, log: Log) -> bool:
