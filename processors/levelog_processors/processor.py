@@ -179,7 +179,7 @@ class Processor:
                     log.log(level_of(error), "begins again in %s: %s", RETRY_PAUSE, error, extra={"owner": self._owner})
                     await asyncio.sleep(RETRY_PAUSE.total_seconds())
         finally:
-            await self._feed.close()
+            await self._feed.delivery.close()
             await self._timers.close()
             await self._engine.close()
             await self._release()
@@ -199,8 +199,8 @@ class Processor:
         # who had these partitions, or took them away, may have changed levels and told nobody: it was killed, promoted
         # other code or emptied the tables; that code may be one whose daemons wait for views that this one has not
         await self._hints.publish(Topic.LEVELS)
-        if self._feed.is_needed:
-            await self._feed.hold(epochs, start=self._events_from)
+        if self._feed.delivery.is_needed:
+            await self._feed.delivery.hold(epochs, start=self._events_from)
         if self._timers.is_needed:
             await self._timers.hold(epochs)
         tending = asyncio.create_task(self._tend(epochs), name="leases")
@@ -209,7 +209,7 @@ class Processor:
         if PARTITION in epochs:
             pruner = Pruner(self._database, self._scope, self._stream)
             tasks.append(asyncio.create_task(pruner.run(epochs), name="pruning"))
-        if self._feed.is_needed and not self._is_dry:
+        if self._feed.delivery.is_needed and not self._is_dry:
             tasks.append(asyncio.create_task(self._feed.run(epochs), name="record handlers"))
         if self._timers.is_needed and not self._is_dry:
             tasks.append(asyncio.create_task(self._timers.run(self._hint_of_held), name="timers"))

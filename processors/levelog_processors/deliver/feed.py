@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -41,19 +41,6 @@ class RecordFeed:
         self.delivery = Delivery(database, scope, program, self._read_object)
         self._news = asyncio.Event()
         self.delivery.on_return = self._news.set
-
-    @property
-    def is_needed(self) -> bool:
-        """Tell whether there are record handlers."""
-        return bool(self._resources)
-
-    async def hold(self, epochs: Mapping[int, int], *, start: int | None) -> None:
-        """Take the positions of partitions over, before anything is folded there; raises LeaseLost."""
-        await self.delivery.hold(epochs, start=start)
-
-    async def close(self) -> None:
-        """End what runs."""
-        await self.delivery.close()
 
     async def run(self, partitions: Collection[int]) -> None:
         """Feed the handlers, until cancelled. Raises LeaseLost; HistoryLost if the log is another one."""

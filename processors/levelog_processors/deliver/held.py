@@ -147,6 +147,11 @@ class HeldCalls(ABC, Generic[HandlerT]):
         """Called with the handler of an attempt that has ended, and what came of it."""
 
     @property
+    def is_needed(self) -> bool:
+        """Tell whether there are handlers."""
+        return bool(self._handlers)
+
+    @property
     def held(self) -> Mapping[tuple[str, HoldStatus], int]:
         """How many objects are held, by handler and status; zeros are left out."""
         return Counter((chain.handler.source, chain.status) for chain in self._held.values())

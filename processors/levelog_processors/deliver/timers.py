@@ -57,11 +57,6 @@ class Timers(HeldCalls[UnrecordedTimer]):
         self._is_open = asyncio.Event()
 
     @property
-    def is_needed(self) -> bool:
-        """Tell whether there are such timers."""
-        return bool(self._handlers)
-
-    @property
     def due_at(self) -> datetime | None:
         """When there is something to do; what is due within a second is due at its end."""
         held = super().due_at
