@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -59,7 +58,6 @@ class Ledger:
         is_busy: Callable[[], bool],
         on_taken: Callable[[TakenResults], None],
         on_hastened: Callable[[], Awaitable[None]],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
         self._scope = scope
@@ -68,20 +66,17 @@ class Ledger:
         self._is_busy = is_busy
         self._on_taken = on_taken
         self._on_hastened = on_hastened
-        self._clock = clock
         self._results: list[Result] = []
         self._forgotten: set[str] = set()
         """Keys of results that may be among those that are being stored, and are not to be stored later."""
         self._has_work = asyncio.Event()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
-        self.outcomes: Counter[str] = Counter()
 
     def record(self, result: Result) -> None:
         """Take a result."""
         if isinstance(result, Ended) and result.intent.verb != "call" and result.version <= MAX_VERSION:
             receipt = self._receipt(result)
-            self.outcomes[receipt.outcome] += 1
             _tell(receipt)
             began = asyncio.get_running_loop().time()
             under = {receipt.key: result.intent.claim}
@@ -115,14 +110,8 @@ class Ledger:
                 failures = 0
             except Unavailable as error:
                 failures += 1
-                delay = self._settings.outage_delay(failures).total_seconds()
-                log.log(
-                    level_of(error),
-                    "the outcome of %s is not stored for %.1f s: %s",
-                    counted(len(batch), "intent"),
-                    delay,
-                    error,
-                )
+                delay, intents = self._settings.outage_delay(failures).total_seconds(), counted(len(batch), "intent")
+                log.log(level_of(error), "the outcome of %s is not stored for %.1f s: %s", intents, delay, error)
                 self._results = [each for each in batch if each.intent.key not in self._forgotten] + self._results
                 self._has_work.set()
                 await self._database.absence.pause(delay)
@@ -163,7 +152,6 @@ class Ledger:
                 unwanted = await claims.postpone(connection, self._scope, self._owner, given_back)
         for receipt in receipts:
             if receipt.key in kept:
-                self.outcomes[receipt.outcome] += 1
                 _tell(receipt)
             else:
                 log.warning(
@@ -172,7 +160,6 @@ class Ledger:
                 )
         for result in later:
             _tell_later(result, is_wanted=result.intent.key not in unwanted)
-            self.outcomes["postponed"] += 1
         own = [receipt for receipt in receipts if receipt.key in kept]
         is_awaited = any(kept.values())
         self._on_taken(
@@ -197,7 +184,7 @@ class Ledger:
             await self._on_hastened()
 
     def _receipt(self, result: Ended) -> ReceiptNoted:
-        return result.receipt(self._scope.application, self._clock(), self._owner)
+        return result.receipt(self._scope.application, datetime.now(UTC), self._owner)
 
 
 def _tell(receipt: ReceiptNoted) -> None:

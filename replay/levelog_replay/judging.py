@@ -18,7 +18,7 @@ from levelog_replay.comparing import FILTERED, NO_VIEW, Conclusion, Judged
 from levelog_replay.scratch import Scratch
 from levelog_replay.stops.stopping import Scene, Stops
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import Decision, IntentRow, PendingWake, Target
+from levelog_store.decide.decisions import Decision, IntentRow, PendingWake
 from levelog_store.rows import Bucket, IndexKey, LevelRow, StoredObject, WholeIndex, levels_place, whole_index_key
 
 
@@ -173,14 +173,16 @@ class Judge:
             )
         )
 
-    async def _targets(self, acted: Sequence[Acted]) -> Mapping[str, Target]:
+    async def _targets(self, acted: Sequence[Acted]) -> Mapping[str, StoredObject]:
         names = target_names(acted)
         if not names:
             return {}
         async with self._scratch.database.reading() as connection:
-            return await stored.read_targets(connection, self._scratch.scope, names)
+            return await stored.read_parents(connection, self._scratch.scope, names)
 
-    def _judged(self, past: Decision, look: Outlook, round_: Round | None, targets: Mapping[str, Target]) -> Judged:
+    def _judged(
+        self, past: Decision, look: Outlook, round_: Round | None, targets: Mapping[str, StoredObject]
+    ) -> Judged:
         scope = self._scratch.scope
         identity = (scope.cluster, scope.application)
         if round_ is not None:

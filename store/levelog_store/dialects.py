@@ -78,7 +78,7 @@ class _JsonList(TypeDecorator[Collection[Any]]):
 
     def bind_processor(self, dialect: Dialect) -> Callable[..., str]:  # noqa: ARG002
         """Give the driver text."""
-        return lambda values: values if isinstance(values, str) else canonical(list(values)).decode()
+        return lambda values: canonical(list(values)).decode()
 
 
 class JsonText(postgresql.JSON):
@@ -212,11 +212,6 @@ def locked(dialect: Dialect, table: Table, *conditions: ColumnElement[bool]) -> 
     return and_(table.c.scope == OF_SCOPE, is_locked)
 
 
-def many(dialect: Dialect, values: Collection[str] | Collection[int]) -> Any:
-    """The value of a parameter that takes several."""
-    return list(values) if dialect.name == "postgresql" else canonical(list(values)).decode()
-
-
 def _many_of(dialect: Dialect, column: ColumnElement[Any]) -> TypeEngine[Any]:
     if dialect.name != "postgresql":
         return _JsonList()
@@ -247,13 +242,6 @@ def pairs(dialect: Dialect) -> FromClause:
     return select(
         func.json_extract(each.c.value, "$[0]").label("first"), func.json_extract(each.c.value, "$[1]").label("second")
     ).subquery("wanted")
-
-
-def many_pairs(dialect: Dialect, values: Sequence[tuple[str, str]]) -> Mapping[str, Any]:
-    """The parameters of a statement with `pairs`."""
-    if dialect.name == "postgresql":
-        return {"firsts": [first for first, _ in values], "seconds": [second for _, second in values]}
-    return {"pairs": values}
 
 
 def among(dialect: Dialect, columns: tuple[Column[Any], Column[Any]]) -> tuple[FromClause, ColumnElement[bool]]:

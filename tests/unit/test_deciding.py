@@ -13,7 +13,7 @@ from levelog_processors.decide.rules import conclude, must_act
 from levelog_processors.decide.settling import MAX_BACKOFF, backoff, is_settled
 from levelog_processors.decide.targets import target_key
 from levelog_processors.program import BoundView, Program
-from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake, Target
+from levelog_store.decide.decisions import Basis, IntentRow, OpenIntent, PendingWake
 from levelog_store.rows import LevelRow, StoredObject
 from rigs.processing import WEBS_FILE
 from rigs.webs import NOON, pod, web
@@ -41,7 +41,7 @@ def stored(record: Any) -> StoredObject:
 
 
 def rows(
-    wanted: list[Any], targets: dict[str, Target] | None = None, *, number: int = 1, applied: Any = None
+    wanted: list[Any], targets: dict[str, StoredObject] | None = None, *, number: int = 1, applied: Any = None
 ) -> list[IntentRow]:
     return intent_rows(
         ("cluster", "webs"),
@@ -65,8 +65,8 @@ def manifest(image: str = "a", **metadata: Any) -> Any:
     }
 
 
-def held(record: Any) -> dict[str, Target]:
-    return {str(record.key): Target(uid=record.uid, version=record.version, is_deleting=False, body=record.body)}
+def held(record: Any) -> dict[str, StoredObject]:
+    return {str(record.key): stored(record)}
 
 
 def test_a_child_gets_its_parents_namespace_and_owner() -> None:

@@ -12,7 +12,7 @@ from levelog.secrets.redaction import SECRETS, Redactor
 from levelog.wire.objects import GroupResource
 from levelog_processors.decide.intents import intent_rows
 from levelog_processors.program import Program
-from levelog_store.decide.decisions import IntentRow, Target
+from levelog_store.decide.decisions import IntentRow
 from levelog_store.rows import StoredObject
 
 REDACTOR = Redactor(b"0123456789abcdef")
@@ -57,7 +57,7 @@ PARENT = StoredObject(
 )
 
 
-def row(intent: Intent, held: dict[str, Target] | None = None, redactor: Redactor = REDACTOR) -> IntentRow:
+def row(intent: Intent, held: dict[str, StoredObject] | None = None, redactor: Redactor = REDACTOR) -> IntentRow:
     [made] = intent_rows(
         ("cluster", "webs"), VIEW, PARENT, 1, [intent], held or {}, {}, lambda _: True, redactor=redactor
     )
@@ -110,11 +110,11 @@ def test_invariant_7_the_key_tells_values_apart_and_can_be_computed_with_the_red
 
 
 def test_a_target_that_is_recorded_with_the_same_value_needs_no_write() -> None:
-    def recorded(resource: GroupResource, manifest: dict[str, Any]) -> dict[str, Target]:
+    def recorded(resource: GroupResource, manifest: dict[str, Any]) -> dict[str, StoredObject]:
         metadata = {**manifest["metadata"], "namespace": "default", "uid": "u", "ownerReferences": [OWNER]}
         body = REDACTOR.redact_body(resource, msgspec.json.encode(manifest | {"metadata": metadata}))
         name = f"{resource}/default/{metadata['name']}"
-        return {name: Target(uid="u", version=3, is_deleting=False, body=body)}
+        return {name: msgspec.structs.replace(PARENT, object=name, uid="u", version=3, body=body)}
 
     held_secret = recorded(SECRETS, secret(encoded("hunter2"), "data"))
     assert row(apply(secret("hunter2")), held_secret).state == "satisfied"

@@ -1,7 +1,7 @@
 """One cut: reads wakeups, calls views and reconcile functions, writes the decisions, counts the calls."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -24,7 +24,7 @@ from levelog_store.actuate.claims import Claimant
 from levelog_store.connect.database import Database
 from levelog_store.decide import decisionwrites
 from levelog_store.decide import inputreads as stored
-from levelog_store.decide.decisions import Decided, PendingWake, Target
+from levelog_store.decide.decisions import Decided, PendingWake
 from levelog_store.decide.inputreads import Inputs
 from levelog_store.fold.changewrites import tell_readers
 from levelog_store.fold.levelwrites import lock_wakes, write_wakes
@@ -194,23 +194,11 @@ class Decider:
         has_woken = bool(early) or has_told or any(each.wake.view in self._program.readers for each in held)
         retried = len(batch) - len(held)
         return Cut(
-            len(fresh),
-            held,
-            at,
-            claimed,
-            retried=retried,
-            has_woken=has_woken,
-            has_told=has_told,
-            has_news=has_news,
+            len(fresh), held, at, claimed, retried=retried, has_woken=has_woken, has_told=has_told, has_news=has_news
         )
 
-    @asynccontextmanager
-    async def _reading(self, within: Deciding | None) -> AsyncGenerator[AsyncConnection]:
-        if within is not None:
-            yield within.connection
-            return
-        async with self._database.reading() as connection:
-            yield connection
+    def _reading(self, within: Deciding | None) -> AbstractAsyncContextManager[AsyncConnection]:
+        return self._database.reading() if within is None else nullcontext(within.connection)
 
     async def _look(
         self,
@@ -291,7 +279,7 @@ class Decider:
         names = target_names(acted)
         if not names:
             return list(acted)
-        targets = {name: Target.of(parents[name]) for name in names if name in parents}
+        targets = {name: parents[name] for name in names if name in parents}
         applied: Mapping[str, bytes] = {}
         buckets: Mapping[IndexKey, Bucket] = {}
         others, calls = [name for name in names if name not in targets], sorted(places_of_calls(acted))
@@ -299,7 +287,7 @@ class Decider:
         if others or calls or with_applied:
             async with self._reading(within) as connection:
                 if others:
-                    targets |= await stored.read_targets(connection, self._scope, others)
+                    targets |= await stored.read_parents(connection, self._scope, others)
                 if with_applied := [name for name in with_applied if name in targets]:
                     applied = await stored.read_last_applied(connection, self._scope, with_applied)
                 buckets = await stored.read_buckets(connection, self._scope, calls)

@@ -18,7 +18,7 @@ from levelog_processors.decide.facts import Outlook, Round
 from levelog_processors.decide.targets import addressed, is_outward, place_of_call, target_key, target_type
 from levelog_processors.fold.receipts import calls_key
 from levelog_processors.program import BoundView
-from levelog_store.decide.decisions import IntentRow, Target, request_of
+from levelog_store.decide.decisions import IntentRow, request_of
 from levelog_store.rows import Bucket, IndexKey, StoredObject
 
 
@@ -66,7 +66,7 @@ def with_rows(
     look: Outlook,
     round_: Round,
     identity: Sequence[str],
-    targets: Mapping[str, Target],
+    targets: Mapping[str, StoredObject],
     last_applied: Mapping[str, bytes],
     is_watched: Callable[[ObjectKey], bool],
     *,
@@ -110,7 +110,7 @@ def intent_rows(
     parent: StoredObject,
     number: int,
     wanted: Sequence[Intent],
-    targets: Mapping[str, Target],
+    targets: Mapping[str, StoredObject],
     last_applied: Mapping[str, bytes],
     is_watched: Callable[[ObjectKey], bool],
     *,
@@ -231,7 +231,9 @@ def owner_reference(view: BoundView, parent: StoredObject) -> dict[str, Any]:
     }
 
 
-def _holds_already(intent: Intent, body: bytes, target: Target | None, applied: bytes | None, *, watched: bool) -> bool:
+def _holds_already(
+    intent: Intent, body: bytes, target: StoredObject | None, applied: bytes | None, *, watched: bool
+) -> bool:
     """Tell whether the target, as the log shows it, needs no write; only a watched target can show that."""
     if not watched or intent.options.remembered:  # a view of children has compared already, and knows more
         return False

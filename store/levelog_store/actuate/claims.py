@@ -38,7 +38,18 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from levelog.wire.objects import ObjectKey, effect_of
 from levelog_store.decide.decisions import Sendable
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, many, mappings, now, one_of_named, row_of
+from levelog_store.dialects import (
+    OF_SCOPE,
+    Timestamp,
+    built_once,
+    locked,
+    mappings,
+    named,
+    now,
+    one_of_named,
+    row_of,
+    run,
+)
 from levelog_store.rows import Scope, ViewParent
 from levelog_store.tables import intents, levels, wakeups
 
@@ -57,7 +68,7 @@ IS_KEY: Final = and_(IS_IN_SCOPE, intents.c.key == bindparam("of_key"))
 
 def is_one_of_keys(dialect: Dialect) -> ColumnElement[bool]:
     """Condition that a row of `OF_SCOPE` is one of the parameter `of_keys`."""
-    return and_(IS_IN_SCOPE, one_of_named(dialect, intents.c.key, "of_keys"))
+    return named(dialect, intents.c.key, "of_keys")
 
 
 class ClaimedIntent(Sendable, frozen=True, kw_only=True):
@@ -154,12 +165,10 @@ async def claim(
 
     The caller commits durably before it acts on them: if the commit were lost, no row would remember the write.
     """
-    dialect = connection.dialect
-    values = {"scope": scope.number, "limit": limit}
-    values |= {"without": many(dialect, without)} if without else {}
-    values |= {"calls": many(dialect, without_calls)} if without_calls else {}
+    values = {"without": without} if without else {}
+    values |= {"calls": without_calls} if without_calls else {}
     kind: OfCalls = "without" if without_calls else "with"
-    found = await connection.execute(claimable(dialect, is_partial=bool(without), calls=kind), values)
+    found = await run(connection, scope, claimable, kind, bool(without), limit=limit, **values)
     return await _take(connection, scope, owner, mappings(found), lease)
 
 
@@ -170,9 +179,8 @@ async def claim_calls(
 
     The caller commits durably, as for `claim`. Returns also whether more may be due of an effect that has room.
     """
-    dialect, limit = connection.dialect, sum(rooms.values())
-    values = {"scope": scope.number, "limit": limit, "calls": many(dialect, rooms)}
-    found = mappings(await connection.execute(claimable(dialect, calls="only"), values))
+    limit = sum(rooms.values())
+    found = mappings(await run(connection, scope, claimable, "only", limit=limit, calls=rooms))
     left, rows = dict(rooms), list[dict[str, Any]]()
     for row in found:
         effect = effect_of(row["view"], ObjectKey.parse(row["target"]))
@@ -186,11 +194,10 @@ async def _take(
     connection: AsyncConnection, scope: Scope, owner: str, rows: Sequence[Mapping[str, Any]], lease: timedelta
 ) -> list[ClaimedIntent]:
     """Claim rows that this transaction has found."""
-    dialect, number = connection.dialect, new_claim()
+    number = new_claim()
     if rows:
-        keys = many(dialect, [row["key"] for row in rows])
-        values = {"of_scope": scope.number, "of_keys": keys, "by": owner, "number": number}
-        await connection.execute(take(dialect, lease), values)
+        keys = [row["key"] for row in rows]
+        await run(connection, scope, take, lease, of_keys=keys, by=owner, number=number)
     return [_claimed(row, attempts=row["attempts"] + 1, claim=number) for row in rows]
 
 
@@ -204,9 +211,7 @@ async def claim_decided(
     The caller commits durably before it acts on them. Raises Unavailable if another transaction claimed an intent for
     such a target at the same moment.
     """
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner, "number": number}
-    return set((await connection.execute(take_first(dialect, lease), values)).scalars())
+    return set((await run(connection, scope, take_first, lease, of_keys=keys, by=owner, number=number)).scalars())
 
 
 @built_once
@@ -222,7 +227,7 @@ def take_first(dialect: Dialect, lease: timedelta) -> ReturningUpdate[Any]:
 
 
 @built_once
-def claimable(dialect: Dialect, *, is_partial: bool = False, calls: OfCalls = "with") -> Select[Any]:
+def claimable(dialect: Dialect, calls: OfCalls = "with", is_partial: bool = False) -> Select[Any]:
     """Up to `limit` rows that may be claimed, locked where there are row locks; rows locked by others are left out.
 
     Retries and ended claims first, then what is new; of each target the earliest only. A partial one passes by the API
@@ -257,7 +262,7 @@ def _first_of_targets(is_wanted: Callable[[NamedFromClause[Any]], ColumnElement[
     mine = intents.alias("mine")
     return (
         select(*(mine.c[name] for name in (*_COLUMNS, "state")))
-        .where(mine.c.scope == bindparam("scope"), mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine))
+        .where(mine.c.scope == OF_SCOPE, mine.c.state.in_((PENDING, CLAIMED)), is_wanted(mine))
         .where(~_is_behind(mine))
         .order_by(mine.c.due_at)
         .limit(bindparam("limit", type_=Integer))
@@ -309,27 +314,16 @@ def _taken(dialect: Dialect, lease: timedelta) -> dict[str, Any]:
 
 async def read_open(connection: AsyncConnection, scope: Scope, limit: int) -> list[ClaimedIntent]:
     """Intents that are to be sent, or may have been, in the order of the decisions; nothing is claimed."""
-    rows = await connection.execute(_to_send(), {"of_scope": scope.number, "limit": limit})
-    return [_claimed(row) for row in mappings(rows)]
-
-
-@built_once
-def _to_send() -> Select[Any]:
-    """Up to `limit` rows that are open, in the order of the decisions."""
     table = intents.c
-    return (
-        select(*(table[name] for name in (*_COLUMNS, "state")))
-        .where(IS_IN_SCOPE, table.state.in_((PENDING, CLAIMED)))
-        .order_by(table.decided_at, table.round, table.ordinal, table.key)
-        .limit(bindparam("limit", type_=Integer))
-    )
+    are_open = table.scope == scope.number, table.state.in_((PENDING, CLAIMED))
+    query = select(*(table[name] for name in (*_COLUMNS, "state"))).where(*are_open).limit(limit)
+    rows = await connection.execute(query.order_by(table.decided_at, table.round, table.ordinal, table.key))
+    return [_claimed(row) for row in mappings(rows)]
 
 
 async def still_claimed(connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str]) -> set[str]:
     """Those of the intents that the owner may still act on."""
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
-    return set((await connection.execute(held(dialect), values)).scalars())
+    return set((await run(connection, scope, held, of_keys=keys, by=owner)).scalars())
 
 
 @built_once
@@ -343,14 +337,11 @@ async def keep(
     connection: AsyncConnection, scope: Scope, owner: str, keys: Collection[str], *, lease: timedelta
 ) -> None:
     """Let the claims of the intents last for another lease, as far as the owner still has them."""
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
-    await connection.execute(_keep(dialect, lease), values)
+    await run(connection, scope, _keep, lease, of_keys=keys, by=owner)
 
 
 @built_once
 def _keep(dialect: Dialect, lease: timedelta) -> Update:
-    """Let the claims of the rows `of_keys` that their owner holds last longer."""
     ends = now(dialect, lease)
     is_ours = locked(dialect, intents, one_of_named(dialect, intents.c.key, "of_keys"), IS_HELD)
     return update(intents).where(is_ours).values(expires_at=ends, due_at=ends)
@@ -362,7 +353,7 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
     What may be withdrawn is superseded where its level went meanwhile, since nobody is left who would withdraw it;
     returns the keys of these.
     """
-    moment = (await connection.execute(_moment(connection.dialect))).scalar_one()
+    moment = (await connection.execute(select(now(connection.dialect)))).scalar_one()
     await connection.execute(
         give_back(),
         [
@@ -382,9 +373,7 @@ async def postpone(connection: AsyncConnection, scope: Scope, owner: str, later:
     )
     if not (keys := [each.key for each in later if not each.is_doubtful]):
         return set()
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
-    return set((await connection.execute(withdraw_unwanted(dialect), values)).scalars())
+    return set((await run(connection, scope, withdraw_unwanted, of_keys=keys)).scalars())
 
 
 @built_once
@@ -403,9 +392,7 @@ def withdraw_unwanted(dialect: Dialect) -> ReturningUpdate[Any]:
 
 async def read_waiting(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> Sequence[ViewParent]:
     """Levels that wait because these intents could not be withdrawn, as they can be now."""
-    dialect = connection.dialect
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys)}
-    return [(row.view, row.parent) for row in await connection.execute(waiting(dialect), values)]
+    return [(row.view, row.parent) for row in await run(connection, scope, waiting, of_keys=keys)]
 
 
 @built_once
@@ -422,9 +409,7 @@ async def hasten(connection: AsyncConnection, scope: Scope, level: ViewParent) -
 
     In a transaction of its own: processors lock wakeups in an order that nobody else can keep to.
     """
-    view, parent = level
-    values = {"of_scope": scope.number, "of_view": view, "of_parent": parent}
-    await connection.execute(hastened(connection.dialect), values)
+    await run(connection, scope, hastened, of_view=level[0], of_parent=level[1])
 
 
 @built_once
@@ -432,12 +417,6 @@ def hastened(dialect: Dialect) -> Update:
     """Make the wakeup of a level due."""
     is_waiting = row_of(wakeups, "view", "parent"), wakeups.c.due_at > now(dialect)
     return update(wakeups).where(*is_waiting).values(due_at=now(dialect))
-
-
-@built_once
-def _moment(dialect: Dialect) -> Select[datetime]:
-    """The database's time."""
-    return select(now(dialect))
 
 
 @built_once
@@ -459,7 +438,7 @@ def give_back() -> Update:
 
 async def next_due(connection: AsyncConnection, scope: Scope) -> timedelta | None:
     """How long until the next intent that waits for its time may be claimed; None if none does."""
-    row = (await connection.execute(_next_due(connection.dialect), {"of_scope": scope.number})).first()
+    row = (await run(connection, scope, _next_due)).first()
     return None if row is None else row.due_at - row.now
 
 
@@ -477,12 +456,11 @@ def _next_due(dialect: Dialect) -> Select[Any, datetime]:
 
 async def end_claims(connection: AsyncConnection, scope: Scope) -> int:
     """End all claims at once, when it is certain that no other process is left to act on them; returns how many."""
-    return (await connection.execute(_end_claims(connection.dialect), {"of_scope": scope.number})).rowcount
+    return (await run(connection, scope, _end_claims)).rowcount
 
 
 @built_once
 def _end_claims(dialect: Dialect) -> Update:
-    """End the claims of all owners."""
     table = intents.c
     return (
         update(intents)

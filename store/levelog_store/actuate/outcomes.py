@@ -8,6 +8,7 @@ from msgspec import Struct
 from sqlalchemy import (
     Dialect,
     Integer,
+    Row,
     Select,
     Text,
     Update,
@@ -25,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.wire.records import Outcome
 from levelog_store.actuate.claims import CLAIMED, IS_HELD, IS_IN_SCOPE, IS_KEY, PENDING, WRITTEN, is_one_of_keys
-from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, many, now, one_of_named
+from levelog_store.dialects import OF_SCOPE, Timestamp, built_once, locked, now, one_of_named, run
 from levelog_store.rows import Scope
 from levelog_store.tables import intents, levels
 
@@ -67,13 +68,6 @@ class UnseenWrite(Struct, frozen=True, kw_only=True):
     """Since it was decided."""
 
 
-class UnrelayedReceipt(Struct, frozen=True, kw_only=True):
-    """A stored receipt that the log may not hold yet."""
-
-    key: str
-    receipt: bytes
-
-
 _RESULTS: Final = tuple(name for name in StoredReceipt.__struct_fields__ if name not in ("key", "claim"))
 _UNSEEN: Final = tuple(name for name in UnseenWrite.__struct_fields__ if name != "age")
 
@@ -92,10 +86,8 @@ async def store_receipts(
     fold, or claimed again; whoever did that reads their targets. Intents `beside` are locked with them, for what this
     transaction changes next.
     """
-    dialect = connection.dialect
     keys = [*(each.key for each in receipts), *beside]
-    values = {"of_scope": scope.number, "of_keys": many(dialect, keys), "by": owner}
-    rows = (await connection.execute(lock_held(dialect), values)).all()
+    rows = (await run(connection, scope, lock_held, of_keys=keys, by=owner)).all()
     under = {each.key: each.claim for each in receipts}
     held = {key: is_waiting for key, claim, is_waiting in rows if claim == under.get(key)}
     ended = [
@@ -104,7 +96,7 @@ async def store_receipts(
         if each.key in held
     ]
     if ended:
-        await connection.execute(end(dialect), ended)
+        await connection.execute(end(connection.dialect), ended)
     return held
 
 
@@ -148,8 +140,7 @@ async def take_unseen(
     They are given again, unless settled by then, when they are twice as old, but `after` from now at the earliest and
     `most` at the latest.
     """
-    found = await connection.execute(_unseen(connection.dialect, after), {"of_scope": scope.number, "limit": limit})
-    rows = found.mappings().all()
+    rows = (await run(connection, scope, _unseen, after, limit=limit)).mappings().all()
     writes = [UnseenWrite(**{name: row[name] for name in _UNSEEN}, age=row["now"] - row["decided_at"]) for row in rows]
     if rows:
         begins = rows[0]["now"] - after
@@ -192,26 +183,16 @@ def _look_again() -> Update:
     return update(intents).where(IS_KEY, intents.c.state == WRITTEN).values(due_at=bindparam("at", type_=Timestamp()))
 
 
-async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> list[UnrelayedReceipt]:
-    """Stored receipts that are not noted as being in the log."""
-    rows = await connection.execute(_unrelayed(), {"of_scope": scope.number, "limit": limit})
-    return [UnrelayedReceipt(key=row.key, receipt=row.receipt) for row in rows]
-
-
-@built_once
-def _unrelayed() -> Select[Any, Any]:
-    """Key and receipt of up to `limit` rows whose receipt is not noted as being in the log."""
-    return (
-        select(intents.c.key, intents.c.receipt)
-        .where(IS_IN_SCOPE, text("receipt IS NOT NULL AND NOT is_relayed"))
-        .limit(bindparam("limit", type_=Integer))
-    )
+async def unrelayed(connection: AsyncConnection, scope: Scope, limit: int) -> Sequence[Row[Any, Any]]:
+    """Key and receipt of stored receipts that are not noted as being in the log."""
+    are_meant = intents.c.scope == scope.number, text("receipt IS NOT NULL AND NOT is_relayed")
+    query = select(intents.c.key, intents.c.receipt).where(*are_meant).limit(limit)
+    return (await connection.execute(query)).all()
 
 
 async def mark_relayed(connection: AsyncConnection, scope: Scope, keys: Collection[str]) -> None:
     """Note that the receipts are in the log."""
-    dialect = connection.dialect
-    await connection.execute(relayed(dialect), {"of_scope": scope.number, "of_keys": many(dialect, keys)})
+    await run(connection, scope, relayed, of_keys=keys)
 
 
 @built_once

@@ -1,14 +1,13 @@
 """Decisions as values: inputs, results, and the intents that they ask for."""
 
 from datetime import datetime
-from typing import Self
 
 from msgspec import Struct
 
 from levelog.levels import Standing
 from levelog.wire.canonical import digest
 from levelog_store.fold.changes import Causes
-from levelog_store.rows import IndexKey, LevelRow, StoredObject, Verdict, ViewParent
+from levelog_store.rows import IndexKey, LevelRow, Verdict, ViewParent
 
 
 class PendingWake(Struct, frozen=True, kw_only=True):
@@ -75,20 +74,6 @@ class PastIntent(StoredIntent, frozen=True, kw_only=True):
     """Process that has claimed it."""
     receipt: bytes | None
     """ReceiptNoted as JSON, once there is one."""
-
-
-class Target(Struct, frozen=True, kw_only=True):
-    """The stored state of an intent's target."""
-
-    uid: str
-    version: int
-    is_deleting: bool
-    body: bytes
-
-    @classmethod
-    def of(cls, row: StoredObject) -> Self:
-        """That of an object."""
-        return cls(uid=row.uid, version=row.version, is_deleting=row.is_deleting, body=row.body)
 
 
 class Asked(Struct, frozen=True, kw_only=True):

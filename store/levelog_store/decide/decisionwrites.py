@@ -4,36 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Raw
-from sqlalchemy import (
-    ColumnElement,
-    Delete,
-    Dialect,
-    Insert,
-    Select,
-    Update,
-    bindparam,
-    case,
-    delete,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Delete, Dialect, Insert, Select, Update, bindparam, case, delete, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from levelog.wire.canonical import canonical
 from levelog_store.decide.decisions import Decided, IntentRow, PendingWake
-from levelog_store.dialects import OF_SCOPE, among, built_once, many, many_pairs, one_of_named, row_of, upsert
+from levelog_store.dialects import built_once, named, of_pairs, row_of, run, upsert
 from levelog_store.fold.levelwrites import supersede
 from levelog_store.rows import ENDED, IndexKey, LevelRow, Scope, Verdict, ViewParent, is_of_levels
-from levelog_store.tables import (
-    decisions,
-    dependencies,
-    intents,
-    key_versions,
-    levels,
-    wakeups,
-)
+from levelog_store.tables import decisions, dependencies, intents, key_versions, levels, wakeups
 
 
 async def write_decisions(
@@ -109,22 +89,14 @@ async def lock_keys(
 
     Who will raise some of them locks all as for that, since only one statement keeps to the order.
     """
-    dialect = connection.dialect
-    statement = _lock_keys(dialect, is_raising=is_raising)
-    rows = await connection.execute(statement, {"of_scope": scope.number, **many_pairs(dialect, keys)})
+    rows = await run(connection, scope, _lock_keys, is_raising, pairs=keys)
     return {(index, key): version for index, key, version in rows}
 
 
 @built_once
-def _lock_keys(dialect: Dialect, *, is_raising: bool) -> Select[str, str, int]:
+def _lock_keys(dialect: Dialect, is_raising: bool) -> Select[Any]:
     table = key_versions.c
-    source, is_there = among(dialect, (table.index, table.key))
-    statement = (
-        select(table.index, table.key, table.version)
-        .select_from(source)
-        .where(is_there)
-        .order_by(table.index, table.key)
-    )
+    statement = of_pairs(dialect, table.index, table.key, table.version).order_by(table.index, table.key)
     if dialect.name != "postgresql":
         return statement
     return statement.with_for_update(read=not is_raising, key_share=is_raising, of=key_versions)
@@ -134,11 +106,7 @@ async def _withdraw(connection: AsyncConnection, scope: Scope, keys: Collection[
     """Supersede unclaimed intents; returns their keys."""
     if not keys:
         return set()
-    dialect = connection.dialect
-    found = await connection.execute(
-        _withdraw_pending(dialect), {"of_scope": scope.number, "keys": many(dialect, keys)}
-    )
-    return set(found.scalars())
+    return set((await run(connection, scope, _withdraw_pending, keys=keys)).scalars())
 
 
 @built_once
@@ -146,7 +114,7 @@ def _withdraw_pending(dialect: Dialect) -> ReturningUpdate[Any]:
     table = intents.c
     return (
         update(intents)
-        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"), table.state == "pending")
+        .where(named(dialect, table.key, "keys"), table.state == "pending")
         .values(state="superseded")
         .returning(table.key)
     )
@@ -168,26 +136,20 @@ def _delete_dependencies() -> Delete:
 
 
 async def _write_levels(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
-    if batch:
-        fields = LevelRow.__struct_fields__
-        await upsert(
-            connection,
-            levels,
-            [{"scope": scope.number, **{name: getattr(d.level, name) for name in fields}} for d in batch],
-        )
+    fields = LevelRow.__struct_fields__
+    rows = [{"scope": scope.number, **{name: getattr(d.level, name) for name in fields}} for d in batch]
+    await upsert(connection, levels, rows)
 
 
 async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     if withdrawn := {(d.wake.view, d.wake.parent) for d in batch if d.withdraws}:
         await supersede(connection, scope, withdrawn)
     if settled := sorted(key for d in batch for key in d.settled):
-        dialect = connection.dialect
-        await connection.execute(_settle(dialect), {"of_scope": scope.number, "keys": many(dialect, settled)})
+        await run(connection, scope, _settle, keys=settled)
     rows = [_intent_values(scope, d, intent) for d in batch for intent in d.intents]
     if called := sorted(intent.key for d in batch for intent in d.intents if intent.verb == "call"):
         # one that has ended is asked for again under the key that it had, as after a withdrawal
-        dialect = connection.dialect
-        await connection.execute(_remove_ended(dialect), {"of_scope": scope.number, "keys": many(dialect, called)})
+        await run(connection, scope, _remove_ended, keys=called)
     await upsert(connection, intents, rows, update=("round", "ordinal"))  # a call that goes on is one of its new round
 
 
@@ -195,7 +157,7 @@ async def _write_intents(connection: AsyncConnection, scope: Scope, batch: Seque
 def _remove_ended(dialect: Dialect) -> Delete:
     table = intents.c
     is_ended = table.state.in_(ENDED)
-    return delete(intents).where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"), is_ended)
+    return delete(intents).where(named(dialect, table.key, "keys"), is_ended)
 
 
 @built_once
@@ -203,7 +165,7 @@ def _settle(dialect: Dialect) -> Update:
     table = intents.c
     return (
         update(intents)
-        .where(table.scope == OF_SCOPE, one_of_named(dialect, table.key, "keys"))
+        .where(named(dialect, table.key, "keys"))
         .values(state=case((table.error != "", "failed"), else_="settled"))  # a conflict has an error
     )
 
@@ -300,19 +262,13 @@ async def consume_wakes(
         await _add_timers(connection, scope, [d for d in batch if d.name in without_rows])
 
 
+_OF_WAKE: Final = ("view", "parent", "partition", "cause", "generation")
+
+
 async def _add_timers(connection: AsyncConnection, scope: Scope, batch: Sequence[Decided]) -> None:
     """Note when levels are due that no wakeup asked for; one that was written meanwhile is due before that."""
     rows = [
-        {
-            "scope": scope.number,
-            "view": d.wake.view,
-            "parent": d.wake.parent,
-            "partition": d.wake.partition,
-            "cause": d.wake.cause,
-            "causes": "",
-            "generation": d.wake.generation,
-            "due_at": d.due_at,
-        }
+        {"scope": scope.number, "causes": "", "due_at": d.due_at} | {name: getattr(d.wake, name) for name in _OF_WAKE}
         for d in sorted(batch, key=lambda d: d.name)
         if d.due_at is not None
     ]

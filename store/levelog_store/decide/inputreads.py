@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.decide.decisions import OpenIntent, PendingWake, Target, request_of
+from levelog_store.decide.decisions import OpenIntent, PendingWake, request_of
 from levelog_store.dialects import OF_SCOPE, among, built_once, each_of, named, now, of_pairs, one_of_named, pairs, run
 from levelog_store.rows import (
     ERRORS,
@@ -370,20 +370,6 @@ def _open_intents(dialect: Dialect) -> Select[Any]:
         )
         .where(func.coalesce(table.scope, -1) == OF_SCOPE)
     )
-
-
-async def read_targets(connection: AsyncConnection, scope: Scope, names: Collection[str]) -> dict[str, Target]:
-    """The stored state of the intents' targets."""
-    rows = await run(connection, scope, _targets, names=names)
-    return {
-        row.object: Target(uid=row.uid, version=row.version, is_deleting=row.is_deleting, body=row.body) for row in rows
-    }
-
-
-@built_once
-def _targets(dialect: Dialect) -> Select[Any]:
-    columns = (objects.c[name] for name in ("object", *Target.__struct_fields__))
-    return select(*columns).where(named(dialect, objects.c.object, "names"))
 
 
 async def read_last_applied(connection: AsyncConnection, scope: Scope, targets: Collection[str]) -> dict[str, bytes]:

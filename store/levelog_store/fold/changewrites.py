@@ -8,16 +8,7 @@ from msgspec.structs import asdict, replace
 from sqlalchemy import Delete, Dialect, Row, Select, Table, Update, bindparam, case, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from levelog_store.dialects import (
-    OF_SCOPE,
-    among,
-    built_once,
-    many,
-    many_pairs,
-    one_of,
-    row_of,
-    upsert,
-)
+from levelog_store.dialects import OF_SCOPE, built_once, change, of_pairs, one_of, remove, row_of, run, upsert
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import Changes, Held, Replaced, Wake, merge_wake
 from levelog_store.fold.deletions import keep_deleted
@@ -50,12 +41,7 @@ from levelog_store.unions import read_rows
 
 
 async def write_changes(
-    connection: AsyncConnection,
-    scope: Scope,
-    changes: Changes,
-    *,
-    is_waking: bool = True,
-    within: Held | None = None,
+    connection: AsyncConnection, scope: Scope, changes: Changes, *, is_waking: bool = True, within: Held | None = None
 ) -> dict[ViewParent, Wake]:
     """Write what a fold changes and return every wake that it leads to; without `is_waking` none is looked for.
 
@@ -109,15 +95,12 @@ async def _find_wakes(
         left = [r for r in held.unsettled if not r["is_pending"] or (r["view"], r["parent"]) not in changes.gone]
         changes.frees_targets = _wake_unsettled(left, touched, ended, wakes)
     elif touched or ended:
-        targets = many(connection.dialect, {*touched, *ended})
-        (unsettled,) = await read_rows(connection, scope, (unsettled_of, {"targets": targets}))
+        (unsettled,) = await read_rows(connection, scope, (unsettled_of, {"targets": {*touched, *ended}}))
         changes.frees_targets = _wake_unsettled(unsettled, touched, ended, wakes)
     return wakes
 
 
 async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
-    if not changes.checkpoints:
-        return
     rows = [
         {
             "of_scope": scope.number,
@@ -129,7 +112,8 @@ async def _write_checkpoints(connection: AsyncConnection, scope: Scope, changes:
         }
         for partition, point in sorted(changes.checkpoints.items())
     ]
-    await connection.execute(_move_checkpoints(), rows)
+    if rows:
+        await connection.execute(_move_checkpoints(), rows)
 
 
 @built_once
@@ -152,16 +136,8 @@ async def advance_checkpoints(
     connection: AsyncConnection, scope: Scope, partitions: Collection[int], sequence: int
 ) -> None:
     """Note that the partitions hold no record up to `sequence` that is not folded."""
-    table = checkpoints.c
-    await connection.execute(
-        update(checkpoints)
-        .where(
-            table.scope == scope.number,
-            one_of(connection.dialect, table.partition, partitions),
-            table.sequence < sequence,
-        )
-        .values(sequence=sequence)
-    )
+    is_behind = one_of(connection.dialect, checkpoints.c.partition, partitions), checkpoints.c.sequence < sequence
+    await change(connection, scope, checkpoints, *is_behind, sequence=sequence)
 
 
 async def _write_objects(connection: AsyncConnection, scope: Scope, changes: Changes) -> None:
@@ -220,29 +196,15 @@ async def _await_list(connection: AsyncConnection, scope: Scope, each: Replaced)
     """
     held, gone, asked = objects.c, tombstones.c, intents.c
     begins, ends = f"{each.resource}/", f"{each.resource}0"  # 0 is what follows /
-    await connection.execute(
-        update(objects)
-        .where(held.scope == scope.number, held.resource == each.resource, held.partition == each.partition)
-        .values(version=0 if each.is_other_history else held.version - 1)
-    )
+    are_held = held.resource == each.resource, held.partition == each.partition
+    version = 0 if each.is_other_history else held.version - 1
+    await change(connection, scope, objects, *are_held, version=version)
     if not each.is_other_history:
         return
-    await connection.execute(
-        delete(tombstones).where(
-            gone.scope == scope.number, gone.partition == each.partition, gone.object > begins, gone.object < ends
-        )
-    )
-    await connection.execute(
-        update(intents)
-        .where(
-            asked.scope == scope.number,
-            asked.partition == each.partition,
-            asked.state == "written",
-            asked.target > begins,
-            asked.target < ends,
-        )
-        .values(state="settled")
-    )
+    are_gone = gone.partition == each.partition, gone.object > begins, gone.object < ends
+    await remove(connection, scope, tombstones, *are_gone)
+    are_targets = asked.partition == each.partition, asked.target > begins, asked.target < ends
+    await change(connection, scope, intents, asked.state == "written", *are_targets, state="settled")
 
 
 async def _block_readers(
@@ -250,15 +212,11 @@ async def _block_readers(
 ) -> None:
     """Block the levels of the views that read a resource, and wake them once it is listed."""
     table = levels.c
-    readers = (
-        (table.scope == scope.number)
-        & (table.partition == each.partition)
-        & one_of(connection.dialect, table.view, each.views)
-    )
-    for view, parent in await connection.execute(select(table.view, table.parent).where(readers)):
+    are_readers = table.partition == each.partition, one_of(connection.dialect, table.view, each.views)
+    readers = select(table.view, table.parent).where(table.scope == scope.number, *are_readers)
+    for view, parent in await connection.execute(readers):
         merge_wake(wakes, (view, parent), Wake(each.partition, (each.sequence,)))
-    blocked = update(levels).where(readers).values(status="blocked", reason=each.reason, **NOTHING_KNOWN)
-    await connection.execute(blocked)
+    await change(connection, scope, levels, *are_readers, status="blocked", reason=each.reason, **NOTHING_KNOWN)
 
 
 async def write_key_versions(connection: AsyncConnection, scope: Scope, keys: Mapping[IndexKey, int]) -> None:
@@ -270,27 +228,20 @@ async def write_key_versions(connection: AsyncConnection, scope: Scope, keys: Ma
 
 async def read_dependants(
     connection: AsyncConnection, scope: Scope, keys: Sequence[IndexKey]
-) -> Sequence[Row[str, str, int, str, str]]:
+) -> Sequence[Row[*tuple[Any, ...]]]:
     """View, parent and its partition, for each level that read one of the keys, with index and key."""
-    dialect = connection.dialect
-    return (
-        await connection.execute(_dependants(dialect), {"of_scope": scope.number, **many_pairs(dialect, keys)})
-    ).all()
+    return (await run(connection, scope, _dependants, pairs=keys)).all()
 
 
 @built_once
-def _dependants(dialect: Dialect) -> Select[str, str, int, str, str]:
+def _dependants(dialect: Dialect) -> Select[Any, Any, Any, Any, Any]:
     table = dependencies.c
-    source, is_there = among(dialect, (table.index, table.key))
     columns = (table.view, table.parent, table.partition, table.index, table.key)
-    return select(*columns).select_from(source).where(is_there)
+    return of_pairs(dialect, table.index, table.key).with_only_columns(*columns)
 
 
 async def tell_readers(
-    connection: AsyncConnection,
-    scope: Scope,
-    told: Mapping[IndexKey, tuple[int, ...]],
-    wakes: dict[ViewParent, Wake],
+    connection: AsyncConnection, scope: Scope, told: Mapping[IndexKey, tuple[int, ...]], wakes: dict[ViewParent, Wake]
 ) -> None:
     """Add wakes for the levels that read keys of other levels, which stand otherwise by these records.
 

@@ -30,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from levelog.handlers.indexers import applied_place
 from levelog.wire.canonical import canonical
 from levelog.wire.records import TargetSighted
-from levelog_store.dialects import OF_SCOPE, among, built_once, insert_for, many_pairs, now, one_of, row_of
+from levelog_store.dialects import OF_SCOPE, built_once, insert_for, now, of_pairs, one_of, row_of, run
 from levelog_store.fold.calls import forget_calls
 from levelog_store.fold.changes import FoldedReceipt, Wake, appended, noted
 from levelog_store.rows import Scope, ViewParent
@@ -216,14 +216,8 @@ async def forget_orphans(
     held = select(objects.c.object).where(objects.c.scope == scope.number, objects.c.object == table.parent)
     # without OFFSET, PostgreSQL joins with all objects: so it looks up each parent
     is_held = held.correlate(levels).offset(0).exists()
-    orphans = await connection.execute(
-        select(table.view, table.parent).where(
-            table.scope == scope.number,
-            table.partition == partition,
-            one_of(connection.dialect, table.view, views),
-            ~is_held,
-        )
-    )
+    are_meant = table.partition == partition, one_of(connection.dialect, table.view, views), ~is_held
+    orphans = await connection.execute(select(table.view, table.parent).where(table.scope == scope.number, *are_meant))
     if gone := {(view, parent) for view, parent in orphans}:
         await forget_levels(connection, scope, gone)
         await forget_calls(connection, scope, {parent for _, parent in gone})
@@ -250,18 +244,14 @@ async def lock_wakes(connection: AsyncConnection, scope: Scope, of: Collection[V
     For a transaction that changes some in one statement and some in another, while other processors change them, too.
     SQLite has one writer at a time, and no such locks.
     """
-    dialect = connection.dialect
-    if dialect.name == "postgresql" and len(of) > 1:
-        values = {"of_scope": scope.number, **many_pairs(dialect, sorted(of))}
-        await connection.execute(_lock_wakes(dialect), values)
+    if connection.dialect.name == "postgresql" and len(of) > 1:
+        await run(connection, scope, _lock_wakes, pairs=sorted(of))
 
 
 @built_once
-def _lock_wakes(dialect: Dialect) -> Select[str, str]:
-    table = wakeups.c
-    source, is_there = among(dialect, (table.view, table.parent))
-    statement = select(table.view, table.parent).select_from(source).where(is_there)
-    return statement.order_by(table.view, table.parent).with_for_update(of=wakeups)
+def _lock_wakes(dialect: Dialect) -> Select[Any]:
+    place = wakeups.c.view, wakeups.c.parent
+    return of_pairs(dialect, *place).order_by(*place).with_for_update(of=wakeups)
 
 
 async def forget_wakes(connection: AsyncConnection, scope: Scope, gone: Collection[ViewParent]) -> None:

@@ -141,8 +141,16 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
     await _delete(connection, scope, (backfills,), "name", gone)
     populated = await _populated(connection, scope, {handler.resource for handler in anew})
     rows = [
-        {"scope": scope.number, "name": handler.name, "partition": partition, "kind": handler.kind}
-        | {"resource": handler.resource, "position": "", "objects": 0, "is_done": False}
+        {
+            "scope": scope.number,
+            "name": handler.name,
+            "partition": partition,
+            "kind": handler.kind,
+            "resource": handler.resource,
+            "position": "",
+            "objects": 0,
+            "is_done": False,
+        }
         for handler in anew
         for partition in sorted(populated.get(handler.resource, ()))
     ]

@@ -22,7 +22,7 @@ from levelog_store.actuate.claims import ClaimedIntent, Postponement
 from levelog_store.actuate.outcomes import StoredReceipt, UnseenWrite
 from levelog_store.actuate.progress import keep_progress
 from levelog_store.connect.database import Database
-from levelog_store.dialects import many, now, upsert
+from levelog_store.dialects import now, upsert
 from levelog_store.rows import LevelRow
 from levelog_store.tables import intents, levels, wakeups
 from rigs.intents import NOON, decide, intent, intents_by_key, states
@@ -459,7 +459,7 @@ async def test_of_two_transactions_that_claim_for_one_target_at_once_one_goes_fi
 async def test_a_claim_reads_only_open_intents_by_their_index(database: Database, is_analyzed: bool) -> None:
     """However many intents were carried out before, and whatever the statistics say."""
     async with filled(database, is_analyzed=is_analyzed) as connection:
-        plan = await plan_of(connection, claims.claimable(connection.dialect), scope=1, limit=100)
+        plan = await plan_of(connection, claims.claimable(connection.dialect), of_scope=1, limit=100)
     assert "Seq Scan" not in plan
     assert "SCAN mine" not in plan
     assert "intents_open" in plan
@@ -472,7 +472,6 @@ async def test_a_claim_reads_only_open_intents_by_their_index(database: Database
 async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database: Database) -> None:
     """PostgreSQL needs statistics for that, which autovacuum makes within a minute; SQLite has none."""
     async with filled(database, is_analyzed=database.is_shared) as connection:
-        keys = many(connection.dialect, ["a", "b"])
         for statement in (
             claims.take(connection.dialect, LEASE),
             claims.take_first(connection.dialect, LEASE),
@@ -482,7 +481,7 @@ async def test_what_is_done_to_claimed_intents_finds_them_by_their_keys(database
             claims.give_back(),
             outcomes.relayed(connection.dialect),
         ):
-            plan = await plan_of(connection, statement, of_scope=1, of_keys=keys, of_key="a")
+            plan = await plan_of(connection, statement, of_scope=1, of_keys=["a", "b"], of_key="a")
             assert re.search(r"Index Cond: .*key = |\(scope=\? AND key=\?\)", plan), plan
 
 
@@ -559,7 +558,8 @@ async def plan_of(connection: AsyncConnection, statement: ClauseElement, **given
     all_values = {**dict(compiled.params or {}), **given}
     values = [all_values[name] for name in getattr(compiled, "positiontup", None) or ()]
     if connection.dialect.name == "sqlite":
-        rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", tuple(values))
+        texts = tuple(str(value) if isinstance(value, list) else value for value in values)
+        rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}", texts)
         return "\n".join(str(row) for row in rows)
     await connection.exec_driver_sql("SET LOCAL plan_cache_mode = force_generic_plan")
     await connection.exec_driver_sql(f"PREPARE planned AS {compiled}")
@@ -624,8 +624,7 @@ async def test_a_claim_that_tells_effects_apart_reads_only_open_intents(
 ) -> None:
     async with filled(database, is_analyzed=is_analyzed) as connection:
         statement = claims.claimable(connection.dialect, calls=calls)
-        effects = many(connection.dialect, ["webs/slow"])
-        plan = await plan_of(connection, statement, scope=1, limit=100, calls=effects)
+        plan = await plan_of(connection, statement, of_scope=1, limit=100, calls=["webs/slow"])
     assert "Seq Scan" not in plan
     assert "SCAN mine" not in plan
     assert "intents_open" in plan

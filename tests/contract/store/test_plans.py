@@ -22,7 +22,6 @@ from levelog_store.decide.inputreads import (
     read_last_applied,
     read_levels,
     read_parents,
-    read_targets,
     read_versions,
     read_wakes,
 )
@@ -148,7 +147,6 @@ BY_KEYS: tuple[tuple[Any, tuple[str, ...], int], ...] = (
 BY_NAMES: tuple[tuple[Any, str], ...] = (
     (read_parents, "object"),
     (read_levels, "parent"),
-    (read_targets, "object"),
     (read_last_applied, "target"),
 )
 

@@ -72,7 +72,7 @@ async def test_rows_are_those_that_sqlalchemy_gives(database: Database) -> None:
         for statement, parameters in (
             (all_intents(), SCOPE),
             (chosen_states(), {}),
-            (claims.claimable(dialect), {"scope": 1, "limit": 10}),
+            (claims.claimable(dialect), {"of_scope": 1, "limit": 10}),
             (outcomes.lock_held(dialect), named),
         ):
             ours, theirs = await both(connection, statement, parameters)

@@ -114,8 +114,8 @@ def children_no_dependency(_: Laboratory) -> Generator[None]:
 
     def find(self: Any, parent: str) -> Any:
         found = real(self, parent)
-        if self._view.name == "machine/family":
-            self._bucket.__self__.versions.pop(levels_place(self._view.operator, parent))
+        if self.view.name == "machine/family":
+            self.bucket.__self__.versions.pop(levels_place(self.view.operator, parent))
         return found
 
     with _replaced((lookups.LevelLookups, "_find"), by=find):
