@@ -287,7 +287,6 @@ class Actuator:
         return not is_more
 
     def _note_end(self, intent: ClaimedIntent) -> None:
-        """Note the end of a call, or of what it counted for."""
         self._limits.end(intent)
         if self._limited is not None and self._limits.is_own(intent):
             self._limited.hint.set()

@@ -50,7 +50,8 @@ class EffectCaller:
         self._redactor = redactor or Redactor()
         self._effects = effects
         self._settings = settings
-        self._caller = FunctionCaller(subject="this intent")
+        self.functions = FunctionCaller(subject="this intent")
+        """By the keys of the intents."""
         self.daemons: Daemons | None = None
         """Runs what lasts; None: daemons are called as other effects are."""
         self.index: GiveIndex | None = None
@@ -60,14 +61,6 @@ class EffectCaller:
         """Tell whether the call is a run of a daemon, which takes no room from other calls."""
         effect = self._effects.get(intent.effect)
         return self.daemons is not None and effect is not None and effect.daemon is not None
-
-    def goes_on(self, intent: ClaimedIntent) -> bool:
-        """Tell whether the function still runs although the call is over."""
-        return self._caller.is_lost(intent.key)
-
-    def on_found(self, found: Callable[[Hashable], None]) -> None:
-        """Have this hear of the keys of such functions once they have returned."""
-        self._caller.on_found = found
 
     async def carry_out(self, intent: ClaimedIntent) -> Result:
         """Call the effect of an intent. Raises msgspec.MsgspecError for a row that cannot be read."""
@@ -90,7 +83,7 @@ class EffectCaller:
 
     async def close(self) -> None:
         """End what can be ended of functions that go on although their time is over."""
-        await self._caller.close()
+        await self.functions.close()
 
     async def _call(self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str) -> Result:
         limit, left = effect.timeout, self._time_left(intent, effect)
@@ -111,7 +104,7 @@ class EffectCaller:
                 if self.index is not None:
                     found = {name: self.index(f"{operator}/{name}", kind) for name, kind in effect.snapshots.items()}
                     looked_up.set({name: await index.everything() for name, index in found.items()})
-                result = await self._caller.run(
+                result = await self.functions.run(
                     intent.key, lambda: effect.function(**arguments), limit, is_async=effect.is_async
                 )
             if effect.yielding is not None:
@@ -128,7 +121,6 @@ class EffectCaller:
     def _failed(
         self, intent: ClaimedIntent, effect: EffectHandler, request: object, name: str, error: Exception
     ) -> Result:
-        """The result of a call that raised."""
         asked, is_doubtful, is_counted = None, not effect.is_superseded, True
         text = words_for(effect, error)
         match error:
@@ -211,7 +203,7 @@ class Effects(Struct, eq=False):
     kept_at: float = 0.0
 
     def __post_init__(self) -> None:
-        self.caller.on_found(self._find)
+        self.caller.functions.on_found = self._find
 
     def begin(self, intent: ClaimedIntent) -> None:
         """Call the effect of a claimed intent."""
@@ -249,7 +241,6 @@ class Effects(Struct, eq=False):
                     self.caller.daemons.lose(daemons)
 
     async def _keep(self, daemons: Sequence[str]) -> None:
-        """Keep all claims, and end the daemons whose claims are gone."""
         async with self.database.transaction(durable=False) as connection:
             begun = list(self.begun)
             await claims.keep(connection, self.scope, self.owner, begun, lease=self.settings.lease)
@@ -276,7 +267,7 @@ class Effects(Struct, eq=False):
             del self.begun[intent.key]
         if is_noted:
             return
-        if self.is_own(intent) and intent.key not in self.staying and self.caller.goes_on(intent):
+        if self.is_own(intent) and intent.key not in self.staying and self.caller.functions.is_lost(intent.key):
             self.staying[intent.key] = intent
         else:
             self.on_end(intent)

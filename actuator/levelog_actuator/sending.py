@@ -219,7 +219,6 @@ class Sender:
         return Ended(intent=order.intent, outcome=outcome, uid=uid, version=version, applied=made)
 
     def _blind(self, order: Order, reply: Reply) -> Result:
-        """What to do if the target cannot be read."""
         text = f"{_step(order)}: the target cannot be read: {reply.message}"
         if reply.status in {0, 401, 408, 429} or reply.status >= 500:
             return try_later(self._settings, order.intent, text, reply=reply)

@@ -118,7 +118,6 @@ class Engine:
         return foldable_at_once(records) and bool(self._fresh(records))
 
     def _fresh(self, records: Iterable[LoggedRecord]) -> list[LoggedRecord]:
-        """Those that are not folded yet."""
         return [logged for logged in records if logged.sequence > self.folded_to[logged.partition]]
 
     async def fold_and_decide(

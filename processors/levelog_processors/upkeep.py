@@ -108,7 +108,6 @@ class Pruner(Struct, frozen=True):
             log.info("deleted %s older than the log: %s", counted(total, "row"), shown, extra={"sequence": first})
 
     async def _forget_handled(self, epochs: Mapping[int, int]) -> None:
-        """Delete the rows of deleted objects whose deletion is handled."""
         count, more = 0, ROWS
         while more == ROWS:
             async with self.database.transaction(durable=False) as connection:

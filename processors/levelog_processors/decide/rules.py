@@ -108,7 +108,6 @@ def _verdict(look: Outlook, round_: Round | None, now: datetime) -> _Verdict:
 
 
 def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
-    """What a round leads to."""
     next_at = now + backoff(_attempts(look), look.facts.longest)
     if round_.error:  # its round counts, so that it is not called in a circle
         return _Verdict("failed", round_.error, next_at)
@@ -123,7 +122,6 @@ def _verdict_after(look: Outlook, round_: Round, now: datetime) -> _Verdict:
 
 
 def _verdict_at_rest(look: Outlook, now: datetime) -> _Verdict:
-    """The verdict on a level that asks for no write now."""
     facts, level, before = look.facts, look.level, look.facts.before
     drifts = look.drift is not None if level is not None else facts.has_stored_drift
     recheck_at = _next_look(look) if level is not None else before.recheck_at

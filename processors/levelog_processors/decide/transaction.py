@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct, field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from levelog.handlers.callnames import shown_write
@@ -80,22 +81,20 @@ class Carried:
 NOTHING_CARRIED: Final = Carried({})
 
 
-class Deciding:
+class Deciding(Struct, eq=False):
     """A transaction for decisions; hints and hand-overs follow once it has committed."""
 
-    def __init__(
-        self, connection: AsyncConnection, claimant: Claimant | None, *, guarded: Collection[int] = ()
-    ) -> None:
-        """`claimant` may get decided intents. `guarded` are the partitions that `guard` checked."""
-        self.connection = connection
-        self.claimant = claimant
-        self.guarded = guarded
-        self.objects: Mapping[str, StoredObject] = {}
-        """Those that it has written, as they are now."""
-        self.carried = NOTHING_CARRIED
-        self.held: Sequence[Decided] = ()
-        self._claimed: Sequence[ClaimedIntent] = ()
-        self._began = elapsed()
+    connection: AsyncConnection
+    claimant: Claimant | None
+    """May get decided intents."""
+    guarded: Collection[int] = ()
+    """Partitions that `guard` checked."""
+    objects: Mapping[str, StoredObject] = {}
+    """Those that it has written, as they are now."""
+    carried: Carried = NOTHING_CARRIED
+    held: Sequence[Decided] = ()
+    claimed: Sequence[ClaimedIntent] = ()
+    began: float = field(default_factory=elapsed)
 
     async def claim(self, scope: Scope, held: Sequence[Decided], chosen: Collection[str]) -> Collection[str]:
         """Claim the chosen intents; one that is behind another for its target stays pending."""
@@ -106,15 +105,15 @@ class Deciding:
         owner, keys = self.claimant.owner, [row.key for _, row in rows]
         lease, number = self.claimant.lease, claims.new_claim()
         claimed = await claims.claim_decided(self.connection, scope, owner, keys, lease=lease, number=number)
-        self._claimed = [_claimed(each, row, number) for each, row in rows if row.key in claimed]
+        self.claimed = [_claimed(each, row, number) for each, row in rows if row.key in claimed]
         return claimed
 
     def hand_over(self, *, is_certain: bool) -> None:
         """Hand over the committed claims, or have them looked up if it is unknown whether they committed."""
         if is_certain:
             _tell(self.held)
-        if self.claimant is not None and self._claimed:
-            self.claimant.begin(self._claimed, self._began if is_certain else -math.inf)
+        if self.claimant is not None and self.claimed:
+            self.claimant.begin(self.claimed, self.began if is_certain else -math.inf)
 
 
 def _claimed(decided: Decided, row: IntentRow, number: int) -> ClaimedIntent:

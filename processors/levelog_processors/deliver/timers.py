@@ -194,7 +194,6 @@ class Timers(HeldCalls[UnrecordedTimer]):
         await self._run(chain, row)
 
     async def _run(self, chain: Chain[UnrecordedTimer], row: StoredObject) -> None:
-        """Call the function once."""
         handler, due = chain.handler, moment(chain.position)
         given: dict[Given, Any] = {Given.RETRY: chain.attempts, Given.STARTED: due}
         if Given.KEY in handler.asked:

@@ -49,7 +49,6 @@ def note_mark(changes: Changes, held: Mapping[Input, SyncRow], logged: LoggedRec
 
 
 def _begun(row: SyncRow, record: SyncStarted, sequence: int) -> SyncRow:
-    """The row after a list began."""
     namespaces = ",".join(record.namespaces)
     is_newer_version = is_newer(record.api_version, row.api_version)
     # Another version or other namespaces are other inputs: nothing is known of them before this list is complete.

@@ -348,7 +348,6 @@ class Fold:
                 self._changes.change_key(levels_place(view.operator, name), sequence, (sequence,))
 
     def _forget_calls(self, operators: Collection[str], parent: Tombstone) -> None:
-        """Remove what effects did for a parent that is gone."""
         effects = [name for name in self._program.effects if name.partition("/")[0] in operators]
         effects = [name for name in effects if name not in self._program.handled_deletions]
         if effects:

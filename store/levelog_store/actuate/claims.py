@@ -193,7 +193,6 @@ async def claim_calls(
 async def _take(
     connection: AsyncConnection, scope: Scope, owner: str, rows: Sequence[Mapping[str, Any]], lease: timedelta
 ) -> list[ClaimedIntent]:
-    """Claim rows that this transaction has found."""
     number = new_claim()
     if rows:
         keys = [row["key"] for row in rows]

@@ -179,7 +179,6 @@ def _unseen(dialect: Dialect, after: timedelta) -> Select[Any]:
 
 @built_once
 def _look_again() -> Update:
-    """Put the next look at the target of the row `of_key` off to a time."""
     return update(intents).where(IS_KEY, intents.c.state == WRITTEN).values(due_at=bindparam("at", type_=Timestamp()))
 
 

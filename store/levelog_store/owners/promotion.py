@@ -88,7 +88,6 @@ async def promote(connection: AsyncConnection, scope: Scope, code: Sequence[Hand
 async def _delete(
     connection: AsyncConnection, scope: Scope, tables: Sequence[Table], column: str, names: Collection[str]
 ) -> None:
-    """Delete the rows that have one of the names in a column."""
     for table in tables if names else ():
         await remove(connection, scope, table, one_of(connection.dialect, table.c[column], names))
 
@@ -159,7 +158,6 @@ async def _plan(connection: AsyncConnection, scope: Scope, found: Differences) -
 
 
 async def _populated(connection: AsyncConnection, scope: Scope, resources: Iterable[str]) -> dict[str, list[int]]:
-    """Partitions that hold objects of each resource."""
     table = objects.c
     rows = await connection.execute(
         select(table.resource, table.partition)

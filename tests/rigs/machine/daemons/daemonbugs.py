@@ -69,7 +69,7 @@ def goes_on_when_it_is_claimed_again(_: Laboratory) -> Generator[None]:
     real = Effects.begin
 
     def begin(self: Effects, intent: ClaimedIntent) -> None:
-        if intent.key not in getattr(self, "_begun"):  # noqa: B009 - private to its class
+        if intent.key not in self.begun:
             real(self, intent)
 
     with patch.object(Effects, "begin", begin):
